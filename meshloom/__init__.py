@@ -6,8 +6,14 @@ import meshloom as ml
 from meshloom.process import start as _start  # noqa: F401  first: a signal may come while the rest is imported
 
 # isort: split
+from collections.abc import Callable as _Callable
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from meshloom import compact, errors, linalg
 from meshloom.backend import backend, backends, threads, use, using
+from meshloom.io.draw.plot import plot
 from meshloom.io.meshes import read, write
 from meshloom.io.state import load, save
 from meshloom.kernel.access import Inc, Max, Min, Read, ReadWrite, Sum, Write
@@ -20,11 +26,13 @@ from meshloom.mesh import generate
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, Subset
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
+from meshloom.operation.debugging import debug
 from meshloom.operation.loop import Kernel, kernel
 from meshloom.operation.operation import Operation
 from meshloom.operation.program import Program, program
 from meshloom.operation.sequence import Sequence
 from meshloom.order import names as orderings
+from meshloom.process.version import VERSION as _VERSION
 from meshloom.run.march import Done, march
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.strategies import names as strategies
@@ -32,10 +40,23 @@ from meshloom.schedule.strategies import variants
 
 Loop = Operation  # what a kernel over a set is called in programs
 
-__version__ = "0.1.0"
+__version__ = _VERSION
 __all__ = [
     "Arg", "Done", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min",
     "Operation", "Program", "Read", "ReadWrite", "Schedule", "Sequence", "Set", "Subset", "Sum", "Write", "backend",
-    "backends", "compact", "errors", "fill_ghosts", "generate", "jacobian", "kernel", "linalg", "load", "locate",
-    "march", "orderings", "program", "read", "save", "strategies", "threads", "use", "using", "variants", "write",
+    "backends", "compact", "debug", "errors", "fill_ghosts", "generate", "jacobian", "kernel", "linalg", "load",
+    "locate", "march", "orderings", "plot", "program", "read", "run_case", "save", "strategies", "study", "threads",
+    "use", "using", "variants", "write",
 ]  # fmt: skip
+
+# What lives in rooms that stand on this surface is imported when it is first asked for.
+run_case: _Callable[..., _Any]
+study: _Callable[..., _Any]
+_ABOVE = {"run_case": "meshloom.studies", "study": "meshloom.studies"}
+
+if not _TYPE_CHECKING:  # where it would make a name of every misspelt one
+
+    def __getattr__(name: str) -> object:
+        if name not in _ABOVE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(_import_module(_ABOVE[name]), name)

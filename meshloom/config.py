@@ -67,6 +67,32 @@ def table(doc: str, check: Callable[[str, Any], None], default: Mapping[str, Any
     return field(default_factory=lambda: dict(default or {}), metadata={"doc": doc, "check": check})
 
 
+_TYPES = (int, float, bool, str)
+
+
+def check_definition(cls: type) -> None:
+    """ValueError, which goes on after the name of a class, unless every field of a configuration is a section, a table,
+    or an option of a type that is known and with a default that it allows itself."""
+    try:
+        schema, values = _schema(cls), _flat(cls())
+    except Exception as error:  # a default is missing, or an annotation means nothing
+        raise ValueError(f"has settings that cannot be made: {type(error).__name__}: {error}") from None
+    for key, entry in schema.items():
+        name = toml_key(key)
+        if "doc" not in entry.rule:
+            raise ValueError(f"has the setting {name} without a word about it; write option(..., 'what it is')")
+        if entry.is_section or entry.is_table:
+            continue
+        inner = [kind for kind in get_args(entry.type) if kind is not Ellipsis]
+        if "allowed" not in entry.rule or not {*(inner or [entry.type])} <= {*_TYPES}:
+            raise ValueError(f"has the setting {name} of type {entry.type}; an option is int, float, bool, str or a"
+                             " tuple of these, a section a dataclass")  # fmt: skip
+        try:
+            _checked(Setting(key, values[key], "default"), entry)
+        except ConfigError as problem:
+            raise ValueError(f"has a wrong {problem}") from None
+
+
 # --- where values come from -------------------------------------------------------------------------------
 
 
@@ -242,6 +268,12 @@ def choices(cls: type) -> dict[str, tuple[str, ...]]:
 def flatten(config: Any) -> dict[str, Any]:
     """{dotted key: value} of a configuration; tables stay whole."""
     return {toml_key(key): value for key, value in _flat(config).items()}
+
+
+def described(config: Any) -> list[tuple[str, Any, Any, str]]:
+    """(dotted key, value, the default, what it means) of everything in a configuration; tables stay whole."""
+    schema, usual = _schema(type(config)), _flat(type(config)())
+    return [(toml_key(key), value, usual[key], schema[key].rule["doc"]) for key, value in _flat(config).items()]
 
 
 def _flat(config: Any, prefix: Key = ()) -> dict[Key, Any]:

@@ -14,20 +14,25 @@ import numpy as np
 import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_count
 from meshloom.case import Case, RunOptions, UnknownLoop, loops_text
+from meshloom.case.settings import setting_rows
+from meshloom.catalogue import case_names, find, names_a_file
 from meshloom.config import Setting, build, flatten, parse_settings, read_settings
-from meshloom.errors import ConfigError, MeshloomError, UserError, nearest, one_line, shown
+from meshloom.errors import ConfigError, MeshloomError, RunError, UserError, nearest, one_line, shown
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
+from meshloom.process.activity import busy
 from meshloom.run.files import Start
-from meshloom.run.folder import RunFolder, claim, settled
+from meshloom.run.folder import COMMAND, Options, RunFolder, claim, settled
 from meshloom.run.names import CHECKPOINT, CONFIG
+from meshloom.run.place import one_line_for
+from meshloom.run.rehearsal import rehearse
 from meshloom.run.report import RunReport
 from meshloom.run.resume import put_in
 from meshloom.run.runner import Outcome, Runner
-from meshloom.solvers import cases, find_case
+from meshloom.run.samples import check_measured
 from meshloom.toml import toml_key, toml_shown
 
-CASE = ("case",)  # the key that names it in a file
+CASE, CASE_TEXT = ("case",), ("case_sha256",)  # the keys that name it in a file, and the text of its own file
 _LONG_TO_COMPILE = 2000  # operations of a loop; no loop of the cases here has 1,400
 _ABSENT = object()
 FIRST_CASE = "airfoil"  # what somebody who names none is shown
@@ -35,14 +40,16 @@ FIRST_CASE = "airfoil"  # what somebody who names none is shown
 
 @dataclass(frozen=True)
 class Request:
-    """What to run: a case's name or a TOML file, changes to it, and where to write."""
+    """What to run: a case's name, the Python file that it is in, or a TOML file; changes to it, and where to write."""
 
-    target: str | None  # None: the case of the checkpoint
+    target: str | type[Case] | None  # None: the case of the checkpoint
     changes: tuple[Setting, ...] = ()
     out: Path | None = None
     restart: Path | None = None
     overwrite: bool = False
     finish: bool = False  # what a run leaves at its end, from the checkpoint ``restart``, without iterating
+    profile: bool = False  # measure what the time by loop is compared with, and let the loops explain themselves
+    changed: bool = False  # go on although the file of the case has changed
 
 
 @dataclass(frozen=True)
@@ -55,22 +62,34 @@ class Job:
     changed: tuple[str, ...] = ()  # "run.iterations 20 -> 40": what a restart does differently
     settings: tuple[Setting, ...] = ()  # what was asked for, the last word on each key last
     finish: bool = False
+    profile: bool = False
 
 
 def check(request: Request) -> Job:
     """The case and its whole configuration, from defaults or checkpoint, then the file, then the changes."""
     path = _in_folder(request.restart) if request.restart else None
     identity, saved = _load(path) if path else ((), None)
-    case, settings = _target(request.target, path, saved)
+    old = parse_settings(saved.config, str(path), path.parent) if path and saved else []
+    case, settings = _target(request.target, path, old)
     settings = [*settings, *request.changes]
     if path is None or saved is None:
-        return Job(case, build(case.Config, settings), None, settings=tuple(settings))
+        return Job(case, build(case.Config, settings), None, settings=tuple(settings), profile=request.profile)
     if saved.case != case.name:
         raise UserError(f"{path}: checkpoint of case '{saved.case}', not of '{case.name}'")
-    before: Any = build(case.Config, _without_case(parse_settings(saved.config, str(path))), old=True)
+    if not request.changed and (problem := _changed_text(case, old)):
+        raise UserError(f"{path}: {problem}; give --changed (in Python changed=True) to go on with it as it is now")
+    before: Any = build(case.Config, _without_case(old), old=True)
     config, start = build(case.Config, settings, before), Start(path, saved, before, identity)
     _check_restart(start, config)
-    return Job(case, config, start, _differences(before, config), tuple(settings), request.finish)
+    return Job(case, config, start, _differences(before, config), tuple(settings), request.finish, request.profile)
+
+
+def _changed_text(case: type[Case], settings: Sequence[Setting]) -> str:
+    """What to say where settings were written with another text of the file of their case; '' where it is the same."""
+    known = [setting.value for setting in settings if setting.key == CASE_TEXT]
+    if case.source is None or not known or known[-1] == case.source.sha256:
+        return ""
+    return f"{case.source.path} has changed since this was written"
 
 
 def checkpoint_of(run: Path) -> Path:
@@ -109,33 +128,47 @@ def _identity(path: Path) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _target(target: str | None, path: Path | None, saved: Checkpoint | None) -> tuple[type[Case], list[Setting]]:
-    """The case that a name, a file or a checkpoint (at ``path``) stands for, and the settings of the file."""
+def _target(
+    target: str | type[Case] | None, path: Path | None, old: Sequence[Setting]
+) -> tuple[type[Case], list[Setting]]:
+    """The case that a name, a file or a checkpoint (at ``path``, with the settings ``old``) stands for, and the
+    settings of a TOML file."""
     if target is None:
-        if saved is None:
+        if path is None:
             raise UserError(f"which case? give a name or a TOML file: meshloom run {FIRST_CASE}")
-        return find_case(saved.case, f"{path}: "), []
-    if target in cases():
-        return find_case(target), []
+        return _named(old, str(path)), []
+    if not isinstance(target, str):
+        return target, []
+    if names_a_file(target) or target in case_names():
+        return find(target), []
     file = Path(target)
     if file.suffix != ".toml" and not os.path.isfile(file):  # of a Path, it fails for names that are too long
-        raise UserError(f"unknown case {shown(target)}{nearest(target, cases())}")
+        raise UserError(f"unknown case {shown(target)}{nearest(target, case_names())}")
     return load_case_file(file)
 
 
 def load_case_file(path: Path) -> tuple[type[Case], list[Setting]]:
     """The case named at the top of a TOML file, and the file's other settings."""
     settings = read_settings(path)
+    case = _named(settings, str(path))
+    if problem := _changed_text(case, settings):
+        warnings.warn(f"{path}: {problem}", stacklevel=2)
+    return case, _without_case(settings)
+
+
+def _named(settings: Sequence[Setting], name: str) -> type[Case]:
+    """The case that settings, of a file of that ``name``, name themselves; a Python file lies beside theirs."""
     named = [setting for setting in settings if setting.key == CASE]
     if not named:
-        raise ConfigError(f'{path}: no case is named; put a line such as case = "{FIRST_CASE}" at the top')
-    if not isinstance(named[0].value, str):
-        raise ConfigError(f"{named[0].where}: case must be a name; allowed: {', '.join(cases())}")
-    return find_case(named[0].value, f"{named[0].where}: "), _without_case(settings)
+        raise ConfigError(f'{name}: no case is named; put a line such as case = "{FIRST_CASE}" at the top')
+    value, where = named[0].value, named[0].where
+    if not isinstance(value, str):
+        raise ConfigError(f"{where}: case must be a name; allowed: {', '.join(case_names())}")
+    return find(value, f"{where}: ", named[0].base)
 
 
 def _without_case(settings: Sequence[Setting]) -> list[Setting]:
-    return [setting for setting in settings if setting.key != CASE]
+    return [setting for setting in settings if setting.key not in (CASE, CASE_TEXT)]
 
 
 def _check_restart(start: Start, config: Any) -> None:
@@ -169,7 +202,7 @@ def _changes(key: str, old: Any, new: Any) -> Iterator[str]:
         yield f"{key} {' -> '.join(texts)}"
 
 
-def folder_for(request: Request, job: Job) -> RunFolder:
+def folder_for(request: Request, job: Job, options: Options = COMMAND) -> RunFolder:
     """Claim the output folder: a restart goes on in the folder of its checkpoint unless ``out`` says otherwise."""
     out = request.out
     # Only the run's own last checkpoint: going on from an older copy would drop what came after it.
@@ -178,12 +211,12 @@ def folder_for(request: Request, job: Job) -> RunFolder:
         if out is None and (request.finish or (home / CONFIG).is_file()):
             out = home
         if out is not None and out.resolve() == home.resolve():
-            folder = claim(job.case.name, out, goes_on=True)
+            folder = claim(job.case.name, out, goes_on=True, options=options)
             if _identity(job.start.path) != job.start.identity:
                 folder.release()
                 raise UserError(f"{job.start.path} has changed since it was read: another run was here; try again")
             return folder
-    return claim(job.case.name, out, overwrite=request.overwrite)
+    return claim(job.case.name, out, overwrite=request.overwrite, options=options)
 
 
 def set_up(job: Job) -> Case:
@@ -202,6 +235,8 @@ def _made(kind: type[Case], config: Any) -> Case:
         with np.errstate(all="ignore"):  # what is not finite is found in the first iteration, with loop and cell
             return kind(config)
     except ArithmeticError as error:
+        if kind.own_file() is not None:  # whose line is told
+            raise
         changed = _differences(kind.Config(), config)
         raise UserError(f"{kind.name}: nothing can be computed with these settings ({error}); different from"
                         f" the default: {', '.join(changed) or 'nothing'}") from error  # fmt: skip
@@ -243,7 +278,8 @@ def schedule_remark(job: Job) -> str:
     used = automatic_backend(ml.backends()) if wanted == "auto" else wanted
     try:
         ml.use("cuda" if used == "cuda" else "numpy")
-        return loops_text(_made(job.case, build(job.case.Config, small, job.config)).loop_names)
+        with one_line_for(job.case.own_file(), UserError):
+            return loops_text(_made(job.case, build(job.case.Config, small, job.config)).loop_names)
     except MeshloomError:  # settings that do not fit together are for a run to refuse
         return "The run.toml of a run lists the loops."
     finally:
@@ -279,25 +315,65 @@ def _check_end(job: Job, case: Case, folder: RunFolder) -> None:
 
 def launch(job: Job, folder: RunFolder, report: RunReport, began: float) -> tuple[Case, Outcome]:
     """Set the case up and run it; a folder claimed for a run that never began is given back."""
+    case, runner = prepare(job, folder, report, began)
+    return case, iterate(job, folder, runner)
+
+
+def prepare(job: Job, folder: RunFolder, report: RunReport, began: float) -> tuple[Case, Runner]:
+    """The case, set up and compiled, and its runner; where that fails, the folder is given back and let go."""
     try:
-        try:
-            case = set_up(job)
+        with one_line_for(job.case.own_file(), UserError):
+            with busy(f"{job.case.name}: setting up"):
+                case = set_up(job)
             _check_end(job, case, folder)
+            check_measured(case)
             _announce(job, case, folder, report)
-            case.program.run(0, record=case.recorded)  # compiled here, where it can still be stopped without a trace
-            runner = Runner(case, folder, report, job.start, began)
-        except BaseException:
-            folder.abandon()
-            raise
-        return case, runner.finish() if job.finish else runner.run()
+            with busy(f"{job.case.name}: making its loops ready"):
+                case.program.run(0, record=case.recorded)  # compiled here, where it can be stopped without a trace
+            runner = Runner(case, folder, report, job.start, began, profile=job.profile)
+            if job.case.own_file() is not None and not job.finish:
+                _check_precision(case)
+                rehearse(case, runner.history[0])
+            return case, runner
+    except BaseException:
+        folder.abandon()
+        folder.release()
+        raise
+
+
+def _check_precision(case: Case) -> None:
+    """UserError where a case has not heard of the precision that was asked for."""
+    types = {one.dtype for one in case.state if one.dtype.kind == "f"}
+    if types and case.dtype not in types:
+        raise UserError(f"run.precision = {case.precision}, but no field of the state of case '{case.name}' is"
+                        f" {case.dtype}; make them with dtype=self.dtype")  # fmt: skip
+
+
+def iterate(job: Job, folder: RunFolder, runner: Runner) -> Outcome:
+    """The run itself; then the folder is let go."""
+    try:
+        with one_line_for(job.case.own_file(), RunError):
+            return runner.finish() if job.finish else runner.run()
     finally:
         folder.release()
 
 
+def make_page(run: Path) -> Path:
+    """Write the page of the run in a folder again, from its files; returns it."""
+    from meshloom.run.page.again import FromSettings, remake_page
+
+    def read(path: Path) -> FromSettings:
+        case, settings = load_case_file(path)
+        return FromSettings(case.name, case.title, setting_rows(build(case.Config, settings, old=True)))
+
+    return remake_page(run, read)
+
+
 def _announce(job: Job, case: Case, folder: RunFolder, report: RunReport) -> None:
     """What is about to run, before the bar appears."""
+    name = f"{case.name} ({case.source.target})" if case.source else case.name
     report.message(
-        f"{case.name}: {case.size_text()}; back end {_backend_text()},"
+        f"{name}: {case.size_text()}; back end {_backend_text()},"
         f" {job.config.run.precision} precision; writing to {folder.path}"
     )
     for line in long_compilations(case.program):

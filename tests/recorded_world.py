@@ -46,7 +46,10 @@ class World:
         self.stretched = ml.Grid((12,), coordinates=[np.linspace(0.0, 1.0, 12) ** 2], name="stretched")
         self.f = self.grid.field("f", data=np.random.default_rng(0).random((12, 10)))
         self.g, self.h = self.grid.field("g"), self.stretched.field("h", data=np.arange(12.0) ** 2)
-        self.mesh = ml.generate.box((3, 2))
+        box = ml.generate.box((3, 2))
+        self.mesh = ml.Mesh.from_cells(box.coordinates.numpy(), box.cell_nodes.indices, box.kind,
+                                       {n: box.boundary_nodes.indices[box.group(n)] for n in box.groups},
+                                       cell_groups={"left": [0, 1]})  # fmt: skip
         self.matrix = ml.Matrix(self.cells, through=self.ends)
         self.matrix.assign(np.arange(1.0, 17.0))
         self.kernel = scale

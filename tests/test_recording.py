@@ -189,7 +189,7 @@ REFUSED: dict[str, Action] = {
     "Mesh.boundary_normals": lambda w: w.mesh.boundary_normals, "Mesh.boundary": lambda w: w.mesh.boundary("xmin"),
     "Mesh.wall_distance": lambda w: w.mesh.wall_distance("xmin"),
     "Kernel.python": lambda w: scale.python(w.cells, w.u, w.factor, w.total),
-    "Operation.run_plainly": lambda w: w.loop.run_plainly(),
+    "Operation.run_plainly": lambda w: w.loop.run_plainly(), "Operation.inspect": lambda w: w.loop.inspect(0),
     "Operation.settle": lambda w: add.loop(w.cells, w.pair.like("more"), w.pair, schedule={"layout": "soa"}).settle(),
     "Program.run, recording": lambda w: w.inner.run(2, record=(w.total,)),
     "Sequence.run": lambda w: ml.Sequence(w.inner).run(2), "Sequence.__call__": lambda w: ml.Sequence(w.inner)(),
@@ -208,7 +208,10 @@ REFUSED: dict[str, Action] = {
     "read": lambda w: ml.read("no_such_file.msh"),
     "write": lambda w: ml.write("never_written.vtu", w.mesh, {"u": np.zeros(6)}),
     "save": lambda w: ml.save("never_written.h5", w.u), "load": lambda w: ml.load("no_such_file.h5", w.u),
-    "march": lambda w: ml.march(w.inner, steps=2),
+    "march": lambda w: ml.march(w.inner, steps=2), "debug": lambda w: ml.debug(nan=True),
+    "run_case": lambda w: ml.run_case("airfoil"), "plot": lambda w: ml.plot(w.u),
+    "study": lambda w: ml.study("airfoil", {"flow.mach": [0.3, 0.4]}),
+    "Map.assign": lambda w: w.ends.assign(w.ends.indices), "Mesh.region": lambda w: w.mesh.region("left"),
 }  # fmt: skip
 
 #: What neither changes nor reads values; the same inside and outside. Plain attributes belong here by themselves.
@@ -238,6 +241,10 @@ HARMLESS: dict[str, Action] = {
     "Set.points_of": lambda w: w.grid.points_of(np.zeros(w.grid.total)),
     "Set.with_shown": lambda w: w.cells.with_shown(np.zeros((6, 1)), lambda: np.zeros((6, 1))),
     "Set.usual_layout": lambda w: w.cells.usual_layout, "Set.layout_is_free": lambda w: w.cells.layout_is_free,
+    "Map.watch": lambda w: w.ends.watch(w.loop), "Map.kept_for": lambda w: w.ends.kept_for("a test"),
+    "Set.part": lambda w: w.cells.part(np.arange(2), "two"),
+    **{f"Mesh.{name}": (lambda w, name=name: getattr(w.mesh, name)) for name in (
+        "cell_edges", "edge_cells", "edge_nodes", "edges", "node_cells")},
     "Map.ascends": lambda w: w.ends.ascends, "Map.rows": lambda w: w.ends.rows(0, 1),
     "Map.indices": lambda w: w.ends.indices, "Map.arity": lambda w: w.ends.arity, "Map.digest": lambda w: w.ends.digest,
     "Map.indices_digest": lambda w: w.ends.indices_digest, "Map.index_type": lambda w: w.ends.index_type,
@@ -278,6 +285,8 @@ HARMLESS: dict[str, Action] = {
     "Sequence.explain": lambda w: ml.Sequence(w.inner, print).explain(),
     "Program.explain": lambda w: w.inner.explain(),
     "Program.explain with arguments": lambda w: w.scaled.explain(w.u, w.total),
+    "Program.steps": lambda w: w.inner.steps,
+    "Program.timed": lambda w: w.inner.timed(),
     "Program.bind, not run": lambda w: w.scaled.bind(w.u, w.total).loops,
     **{f"Global.{name}": (lambda w, name=name: getattr(w.total, name)(1.0)) for name in ("__lt__", "__le__", "__gt__",
                                                                                           "__ge__")},
@@ -335,6 +344,7 @@ HARMLESS |= {
     "Set.of": lambda w: w.mesh.cells.of("quad"),
     "Subset.members_of": lambda w: w.cells.subset([1, 2]).members_of(w.cells),
     "Subset.restricted": lambda w: w.edges.subset([1, 2]).restricted(w.ends),
+    "Operation.source": lambda w: None if ml.backend() == "numpy" else w.loop.source,  # which has no text
 }
 #: Every question about an operation, whatever it runs over.
 OPERATIONS: dict[str, Action] = {
@@ -346,6 +356,7 @@ ASKED: dict[str, Callable[[Any, World], Any]] = {
         "form", "graph", "known", "maps", "over", "params", "parts", "plan", "reads", "reason", "schedule", "seconds",
         "set", "spec", "storages", "strict", "transients", "uncut", "ways", "wish", "work", "writes", "written")},
     "explain": lambda o, w: o.explain(), "prepare": lambda o, w: o.prepare(), "refresh": lambda o, w: o.refresh(),
+    "begin_to_prepare": lambda o, w: o.begin_to_prepare(),
     "invalidate": lambda o, w: o.invalidate(), "settled": lambda o, w: o.settled(),
     "needs": lambda o, w: o.needs(w.u), "defines": lambda o, w: o.defines(w.v), "by": lambda o, w: o.by(None),
     "known_of": lambda o, w: o.known_of("spec"), "plan_of": lambda o, w: o.plan_of(o.schedule),

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from meshloom.errors import ScheduleError
 from meshloom.mesh.box import Box
 from meshloom.mesh.condition import Comparison
 from meshloom.mesh.core import Field, Global, Map, on_host
@@ -41,6 +42,7 @@ class Backend(ABC):
 
     name: str = ""
     fuses: bool = True  # can it run loops of a program as one?
+    compiles_apart: bool = False  # are its compilers processes of their own, so that several may run at the same time?
     strict: bool = False  # are all kernels strict from now on? one answer for all back ends, so it is set on this class
 
     @property
@@ -68,6 +70,14 @@ class Backend(ABC):
     @abstractmethod
     def prepare(self, bound: Bound) -> Callable[[], None]:
         """An executable for the loop, to be called any number of times."""
+
+    def source(self, bound: Bound) -> str:
+        """The text that is compiled for the loop. ScheduleError where nothing is."""
+        raise ScheduleError(f"loop {bound.spec.name}: the back end {self.name} compiles nothing, so there is no text")
+
+    def begin(self, bound: Bound) -> None:
+        """Begin to compile what ``prepare`` will need, where it ``compiles_apart``."""
+        return
 
     def recording(self, operations: Sequence[Callable[[], None]], *, branches: bool = True) -> Recording:
         """Executables and fills, in order, made ready to be replayed. ``branches``: may those that do not depend on

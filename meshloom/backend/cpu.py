@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from meshloom.backend.unit import Argument, Unit, check_arrays, color_counts, ma
 from meshloom.errors import CompilerError
 from meshloom.mesh.condition import SIGNS, Comparison
 from meshloom.mesh.core import Global
-from meshloom.native import runtime, threads
+from meshloom.native import runtime, threads, together
 from meshloom.native.closing import function_of
-from meshloom.native.compiler import host_compiler, load
+from meshloom.native.compiler import host_compiler
 from meshloom.native.runtime import NativeCall
 from meshloom.schedule.nest.code import partial_name
 from meshloom.schedule.plan.plan import Plan
@@ -25,12 +25,33 @@ from meshloom.schedule.plan.plan import arrays as plan_arrays
 #: Neither changes a value: no errno from sqrt, no care for floating-point traps. Both let loops be vectorised.
 FLAGS = ("-fno-math-errno", "-fno-trapping-math")
 NO_CONTRACTION = "-ffp-contract=off"
+#: Statements from which on compiling takes longer than anybody waits for. Time that compilers spend on values which do
+#: not fit into registers grows faster than a loop: 2,500 operations took 9.1 s of a core, and take 2.6 to 4.4.
+MANY_STATEMENTS = 1500
+#: What GCC is spared then, none of it arithmetic: a third copy of the loop for the last elements of a block, looks at
+#: what earlier turns and loads have left in registers, and long searches for the best register to give up.
+FLAGS_OF_MANY = ("--param=vect-epilogues-nomask=0", "-fno-predictive-commoning", "-fno-gcse-after-reload",
+                 "--param=lra-max-considered-reload-pseudos=5")  # fmt: skip
+
+
+class CppText(NamedTuple):
+    """A loop as text: what was printed, the text, and how it is compiled."""
+
+    unit: Unit
+    source: str
+    flags: tuple[str, ...]
+
+
+def flags_for_size(source: str) -> tuple[str, ...]:
+    """What a long text is compiled with, besides: code as fast, sooner."""
+    return FLAGS_OF_MANY if host_compiler().is_gnu and source.count(";\n") >= MANY_STATEMENTS else ()
 
 
 class CpuBackend(Backend):
     """``threads`` is read by generated code at every call, so changing it needs no new code."""
 
     name = "cpu"
+    compiles_apart = True
 
     def __init__(self) -> None:
         self.threads = threads.in_use
@@ -51,18 +72,34 @@ class CpuBackend(Backend):
         plan = bound.plan()
         made_for, unit, function = bound.compiled.get(self.key, (None, None, None))
         if made_for is not plan:
-            unit, function = self._compiled(bound, plan)
+            text = self._text(bound, plan)
+            library = together.load(text.source, bound.spec.name, extra_flags=text.flags)
+            unit, function = text.unit, function_of(library, "ml_loop", ctypes.c_void_p, ctypes.c_void_p)
             bound.compiled[self.key] = plan, unit, function
         arrays = self._arrays(bound, plan, unit)
         sizes = sizes_of(bound, plan) | color_counts(unit, arrays)
         check_arrays(bound.spec.name, unit.pointers, arrays)
         return NativeCall(function, [arrays[a.name] for a in unit.pointers], [sizes[name] for name in unit.sizes])
 
-    def _compiled(self, bound: Bound, plan: Plan) -> tuple[Unit, Any]:
+    def source(self, bound: Bound) -> str:
+        return self._text(bound, bound.plan()).source
+
+    def begin(self, bound: Bound) -> None:
+        plan = bound.plan()
+        if bound.compiled.get(self.key, (None,))[0] is not plan:
+            text = self._text(bound, plan)
+            bound.compiled[self.key, "text"] = plan, text  # for prepare, which comes soon
+            together.begin(text.source, bound.spec.name, extra_flags=text.flags)
+            runtime.begin()  # which replays it
+
+    def _text(self, bound: Bound, plan: Plan) -> CppText:
+        made_for, text = bound.compiled.pop((self.key, "text"), (None, None))
+        if text is not None and made_for is plan:
+            return text
         unit = make_unit(bound.spec, plan, extra=(Argument("threads_in_use", "int64_t", True),))
         flags = FLAGS if self.contract and not bound.spec.strict else (*FLAGS, NO_CONTRACTION)
-        library = load(render(unit), bound.spec.name, extra_flags=flags)
-        return unit, function_of(library, "ml_loop", ctypes.c_void_p, ctypes.c_void_p)
+        source = render(unit)
+        return CppText(unit, source, (*flags, *flags_for_size(source)))
 
     def _arrays(self, bound: Bound, plan: Plan, unit: Unit) -> dict[str, np.ndarray]:
         """Every array the generated function may point to, by name."""

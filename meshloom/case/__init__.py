@@ -1,16 +1,19 @@
 """What a case is, whatever its physics: what it answers, the settings that all share, what it gives to be drawn."""
 
-from meshloom.case.base import Case, registry
+from meshloom.case.base import Case, CaseSource, is_ready, keeping_registry, registry
 from meshloom.case.on_grid import GridCase
 from meshloom.case.schedules import UnknownLoop, loops_text, schedule_table
-from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, OutputOptions, RunOptions, order_option
+from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, CaseConfig, OutputOptions, RunOptions, order_option
+from meshloom.config import option, section, table
 from meshloom.run.limit import Limit
-from meshloom.run.views import Chart, Image, Picture, Streamlines
+from meshloom.run.views import Chart, Image, Picture, SpacePicture, Streamlines, cut_planes
 
 __all__ = [
     "MOST_ITERATIONS",
     "PRECISIONS",
     "Case",
+    "CaseConfig",
+    "CaseSource",
     "Chart",
     "GridCase",
     "Image",
@@ -18,10 +21,17 @@ __all__ = [
     "OutputOptions",
     "Picture",
     "RunOptions",
+    "SpacePicture",
     "Streamlines",
     "UnknownLoop",
+    "cut_planes",
+    "is_ready",
+    "keeping_registry",
     "loops_text",
+    "option",
     "order_option",
     "registry",
     "schedule_table",
+    "section",
+    "table",
 ]

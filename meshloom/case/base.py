@@ -1,14 +1,18 @@
 """What a case is: physics on a mesh that a person can run by name.
 
-A case is one subclass of ``Case`` in one module of ``solvers``; naming it there is all it takes for the command line to
-find, list, show and run it. The runner asks it for the answers below, and for those of every task, and does the rest:
-the time loop, progress, monitors, fields, checkpoints, pictures.
+A case is one subclass of ``Case``: in a module of ``solvers``, in an installed package, or in a file of your own. That
+is all it takes for the command line to find, show and run it. The runner asks it for the answers below, and for those
+of every task, and does the rest: the time loop, progress, monitors, fields, checkpoints, pictures.
 """
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, is_dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -17,16 +21,36 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.case.schedules import apply_schedules, loop_names, loops_text
-from meshloom.case.settings import MOST_ITERATIONS, OutputOptions
+from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, OutputOptions, measuring, setting_rows, with_measuring
 from meshloom.config import flatten, to_toml
+from meshloom.errors import ConfigError, nearest, shown
 from meshloom.run.limit import Limit
-from meshloom.run.output import write_on_mesh
-from meshloom.run.task import Point, RunTask, is_due
+from meshloom.run.names import CHECKPOINT
+from meshloom.run.output import check_sizes, write_faces, write_on_mesh
+from meshloom.run.residual import ResidualStop
+from meshloom.run.samples import Sampled, Wishes, integral, line, probe
+from meshloom.run.task import Point, RunTask, SettingRow, is_due
+from meshloom.run.typed import restart_command
 from meshloom.run.views import Corners
 
 
+@dataclass(frozen=True)
+class CaseSource:
+    """The Python file that a case of a person's own is in."""
+
+    path: Path  # absolute
+    class_name: str
+    sha256: str  # of the text that was run
+
+    @property
+    def target(self) -> str:
+        """As it is named on the command line."""
+        return f"{self.path}:{self.class_name}"
+
+
 class Case(RunTask):
-    """One problem, set up and ready to step. Subclasses build everything in ``__init__(config)``."""
+    """One problem, set up and ready to step. Subclasses build everything in ``__init__(config)``: ``config``, ``mesh``,
+    ``state``, ``recorded`` and ``program``, and say in ``cell_fields`` what is to be seen of it."""
 
     name: ClassVar[str]
     title: ClassVar[str]  # one line for ``meshloom cases``
@@ -36,6 +60,8 @@ class Case(RunTask):
     end_setting: ClassVar[str] = "time.end"  # what says when a case that ends at a time does so
     limits: Mapping[str, Limit] = MappingProxyType({})  # of fields and globals by name; recorded ones are watched
     small: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # settings that leave hardly any elements: to look at it
+
+    source: ClassVar[CaseSource | None] = None  # where it comes from a file of a person's own
 
     config: Any  # an instance of Config
     mesh: ml.Mesh
@@ -48,6 +74,11 @@ class Case(RunTask):
     @abstractmethod
     def cell_fields(self) -> dict[str, np.ndarray]:
         """What goes into VTU files: name -> (cells,) or (cells, dim)."""
+
+    def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
+        """Monitors (n, monitors) from the values (n, recorded) of ``recorded`` after n iterations: these themselves,
+        unless a case makes something else of them."""
+        return recorded
 
     # What there is of a mesh; a case on a grid answers otherwise (``GridCase``).
 
@@ -86,6 +117,14 @@ class Case(RunTask):
     def write_fields(self, stem: Path) -> Path:
         return write_on_mesh(stem, self.mesh, self.cell_fields(), self.node_fields(), self.node_positions())
 
+    def fields_by_name(self) -> dict[str, Any]:
+        """All that is written for ParaView, on cells and nodes."""
+        return {**self.cell_fields(), **self.node_fields()}
+
+    def try_fields(self) -> None:
+        check_sizes(self.cell_fields(), (len(self.mesh.cells),), "one for each cell")
+        check_sizes(self.node_fields(), (len(self.mesh.nodes),), "one for each node")
+
     def drawn_over(self) -> tuple[np.ndarray, Corners] | None:
         return self.node_positions(), self.mesh.lists.cells.nodes
 
@@ -112,7 +151,9 @@ class Case(RunTask):
     def longer(self) -> str:
         """The option of ``meshloom run`` that lets this run go on for as long again when it has come to its end."""
         now = self.recorded_now()
-        span = self.time_span(now)
+        span, stop = self.time_span(now), self.stops_at
+        if stop is not None:
+            return f"--set run.stop.below={stop.below / 10.0:g}"
         if self.steps_left(now) != 0 or span is None:
             return f"--iterations {min(2 * self.config.run.iterations, MOST_ITERATIONS)}"
         return f"--set {self.end_setting}={2.0 * span[1]!r}"
@@ -127,13 +168,36 @@ class Case(RunTask):
     def output(self) -> OutputOptions:
         return self.config.output
 
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of its numbers, as settings have it; for the fields of a case to be made with."""
+        return PRECISIONS[self.config.run.precision]
+
     @property
     def precision(self) -> str:
         return self.config.run.precision
 
     def settings(self, *, comments: bool = True) -> str:
         remarks = {"schedule": loops_text(self.loop_names)}
-        return to_toml(self.config, {"case": self.name}, comments=comments, remarks=remarks)
+        return to_toml(with_measuring(self.config), self.head(), comments=comments, remarks=remarks)
+
+    @classmethod
+    def own_file(cls) -> str | None:
+        """The Python file of a case that does not come with Meshloom; None of others."""
+        return None if is_ready(cls) else getattr(sys.modules.get(cls.__module__), "__file__", None)
+
+    @classmethod
+    def head(cls) -> dict[str, str]:
+        """What finds this case again, at the top of its settings."""
+        if cls.source is None:
+            return {"case": cls.name}
+        return {"case": cls.source.target, "case_sha256": cls.source.sha256}
+
+    def setting_rows(self) -> tuple[SettingRow, ...]:
+        return setting_rows(self.config)
+
+    def going_on(self, folder: Path, finished: bool) -> str:
+        return f"{restart_command(folder / CHECKPOINT)}{f' {self.longer()}' if finished else ''}"
 
     def had_fields(self, at: Point, before: Any) -> bool:
         span, end = self.time_span(at.recorded), flatten(before).get(self.end_setting)
@@ -161,10 +225,65 @@ class Case(RunTask):
         """What a ``[schedule]`` table may name, in the order of the program."""
         return loop_names(self._program_as_set)
 
+    # --- what is measured as it goes
+
+    @property
+    def stops_at(self) -> ResidualStop | None:
+        stop = getattr(self.config.run, "stop", None)
+        if stop is None or not stop.monitor:
+            return None
+        if stop.monitor not in self.monitors:
+            raise ConfigError(f"run.stop.monitor names {shown(stop.monitor)}{nearest(stop.monitor, self.monitors)}")
+        if not stop.below > 0.0:
+            raise ConfigError(f"run.stop.below: give the number above 0 below which {stop.monitor} ends the run")
+        return ResidualStop(stop.monitor, stop.below, stop.relative, stop.every)
+
+    @property
+    def wishes(self) -> Wishes:
+        return self._wishes
+
+    @cached_property
+    def _wishes(self) -> Wishes:
+        config, output = self.config, self.config.output
+        asked = {name: getattr(config, name, {}) for name in ("probes", "lines", "integrals")}
+        return Wishes(
+            probes={name: probe(one) for name, one in asked["probes"].items()},
+            tracks={name: line(one) for name, one in asked["lines"].items()},
+            integrals={name: integral(one) for name, one in asked["integrals"].items()},
+            surface=getattr(output, "surface", ()),
+            every=getattr(output, "probe_every", 0),
+        )
+
+    def sampled(self) -> Sampled | None:
+        cells, nodes = ({name: np.asarray(one) for name, one in found.items()}
+                        for found in (self.cell_fields(), self.node_fields()))  # fmt: skip
+        return Sampled(self.mesh, cells, nodes, positions=self.node_positions())
+
+    def write_surface(self, stem: Path, groups: tuple[str, ...]) -> Path:
+        return write_faces(stem, self.mesh, groups, self.cell_fields(), self.node_fields(), self.node_positions())
+
     def __init_subclass__(cls) -> None:
-        if hasattr(cls, "name"):
+        if "Config" in cls.__dict__ and is_dataclass(cls.Config):
+            cls.Config = measuring(cls.Config)
+        if "name" in vars(cls) and not (is_ready(registry.get(cls.name)) and not is_ready(cls)):
             registry[cls.name] = cls
 
 
-#: Every case that has been imported, by name.
+#: Every case that has been imported, by name; no other takes the place of a ready one.
 registry: dict[str, type[Case]] = {}
+
+
+def is_ready(case: type | None) -> bool:
+    """Whether a case comes with Meshloom."""
+    return case is not None and case.__module__.startswith("meshloom.")
+
+
+@contextmanager
+def keeping_registry() -> Iterator[None]:
+    """Cases that are defined inside are known to whoever asked for them, and to nobody else by name."""
+    before = dict(registry)
+    try:
+        yield
+    finally:
+        registry.clear()
+        registry.update(before)

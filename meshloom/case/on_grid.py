@@ -15,9 +15,10 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.case.base import Case
-from meshloom.run.output import write_on_grid
+from meshloom.run.output import check_sizes, write_on_grid
+from meshloom.run.samples import Sampled
 from meshloom.run.task import RunTask
-from meshloom.run.views import Chart, Image, Picture
+from meshloom.run.views import Chart, Image, Picture, SpacePicture
 
 AXES = ml.Grid.axis_names
 
@@ -66,10 +67,21 @@ class GridCase(Case):
     def write_fields(self, stem: Path) -> Path:
         return write_on_grid(stem, self.grid, self.grid_fields())
 
+    def fields_by_name(self) -> dict[str, Any]:
+        return dict(self.grid_fields())
+
+    def try_fields(self) -> None:
+        check_sizes(self.grid_fields(), self.grid.shape, "one for each point")
+
+    def sampled(self) -> Sampled | None:
+        found = self.grid_fields().items()
+        arrays = {n: self.grid.shaped(one) if isinstance(one, ml.Field) else np.asarray(one) for n, one in found}
+        return Sampled(self.grid, points=arrays)
+
     def whereabouts(self, on: ml.Set, element: int) -> str:
         return RunTask.whereabouts(self, on, element)
 
-    def picture(self) -> Picture | Image | Chart | None:
+    def picture(self) -> Picture | Image | SpacePicture | Chart | None:
         """The field ``pictured``: its curve, its map, or that of the plane in the middle of the last axis."""
         return None if self.pictured is None else self.drawing(self.pictured)
 

@@ -1,17 +1,34 @@
 """The sections of settings that all cases share."""
+# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, make_dataclass
 from typing import Any
 
 import numpy as np
 
 import meshloom as ml
-from meshloom.config import option
+from meshloom.case.schedules import schedule_table
+from meshloom.config import described, option, section, table
+from meshloom.run.samples import USUAL_EVERY, integral, line, probe
+from meshloom.run.task import SettingRow
+from meshloom.toml import toml_shown
 
 MOST_ITERATIONS = 10**9
+_LONGEST_VALUE = 400  # letters of a setting on a page
 PRECISIONS: dict[str, np.dtype[Any]] = {"double": np.dtype(np.float64), "single": np.dtype(np.float32)}
+
+
+@dataclass(frozen=True)
+class StopOptions:
+    """When to end before the last iteration."""
+
+    monitor: str = option("", "the monitor that ends the run, one of the columns of monitors.csv; empty: none does")
+    below: float = option(0.0, "it ends when that is below this number", low=0.0)
+    relative: bool = option(False, "the number counts in units of the monitor's value after the first iteration")
+    every: int = option(10, "iterations between looking at it", low=1, high=MOST_ITERATIONS)
 
 
 @dataclass(frozen=True)
@@ -26,6 +43,7 @@ class RunOptions:
     )
     precision: str = option("double", "type of the numbers in all fields", allowed=tuple(PRECISIONS))
     threads: int = option(0, "threads of the cpu back end; 0 takes all cores", low=0, high=4096)
+    stop: StopOptions = section(StopOptions, "When to end before the last iteration: at a residual.")
 
 
 @dataclass(frozen=True)
@@ -37,6 +55,53 @@ class OutputOptions:
     plot: bool = option(True, "draw a PNG at the end (needs matplotlib)")
     checkpoint_every: int = option(0, "iterations between checkpoints; 0 goes by the clock alone", low=0, high=10**9)
     checkpoint_seconds: float = option(60.0, "seconds between checkpoints; 0 goes by iterations alone", low=0.0)
+    probe_every: int = option(
+        0,
+        f"iterations between rows of probes.csv and integrals.csv; 0: {USUAL_EVERY} where [probes] or [integrals] names"
+        " something, else one row at the end",
+        low=0,
+        high=10**9,
+    )
+    surface: tuple[str, ...] = option((), "boundary groups whose faces, with the fields on them, get VTK files as well")
+
+
+def _entry(made: Callable[[Any], object]) -> Callable[[str, Any], None]:
+    """The check of a table whose entries are what ``made`` takes."""
+    return lambda name, value: (made(value), None)[1]
+
+
+def measuring(config: type) -> type:
+    """The settings of a case with the tables of what is measured, which every case has."""
+    if hasattr(config, "__measures__"):
+        return config
+    tables = (
+        ("probes", table("Values at places, in probes.csv: name = [x, y], or {at = [x, y], fields = [\"mach\"]} for"
+                         " some fields alone.", _entry(probe))),
+        ("lines", table("Values along lines, at the end: name = {from = [x, y], to = [x, y], points = 200, fields ="
+                        " [\"mach\"]}.", _entry(line))),
+        ("integrals", table("Integrals of fields, in integrals.csv: name = \"pressure\", or {of = \"pressure\", over ="
+                            " \"wall\", normal = true} over a region or boundary group.", _entry(integral))),
+    )  # fmt: skip
+    taken = {one.name for one in fields(config)}
+    new = [(name, dict[str, Any], value) for name, value in tables if name not in taken]
+    made = make_dataclass(config.__name__, new, bases=(config,), frozen=True, namespace={"__measures__": True})
+    made.__module__, made.__doc__, made.__qualname__ = config.__module__, config.__doc__, config.__qualname__
+    return made
+
+
+def with_measuring(config: Any) -> Any:
+    """The same settings with these tables, where a script has made them without."""
+    kind = measuring(type(config))
+    return config if kind is type(config) else kind(**{one.name: getattr(config, one.name) for one in fields(config)})
+
+
+@dataclass(frozen=True)
+class CaseConfig:
+    """The settings that every case has: derive yours from it, with sections of your own."""
+
+    run: RunOptions = section(RunOptions, "How long, and on what.")
+    output: OutputOptions = section(OutputOptions, "What to write, and how often.")
+    schedule: dict[str, Any] = schedule_table("name_of_a_loop")
 
 
 def order_option() -> Any:
@@ -46,4 +111,12 @@ def order_option() -> Any:
         "how the mesh lies in memory, which only matters for speed; auto renumbers it if it comes in a bad order;"
         " all output keeps your numbering",
         allowed=lambda: ("auto", *ml.orderings()),
+    )
+
+
+def setting_rows(config: Any) -> tuple[SettingRow, ...]:
+    """Every setting of a configuration as a person sees it, with its default and its meaning."""
+    return tuple(
+        SettingRow(key, toml_shown(value, _LONGEST_VALUE), toml_shown(usual, _LONGEST_VALUE), doc)
+        for key, value, usual, doc in described(config)
     )

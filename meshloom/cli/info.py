@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_count
 from meshloom.backend.cuda import nvrtc
+from meshloom.backend.machine import gpu_names, processor_name
 from meshloom.errors import CompilerError, install
 from meshloom.native.cache import refusal, wanted_root
 from meshloom.native.compiler import host_compiler
@@ -59,24 +59,3 @@ def _bandwidth_line() -> str:
 
 def _cores_text() -> str:
     return f"{cpu_count()} core{'s' if cpu_count() != 1 else ''}"
-
-
-def gpu_names() -> list[str]:
-    """The models of the CUDA devices; only where the cuda back end is available."""
-    import cupy
-
-    runtime = cupy.cuda.runtime
-    return [runtime.getDeviceProperties(k)["name"].decode() for k in range(runtime.getDeviceCount())]
-
-
-def processor_name() -> str:
-    """The processor's model where the system tells it."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() in ("model name", "Model", "cpu model") and value.strip():
-            return value.strip()
-    return platform.processor() or "unknown processor"

@@ -1,4 +1,4 @@
-"""The command ``meshloom``: run, finish, cases, show, info, cache.
+"""The command ``meshloom``: run, finish, report, cases, show, new, study, info, cache.
 
 Start-up is quick because every command imports what it needs and no more. An error made on purpose ends in one line
 on stderr and its exit code: 2 when what was asked for is wrong, 1 when the run failed. A run that has finished but
@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from meshloom.errors import MeshloomError, RunError, UserError, is_text, one_line, shown
-from meshloom.process import start, streams
+from meshloom.process import activity, start, streams
 from meshloom.process.signals import exit_code
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ Signals: Ctrl-C, SIGTERM and SIGHUP stop with a checkpoint, a second Ctrl-C at o
 """
 
 
+_CHANGED = "Go on although the Python file of the case has changed since."
 _NOT_BEGUN = "stopped before the first iteration"
 _ALL_DONE = "stopped when all files had been written"
 
@@ -138,12 +139,14 @@ def _asked() -> int:
 
 
 def _failed(message: str, code: int) -> int:
+    activity.line.close()
     print(f"meshloom: {one_line(' '.join(message.split()))}", file=sys.stderr)
     return code
 
 
 def _warn(otherwise: Any, message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
     """What Meshloom has to say by the way is one line as well; other warnings are shown as Python does."""
+    activity.line.erase()
     if category is UserWarning:
         print(f"meshloom: {one_line(str(message))}", file=sys.stderr)
     else:
@@ -176,7 +179,9 @@ def _options(
 def run(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="CASE_OR_FILE", help="A case (see meshloom cases) or a TOML file (see meshloom show)."),
+        typer.Argument(
+            metavar="CASE_OR_FILE", help="A case (see meshloom cases), a Python or TOML file (see new, show)."
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None,
@@ -196,16 +201,18 @@ def run(
         typer.Option(metavar="RUN", help="Go on from a checkpoint or run folder, with its settings unless changed."),
     ] = None,
     overwrite: Annotated[bool, _flag("--overwrite", help="Replace the run that --out holds.")] = False,
+    changed: Annotated[bool, _flag("--changed", help=_CHANGED)] = False,
     json: Annotated[bool, _flag("--json", help="End stdout with one line of JSON.")] = False,
     quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors, warnings and JSON.")] = False,
+    profile: Annotated[bool, _flag("--profile", help="Tell at the end which loop took how long, and why.")] = False,
 ) -> None:
-    """Run a case: progress, monitors, fields for ParaView, checkpoints and a picture."""
+    """Run a case: progress, monitors, fields for ParaView, checkpoints, a picture and a page to look at."""
     _becomes_a_run()
     from meshloom.launch import Request, check
 
     flags = {"backend": backend, "precision": precision, "iterations": iterations, "threads": threads}
     request = Request(target, (*_settings(changes or []), *_flags(flags)), _path("--out", out),
-                      _path("--restart", restart), overwrite)  # fmt: skip
+                      _path("--restart", restart), overwrite, profile=profile, changed=changed)  # fmt: skip
     _carry_out(request, check(request), json=json, quiet=quiet)
 
 
@@ -246,6 +253,8 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
     from meshloom.launch import folder_for, launch
     from meshloom.run.report import make_report
 
+    activity.line.close()
+    activity.line.quiet = quiet
     folder = folder_for(request, job)
     report = make_report(sys.stderr if json else sys.stdout, quiet=quiet)
     if not json:
@@ -257,11 +266,13 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
     start.command.if_stopped = _ALL_DONE
     if outcome.finished or job.finish:
         report.message(summary.table(case, folder, outcome))
+    if job.profile:
+        report.message(summary.profile(outcome))
     if not outcome.finished:
         how = "not at its end:" if job.finish else "stopped at"
         print(f"meshloom: {how} iteration {outcome.iteration}; go on with: {summary.going_on(folder)}", file=sys.stderr)
     if json:
-        print(summary.as_json(case, folder, outcome))
+        print(summary.as_json(case, folder, outcome, profile=job.profile))
     for failure in outcome.failures:
         print(f"meshloom: {failure}; everything else is there", file=sys.stderr)
     if not outcome.finished and not job.finish:
@@ -276,6 +287,7 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
 @app.command(cls=_Command, epilog="Example:  meshloom finish runs/airfoil-001")
 def finish(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, or its checkpoint.")],
+    changed: Annotated[bool, _flag("--changed", help=_CHANGED)] = False,
     json: Annotated[bool, _flag("--json", help="End stdout with one line of JSON.")] = False,
     quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors, warnings and JSON.")] = False,
 ) -> None:
@@ -283,8 +295,19 @@ def finish(
     _becomes_a_run()
     from meshloom.launch import Request, check, checkpoint_of
 
-    request = Request(None, restart=checkpoint_of(run), finish=True)
+    request = Request(None, restart=checkpoint_of(run), finish=True, changed=changed)
     _carry_out(request, check(request), json=json, quiet=quiet)
+
+
+@app.command(cls=_Command, epilog="Example:  meshloom report runs/airfoil-001")
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+) -> None:
+    """Make the page report.html of a run again, from the files in its folder."""
+    from meshloom.launch import make_page
+
+    start.command.prints_only = False
+    print(make_page(run))
 
 
 def _tell_that_stdout_is_lost(loss: OSError) -> None:
@@ -294,16 +317,19 @@ def _tell_that_stdout_is_lost(loss: OSError) -> None:
 @app.command(cls=_Command)
 def cases() -> None:
     """List the cases that can be run."""
-    from meshloom.solvers import cases as all_cases
+    from meshloom.catalogue import listed
 
-    width = max(map(len, all_cases()))
-    for name, case in all_cases().items():
-        print(f"{name:{width}}  {case.title}")
+    found = list(listed())
+    width = max(len(name) for name, _ in found)
+    for name, title in found:
+        print(f"{name:{width}}  {one_line(title)}")
 
 
 @app.command(cls=_Command, epilog="Example:  meshloom show airfoil > mine.toml")
 def show(
-    target: Annotated[str, typer.Argument(metavar="CASE_OR_FILE", help="A case, or a TOML file to complete.")],
+    target: Annotated[
+        str, typer.Argument(metavar="CASE_OR_FILE", help="A case, its Python file, or a TOML file to complete.")
+    ],
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting. May be repeated.")
     ] = None,
@@ -315,7 +341,57 @@ def show(
     job = check(Request(target, tuple(_settings(changes or []))))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # what TOML is written in, everywhere
-    print(to_toml(job.config, {"case": job.case.name}, remarks={"schedule": schedule_remark(job)}), end="")
+    print(to_toml(job.config, {"case": job.case.head()["case"]}, remarks={"schedule": schedule_remark(job)}), end="")
+
+
+_STUDY_EXAMPLES = """Examples:
+
+  meshloom study airfoil --over flow.mach=[0.3,0.4,0.5] --over flow.incidence=[0,2,4] --set mesh.i=40 --set mesh.j=60
+
+  meshloom study machs.toml   (a file as for run, with a table [study] of what varies)
+
+The same command goes on with a study that was stopped or killed.
+"""
+
+
+@app.command(cls=_Command, epilog=_STUDY_EXAMPLES)
+def study(
+    target: Annotated[str, typer.Argument(metavar="CASE_OR_FILE", help="A case, its Python file, or a TOML file.")],
+    over: Annotated[
+        list[str] | None, typer.Option("--over", metavar="KEY=[...]", help="The values of a setting. May be repeated.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of all. May be repeated.")
+    ] = None,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Folder to write to; otherwise studies/CASE.")] = None,
+    workers: Annotated[str | None, typer.Option(metavar="N", help="Runs at a time; otherwise one a core.")] = None,
+    show: Annotated[str | None, typer.Option(metavar="MONITOR", help="What to draw; otherwise the first.")] = None,
+    quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors and warnings.")] = False,
+) -> None:
+    """Run a case for every combination of settings: one table, one picture."""
+    _becomes_a_run()
+    from meshloom.cli.study import carried_out
+
+    start.command.if_stopped = "stopped; the same command goes on with this study"
+    try:
+        found = carried_out(target, over or [], _settings(changes or []), _path("--out", out), workers, show, not quiet)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(str(stop) or _NOT_BEGUN) from None
+    if found.failed:
+        failed = f"{len(found.failed)} of {len(found.rows)} runs failed"
+        raise RunError(f"{failed}, first {found.failed[0].run}: {found.failed[0].why}; all of it is in {found.folder}")
+
+
+@app.command(cls=_Command, epilog="Example:  meshloom new heat && meshloom run heat.py")
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it; NAME.py is written here.")],
+    kind: Annotated[str, typer.Option(metavar="mesh|grid", help="What it lives on.")] = "mesh",
+) -> None:
+    """Write a case of your own to start from, which runs as it is."""
+    from meshloom.catalogue.start import write_start
+
+    path = write_start(name, kind, Path())
+    print(f"{path} is written; try: meshloom run {path}, then change it")
 
 
 @app.command(cls=_Command)

@@ -14,6 +14,7 @@ from meshloom.mesh.core import Field
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.lists import CellTable, NodeLists
 from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.periodic import paired_groups
 from meshloom.native.algorithms import distinct
 
 #: Dimension and number of nodes of every element that may stand in a file.
@@ -49,11 +50,19 @@ class MeshBlock:
 
 
 @dataclass(frozen=True)
+class Twins:
+    """Nodes (n, 2) of periodic entities of a dimension: each, and the one that it is a copy of."""
+
+    dimension: int
+    nodes: np.ndarray
+
+
+@dataclass(frozen=True)
 class Listing:
     """The content of a mesh file; ``names`` gives the name of a tag of elements of a dimension, carried or not.
 
     ``sets``: named groups of cells by number, the cells of all blocks counted from 0, beside those that tags make.
-    ``numbers``: those that the file gives its points, None where it counts them from 0.
+    ``numbers``: those that the file gives its points, None where it counts them from 0. ``twins``: periodic nodes.
     """
 
     points: np.ndarray
@@ -61,6 +70,7 @@ class Listing:
     names: dict[tuple[int, int], str] = field(default_factory=dict)
     sets: dict[str, np.ndarray] = field(default_factory=dict)
     numbers: np.ndarray | None = None
+    twins: list[Twins] = field(default_factory=list)
 
 
 def assemble(listing: Listing) -> Mesh:
@@ -81,6 +91,7 @@ def assemble(listing: Listing) -> Mesh:
         mesh.check(faces=False)
     except Fault as fault:
         raise fault.renumbered(_numbers_of(cells), listing.numbers) from None
+    mesh.periodic_sides = paired_groups(mesh, [one.nodes for one in listing.twins if one.dimension == dimension - 1])
     return mesh
 
 

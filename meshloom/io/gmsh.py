@@ -1,5 +1,5 @@
 """Gmsh meshes (.msh), formats 2.2 and 4.1, text and binary. Physical groups of faces are boundary groups, those of
-cells are cell groups.
+cells are cell groups; ``$Periodic`` says which groups of faces belong together.
 
 The file is cut into its ``$Section ... $EndSection`` parts; a ``_Numbers`` hands out the numbers of a part in turn,
 so that text and binary are read by the same code. Writing uses binary 2.2, which every Gmsh reads.
@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from meshloom.errors import MeshError, whole_number
-from meshloom.io.blocks import ALL_CELLS, ELEMENTS, NO_GROUP, Listing, MeshBlock, dissolve, with_boundary
+from meshloom.io.blocks import ALL_CELLS, ELEMENTS, NO_GROUP, Listing, MeshBlock, Twins, dissolve, with_boundary
 from meshloom.io.text import as_integers, parse_numbers, rows_of_changing_length
 from meshloom.mesh.mesh import Mesh
 
@@ -119,11 +119,17 @@ def read_gmsh(data: bytes) -> Listing:
         blocks = _elements_22(parts["Elements"])
     for part in parts.values():
         part.finish()
-    return Listing(points, _renumbered(blocks, tags), names, numbers=tags)
+    twins = []
+    if "Periodic" in sections:
+        numbers = _GmshNumbers(_bare(sections["Periodic"]) if version == "2.2" else sections["Periodic"], "Periodic",
+                               binary and version != "2.2", swapped)  # fmt: skip
+        twins = [replace(one, nodes=_found_nodes(one.nodes, tags)) for one in _periodic(numbers, version)]
+        numbers.finish()
+    return Listing(points, _renumbered(blocks, tags), names, numbers=tags, twins=twins)
 
 
 #: Sections of which a file has one; others, such as those of fields, may come again.
-_SINGLE = ("MeshFormat", "PhysicalNames", "Entities", "Nodes", "Elements")
+_SINGLE = ("MeshFormat", "PhysicalNames", "Entities", "Nodes", "Elements", "Periodic")
 
 
 def _once(sections: Iterator[tuple[str, bytes]]) -> dict[str, bytes]:
@@ -283,6 +289,32 @@ def _element(code: int) -> tuple[str, int]:
             f"$Elements: type {code} is not supported; first-order elements are: {', '.join(CODES.values())}"
         )
     return CODES[code], ELEMENTS[CODES[code]][1]
+
+
+def _bare(body: bytes) -> bytes:
+    """A $Periodic section of format 2.2, which is text in binary files, too, without the lines that say Affine."""
+    return b"\n".join(line for line in body.split(b"\n") if not line.strip().startswith(b"Affine"))
+
+
+def _periodic(numbers: _GmshNumbers, version: str) -> list[Twins]:
+    """Of every pair of periodic entities the nodes that belong together, by tag."""
+    found = []
+    for _ in range(numbers.size()):
+        dimension = int(numbers.integers(3)[0])
+        if version == "4.1":
+            numbers.doubles(numbers.size())
+        count = numbers.size()
+        found.append(Twins(dimension, numbers.sizes(2 * count).reshape(count, 2)))
+    return found
+
+
+def _found_nodes(wanted: np.ndarray, tags: np.ndarray) -> np.ndarray:
+    """Node tags as positions in the list of nodes."""
+    order = np.argsort(tags, kind="stable")
+    at = np.minimum(np.searchsorted(tags[order], wanted), max(len(tags) - 1, 0))
+    if wanted.size and not (tags[order][at] == wanted).all():
+        raise MeshError(f"$Periodic names node {wanted[tags[order][at] != wanted][0]}, which $Nodes does not list")
+    return order[at]
 
 
 def _renumbered(blocks: list[MeshBlock], tags: np.ndarray) -> list[MeshBlock]:

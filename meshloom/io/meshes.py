@@ -7,6 +7,7 @@ A folder holds a mesh of OpenFOAM. Whatever is wrong with a file becomes one Mes
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,7 @@ from meshloom.io.vtu import read_vtu
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
+from meshloom.native.algorithms import distinct
 from meshloom.recording import MAKE_BEFORE, not_in_program
 
 Fields = Mapping[str, np.ndarray]
@@ -49,17 +51,18 @@ def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
     ``.dat`` file are given in it).
 
     Physical groups, markers and the like on boundary faces become boundary groups of the same name, those on cells cell
-    groups (``mesh.cell_groups``); names that no element carries become groups without elements. A 2-D mesh with a
-    constant z column loses it. All numbers are those of the file; ``order`` says how the mesh lies in memory, see
-    ``Mesh.arranged``: "auto" arranges it once if the file's order is bad, "given" never. The mesh has passed
-    ``Mesh.check``; cells that go round the other way are turned round before that (not in ``.dat`` files, which give
-    their faces).
+    groups (``mesh.cell_groups``, ``mesh.region(name)``); names that no element carries become groups without elements,
+    with a warning. Which sides a Gmsh file says are periodic is in ``mesh.periodic_sides``; ``mesh.periodic()`` joins
+    them. A 2-D mesh with a constant z column loses it. All numbers are those of the file; ``order`` says how the mesh
+    lies in memory, see ``Mesh.arranged``: "auto" arranges it once if the file's order is bad, "given" never. The mesh
+    has passed ``Mesh.check``; cells that go round the other way are turned round before that (not in ``.dat`` files,
+    which give their faces).
     """
     path = Path(path)
     chosen = _OPENFOAM if os.path.isdir(path) else _format_of(path)  # Path.is_dir minds a name that is too long
     try:
         with np.errstate(all="ignore"):  # what is not finite is found and named
-            return chosen.read(path).arranged(order)
+            mesh = chosen.read(path).arranged(order)
     except OSError as error:
         raise MeshError(f"cannot read {path}: {error.strerror or error}") from error
     except MeshError as error:
@@ -70,6 +73,19 @@ def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
         raise
     except Exception as error:  # readers refuse what is wrong in words of their own; this is for what they overlook
         raise MeshError(f"{path}: not a readable {chosen.label} mesh ({type(error).__name__}: {error})") from error
+    _warn_of_empty_groups(path, mesh)
+    return mesh
+
+
+def _warn_of_empty_groups(path: Path, mesh: Mesh) -> None:
+    """A warning of names that no element carries: most often one was spelt otherwise where elements were named."""
+    carried = set(distinct(mesh.boundary_group.numpy()).tolist())
+    faces = [name for name, number in mesh.groups.items() if number not in carried]
+    cells = [name for name, members in mesh.cell_groups.items() if len(members) == 0]
+    for what, names in (("boundary face", faces), ("cell", cells)):
+        if names:
+            groups = f"groups {', '.join(names)} are" if len(names) > 1 else f"group {names[0]} is"
+            warnings.warn(f"{path}: no {what} carries the name: {groups} empty", stacklevel=4)
 
 
 @not_in_program("writing a file", "write it after program.run()")

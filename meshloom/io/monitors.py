@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import RunError, one_line
+from meshloom.errors import RunError, UserError, one_line
 from meshloom.io.files import write_atomically, writing
 
 
@@ -45,6 +45,73 @@ class MonitorLog:
         # After a write that failed, closing tries once more and fails again: the first error is the one to tell.
         with suppress(RunError) if error is not None else nullcontext():
             self.close()
+
+
+def read_monitors(path: Path) -> tuple[tuple[str, ...], np.ndarray]:
+    """Names and values (n, names) of what a ``MonitorLog`` wrote; a last row that is not complete is left out."""
+    import csv
+
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            head, *rows = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError, ValueError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as monitors: {one_line(str(error))}") from None
+    names = tuple(head[1:])
+    if rows and len(rows[-1]) != len(head):
+        rows.pop()
+    try:
+        values = np.array([[float(value) for value in row[1:]] for row in rows]).reshape(len(rows), len(names))
+        if head[:1] != ["iteration"] or [row[0] for row in rows] != [str(k) for k in range(1, len(rows) + 1)]:
+            raise ValueError
+    except ValueError:
+        raise UserError(f"{path}: not the monitors of a run: expected iterations from 1 on, and numbers") from None
+    return names, values
+
+
+class SampleLog:
+    """A CSV file ``iteration,<name>,...`` that grows by a row now and then.
+
+    ``after``: go on with the rows of iterations up to this one that are there; what an earlier run wrote past it is
+    dropped. None: begin anew. ``keep_last``: that of this iteration itself stays, too; else it was the row of an end
+    that is none any more. UserError where the file has other columns.
+    """
+
+    def __init__(self, path: Path, names: tuple[str, ...], after: int | None = None, *, keep_last: bool = True):
+        self.path, self.last = path, 0
+        head = _header(("iteration", *names))
+        kept = "" if after is None else self._kept(head, after if keep_last else after - 1)
+        write_atomically(path, (head + kept).encode())
+        with writing(path):
+            self._file = open(path, "a", encoding="ascii")  # noqa: SIM115  closed by ``close``
+
+    def _kept(self, head: str, after: int) -> str:
+        if not self.path.exists():
+            return ""
+        with writing(self.path):
+            found = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+        if found[:1] != [head]:
+            before, now = (set(one.strip().split(",")) for one in ("".join(found[:1]), head))
+            odd = ", ".join(sorted(before ^ now)) or "their order"
+            raise UserError(f"{self.path}: the run that is continued has other columns ({odd}); give another folder, or"
+                            " put that file elsewhere")  # fmt: skip
+        rows = [row for row in found[1:] if row.endswith("\n") and int(row.partition(",")[0]) <= after]
+        self.last = int(rows[-1].partition(",")[0]) if rows else 0
+        return "".join(rows)
+
+    def append(self, iteration: int, values: np.ndarray) -> None:
+        """A row, on the disk when this returns; none where the iteration has one."""
+        if iteration <= self.last:
+            return
+        with writing(self.path):
+            numbers = (repr(float(value)) for value in values)
+            self._file.write(",".join((str(iteration), *numbers)) + "\n")
+            self._file.flush()
+        self.last = iteration
+
+    def close(self) -> None:
+        """No more rows."""
+        with writing(self.path):
+            self._file.close()
 
 
 def write_table(path: Path, names: tuple[str, ...], values: np.ndarray) -> None:

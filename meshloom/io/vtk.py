@@ -21,6 +21,7 @@ from meshloom.io.files import write_atomically, writing
 from meshloom.mesh.cell_kinds import FACE_KINDS
 from meshloom.mesh.core import Field
 from meshloom.mesh.kinds import Kinds
+from meshloom.mesh.lists import NodeLists
 from meshloom.mesh.mesh import Mesh
 
 CELL_TYPES = {"line": 3, "triangle": 5, "polygon": 7, "quad": 9, "tetrahedron": 10, "hexahedron": 12, "prism": 13,
@@ -78,6 +79,40 @@ def vtu_pieces(
         none = np.zeros(mesh.cells.total, dtype=np.int32)
         cell_fields[GROUP_ARRAY] = np.concatenate((none, mesh.boundary_group.numpy()))
         groups = {GROUP_PREFIX + name: np.array([number], np.int32) for name, number in mesh.groups.items()}
+    yield from _unstructured(points, elements, cell_fields, node_fields, groups)
+
+
+def write_surface(
+    path: str | os.PathLike[str],
+    mesh: Mesh,
+    groups: tuple[str, ...],
+    cell_fields: Mapping[str, Field | np.ndarray] | None = None,
+    node_fields: Mapping[str, Field | np.ndarray] | None = None,
+    *,
+    points: np.ndarray | None = None,
+) -> None:
+    """Write the boundary faces of some groups for ParaView, with the values of the cells that they bound and of their
+    nodes; the array "group" holds the number of their group, as field data "group:<name>" name it."""
+    faces = np.sort(np.concatenate([np.zeros(0, np.int64), *(mesh.group(name) for name in groups)]))
+    ends = mesh.lists.boundary_faces.taken(faces)
+    used, local = np.unique(ends.entries, return_inverse=True)
+    of = mesh.boundary_cells.indices[faces, 0]
+    on_faces = {name: values[of] for name, values in field_arrays(cell_fields, mesh.cells.total, "cells").items()}
+    on_faces[GROUP_ARRAY] = mesh.boundary_group.numpy()[faces]
+    on_nodes = {name: values[used] for name, values in field_arrays(node_fields, mesh.nodes.total, "nodes").items()}
+    places = np.zeros((len(used), 3))
+    places[:, : mesh.dim] = (mesh.coordinates.numpy() if points is None else points)[used]
+    numbers = {GROUP_PREFIX + name: np.array([mesh.groups[name]], np.int32) for name in groups}
+    rows = NodeLists(ends.starts, local.reshape(-1))
+    pieces = _unstructured(places, [(rows, rows.kinds(FACE_KINDS))], on_faces, on_nodes, numbers)
+    write_atomically(Path(path), b"".join(pieces))
+
+
+def _unstructured(
+    points: np.ndarray, elements: list[tuple[NodeLists, Kinds]], cell_fields: Mapping[str, np.ndarray],
+    node_fields: Mapping[str, np.ndarray], groups: Mapping[str, np.ndarray],
+) -> Iterator[bytes]:  # fmt: skip
+    """The file of some elements in pieces."""
     topology = {
         "connectivity": np.concatenate([nodes.entries for nodes, _ in elements]),
         "offsets": np.cumsum(np.concatenate([nodes.lengths for nodes, _ in elements])),

@@ -35,8 +35,10 @@ def optimise(roots: Sequence[Node], *, strict: bool = False) -> Roots:
     if strict:
         return as_written(roots)
     simple = fold_constants(powers_to_products(fold_constants(contractible(roots))))
-    variants = [finish(start) for start in (simple, cancel_factors(simple)) for finish in (_shared, _collected)]
-    variants += [fold_constants(order_products(v)) for v in variants]
+    # Equal expressions are one object: where a pass has found nothing to do, nothing is done twice.
+    shared = [_shared(start) for start in dict.fromkeys((simple, cancel_factors(simple)))]
+    variants = dict.fromkeys(variant for roots in shared for variant in (roots, _collected(roots)))
+    variants |= dict.fromkeys([fold_constants(order_products(v)) for v in variants])
     fewest = min(variants, key=_weight)
     return round_products(fewest)
 
@@ -51,7 +53,7 @@ def _shared(roots: Roots) -> Roots:
 
 
 def _collected(roots: Roots) -> Roots:
-    return fold_constants(collect_terms(_shared(roots)))
+    return fold_constants(collect_terms(roots))
 
 
 def _weight(roots: Roots) -> int:

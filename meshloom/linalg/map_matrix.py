@@ -35,6 +35,8 @@ class MapMatrix(Matrix):
         left, right = through.positions[: through.source.owned], across.positions[: through.source.owned]
         keys = left[:, :, None].astype(np.int64) * across.target.total + right[:, None, :]
         self._hold(rows, across.target, distinct(keys), size, dtype)
+        for one in (through, across):
+            one.kept_for(f"matrix {name} has its entries by it")
 
     def _hold(self, rows: Set, columns: Set, keys: np.ndarray, block: tuple[int, int], dtype: DTypeLike) -> None:
         """``keys``: row times number of columns plus column of each entry, by position, ascending."""
@@ -105,6 +107,8 @@ class MapMatrix(Matrix):
             number = _numbers(left.source, np.array([element]))[0]
             raise MeshError(f"matrix {self.name} has no entry for slots {i} and {j} of {left.name} at element {number}"
                             f" of {left.source.name}: make it through that map")  # fmt: skip
+        for one in (left, right):
+            one.kept_for(f"matrix {self.name} has its entries by it")
         numbered = left.source.by_number(place.reshape(left.source.total, -1))
         return Map(left.source, self.entries, numbered, f"{self.name} by {left.name}")
 

@@ -1,7 +1,8 @@
 """What ``copy`` and ``pickle`` make of the nouns of a loop.
 
-A copy of a field is another field with the same values on the same set. Sets, maps, meshes and grids never change, so a
-copy of one is itself, as with tuples: a field on a copied set would fit no loop with the others.
+A copy of a field is another field with the same values on the same set. Sets, meshes and grids never change, so
+a copy of one is itself, as with tuples: a field on a copied set would fit no loop with the others. A map is between its
+sets what they are for fields, and its copy itself, too.
 
 A pickle holds all that a thing refers to: a field its set, a map both of its sets, a mesh everything it has. So what is
 pickled together, as the arguments of one call in another process are, fits together there; what is pickled one by one
@@ -72,7 +73,7 @@ def _unpacked(value: Any) -> Any:
 
 
 class ItsOwnCopy(Sent):
-    """What never changes, and is known by being itself. ``_made_again``: attributes that others keep in it, which are
+    """What is known by being itself. ``_made_again``: attributes that others keep in it, which are
     empty again in another process."""
 
     __slots__ = ()

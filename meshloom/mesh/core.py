@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError, instance, known_name, whole_number
 from meshloom.kernel.expr import written
+from meshloom.mesh.assigned import Assignable, check_range, checked_indices, new_positions
 from meshloom.mesh.components import Components
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.field import AnyMap, Arg, Field
@@ -111,6 +112,10 @@ class Set(ItsOwnCopy, Rows):
         """
         return chosen(self, which, f"part of {self.name}" if name is None else name)
 
+    def part(self, numbers: np.ndarray, name: str) -> Subset:
+        """The part that has these numbers, which are right: they ascend, each once."""
+        return Subset(self, numbers, name)
+
     def of(self, kind: str) -> Subset:
         """The elements of a kind as a set to loop over, with maps and fields of its own; the same at every call. Of the
         cells of a mesh it has the map ``nodes``, whose arity is that of the kind."""
@@ -163,8 +168,9 @@ def check_ends(name: str, source: object, target: object) -> None:
         instance(f"map {named('a map', name)}: {which}", one, Set, error=MeshError)
 
 
-class Map(AnyMap):
-    """For every element of ``source``, the numbers of ``arity`` elements of ``target``: ``indices``, by number.
+class Map(Assignable, AnyMap):
+    """For every element of ``source``, the numbers of ``arity`` elements of ``target``: ``indices``, by number;
+    ``assign`` gives it others.
 
     ``positions`` holds the same by position: row k belongs to the element at position k of ``source``, and its entries
     are positions in ``target``. Both are kept in 32 bits where they fit unless ``dtype`` asks for int64, and are
@@ -177,20 +183,9 @@ class Map(AnyMap):
         self, source: Set, target: Set, indices: ArrayLike, name: str = "map", *, dtype: DTypeLike | None = None
     ):
         check_ends(name, source, target)
-        array = whole_numbers(indices, f"map {name}: indices")
-        if array.ndim == 1:
-            array = array.reshape(-1, 1)
-        if array.ndim != 2 or len(array) != source.total or array.shape[1] < 1:
-            raise MeshError(
-                f"map {name}: indices have shape {array.shape}, but {source.name} has {source.total} elements:"
-                f" expected ({source.total}, arity)"
-            )
-        self._check_range(array, target, name)
         self.source, self.target, self.name = source, target, name
-        rows = source.by_position(array)
-        rows = rows if target.position is None else target.position[rows]
-        self.positions = np.array(rows, dtype=index_dtype(target.total, dtype, name), order="C")
-        self.positions.flags.writeable = False
+        rows = checked_indices(indices, source, target, name)
+        self.positions = new_positions(source, target, rows, dtype, name)
 
     @cached_property
     def indices(self) -> np.ndarray:
@@ -216,15 +211,6 @@ class Map(AnyMap):
         ``np.min(q, initial=np.inf)``, ``np.sum(w * q[:, 0])``; ``q.shape[0]`` is their number, which may be 0.
         """
         return VaryingMap(source, target, starts, entries, name)
-
-    @staticmethod
-    def _check_range(array: np.ndarray, target: Set, name: str, first: int = 0) -> None:
-        if array.size and (array.min() < 0 or array.max() >= target.total):
-            row, slot = np.argwhere((array < 0) | (array >= target.total))[0]
-            raise MeshError(
-                f"map {name}: index {array[row, slot]} at row {first + row}, slot {slot} is out of range;"
-                f" {target.name} has {target.total} elements (0 to {target.total - 1})"
-            )
 
     @property
     def arity(self) -> int:
@@ -274,6 +260,8 @@ class ComputedMap(Map):
     """``formula``: the element's targets, integer expressions of its number. ``positions`` and ``indices`` are made
     when somebody asks, which plans do, and go when nobody holds them."""
 
+    held_by = "it is given by a formula"
+
     def __init__(self, source: Set, target: Set, function: Callable[[Any], Any], name: str = "map"):
         check_ends(name, source, target)
         self.source, self.target, self.name = source, target, name
@@ -287,7 +275,7 @@ class ComputedMap(Map):
         if span is not None and span[0] >= 0 and span[1] < target.total:
             return
         for first in range(0, source.total, CHUNK):
-            self._check_range(self.rows(first, min(first + CHUNK, source.total)), target, name, first)
+            check_range(self.rows(first, min(first + CHUNK, source.total)), target, name, first)
 
     def rows(self, first: int, last: int) -> np.ndarray:
         """The targets of some elements, (last - first, arity)."""
@@ -320,6 +308,24 @@ class ComputedMap(Map):
         text = [written([one]) for one in self.formula]
         sizes = self.source.total, self.source.owned, self.target.total
         return hashlib.sha256(f"{text} {sizes}".encode()).hexdigest()
+
+
+class RestrictedMap(Map):
+    """A map for the elements of a part of its source, of these numbers there: it follows where ``origin`` is given
+    other indices."""
+
+    def __init__(self, source: Set, origin: Map, numbers: np.ndarray, name: str):
+        super().__init__(source, origin.target, origin.indices[numbers], name, dtype=origin.index_type)
+        self.held_by = f"it follows map {origin.name}, of which it is a part"
+        self.origin, self._numbers = origin, numbers
+        origin.watch(self)
+
+    def _restored(self) -> None:
+        self.origin.watch(self)
+
+    def invalidate(self) -> None:
+        """There are other indices."""
+        self._replace(self.origin.indices[self._numbers])
 
 
 class VaryingMap(AnyMap):
@@ -362,6 +368,11 @@ class VaryingMap(AnyMap):
             f"map {self.name} leads to numbers of {self.target.name} that differ: it has starts, entries, no indices;"
             " in a mesh cells.of(kind).nodes and faces.of(kind).nodes have them"
         )
+
+    def assign(self, indices: ArrayLike) -> None:
+        """MeshError: how many each element leads to would change the kernels of its loops."""
+        raise MeshError(f"map {self.name} has lists of different lengths, which stay as they are; make another one,"
+                        " ml.Map.varying(...), or give a map of one arity other indices")  # fmt: skip
 
     @cached_property
     def indices_digest(self) -> str:
@@ -411,7 +422,7 @@ class Subset(Set):
         points = None if whole.points is None else whole.points[numbers]
         super().__init__(len(numbers), name, points=points, numbering=_as_in_memory(whole, numbers))
         self.whole = whole
-        self.members = Map(self, whole, numbers, f"members of {self.name}")
+        self.members = Map(self, whole, numbers, f"members of {self.name}").kept_for(f"it makes {self.name} a part")
         self._members_of = {whole: self.members}
         self._restricted: dict[Map | VaryingMap, Map | VaryingMap] = {}
 
@@ -426,7 +437,8 @@ class Subset(Set):
             further = self.whole.members_of(other)
             if further is not None:
                 numbers = further.indices[self.members.indices[:, 0]]
-                self._members_of[other] = Map(self, other, numbers, f"members of {self.name} in {other.name}")
+                found = Map(self, other, numbers, f"members of {self.name} in {other.name}")
+                self._members_of[other] = found.kept_for(f"it makes {self.name} a part")
         return self._members_of.get(other)
 
     def restricted(self, map_: M) -> M:
@@ -439,7 +451,7 @@ class Subset(Set):
                 raise MeshError(f"map {map_.name} starts at {map_.source.name}, of which {self.name} is no part")
             numbers, name = members.indices[:, 0], f"{map_.name} of {self.name}"
             if isinstance(map_, Map):
-                self._restricted[map_] = Map(self, map_.target, map_.indices[numbers], name)
+                self._restricted[map_] = RestrictedMap(self, map_, numbers, name)
             else:
                 self._restricted[map_] = VaryingMap(self, map_.target, *map_.rows_of(numbers), name)
         return self._restricted[map_]  # type: ignore[return-value]
@@ -453,7 +465,7 @@ def chosen(whole: Set, which: ArrayLike, name: str) -> Subset:
     if given.dtype == bool:
         if given.shape != choices.shape:
             raise MeshError(f"{name}: a mask of {whole.name} has the shape {choices.shape}, got {given.shape}")
-        return Subset(whole, choices[given], name)
+        return whole.part(choices[given], name)
     numbers = whole_numbers(given, what)
     if numbers.ndim != 1:
         raise MeshError(f"{name}: expected a mask or a list of numbers of {whole.name}, got shape {numbers.shape}")
@@ -463,7 +475,7 @@ def chosen(whole: Set, which: ArrayLike, name: str) -> Subset:
     ascending, times = np.unique(numbers, return_counts=True)
     if (times > 1).any():
         raise MeshError(f"{name}: element {ascending[times > 1][0]} of {whole.name} is named twice")
-    return Subset(whole, choices.reshape(-1)[ascending], name)
+    return whole.part(choices.reshape(-1)[ascending], name)
 
 
 def _as_in_memory(whole: Set, numbers: np.ndarray) -> np.ndarray | None:

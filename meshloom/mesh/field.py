@@ -17,6 +17,7 @@ from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.reduced import Reduced
 from meshloom.mesh.rows import Rows
 from meshloom.mesh.sharing import SharedMemory, wrapped
+from meshloom.mesh.shown import ShownField
 from meshloom.mesh.stored import Stored, on_host, overwrite
 from meshloom.mesh.values import enough_memory, field_dtype, named, one_number, same_kind
 from meshloom.recording import MAKE_BEFORE, READ_LATER, not_in_program, recorder, refuse_in_program
@@ -33,7 +34,7 @@ class AnyMap(ItsOwnCopy):
     name: str
 
 
-class Field(Stored, SharedMemory, Reduced):
+class Field(Stored, SharedMemory, Reduced, ShownField):
     """``dim`` values per element of a set, in a layout that nobody but the engine sees.
 
     ``components`` is their shape at one element: () for a number, (d,) for a vector, (5, 3) for a matrix. In memory

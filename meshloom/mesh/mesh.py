@@ -5,20 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError, known_name
+from meshloom.errors import MeshError
 from meshloom.mesh import geometry, soundness
 from meshloom.mesh.arrange import AUTO, Arrangement, arrangement
 from meshloom.mesh.belonging import belong_to
 from meshloom.mesh.cell_kinds import FACE_KINDS, dimension_of
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.core import Map, Set
-from meshloom.mesh.distance import face_distances
-from meshloom.mesh.faces import cells_across, checked_cells, derive_faces, oriented_cells
+from meshloom.mesh.faces import checked_cells, derive_faces, oriented_cells
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.given import (
     UNNAMED,
@@ -37,13 +36,15 @@ from meshloom.mesh.given import (
 from meshloom.mesh.groups import group_boundary
 from meshloom.mesh.hanging import check_slits
 from meshloom.mesh.lists import MIXED, CellTable, MeshLists, NodeLists
-from meshloom.mesh.parts import BoundaryPart, MeshSet, map_of
+from meshloom.mesh.measured import Measured
+from meshloom.mesh.parts import MeshPart, MeshSet, map_of
 from meshloom.mesh.periodic import Joints, joined, opened
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
+from meshloom.mesh.shown import ShownMesh
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
 
-class Mesh(ItsOwnCopy):
+class Mesh(Measured, ItsOwnCopy, ShownMesh):
     """Cells of one kind or several, with everything a face or cell loop needs.
 
     Sets: ``nodes``, ``cells``, ``faces`` (interior: two cells each), ``boundary_faces`` (one cell each). In 2-D faces
@@ -111,13 +112,14 @@ class Mesh(ItsOwnCopy):
         self.joints = joints or Joints.none(dimension)
         self._name_corners(x)
         self._permutation = permutation
-        self._parts: dict[str, BoundaryPart] = {}
+        #: Groups of the boundary that belong together according to the file that the mesh was read from.
+        self.periodic_sides: dict[str, str] = {}
+        self._parts: dict[tuple[str, str], MeshPart] = {}
+        for one in (self.face_cells, self.boundary_cells):
+            one.kept_for("it is one of a mesh")
         belong_to(self, self.nodes, self.cells, self.faces, self.boundary_faces)
 
-    _made_again: ClassVar[tuple[str, ...]] = ("_parts",)
-
     def _restored(self) -> None:
-        self._parts = {}
         belong_to(self, self.nodes, self.cells, self.faces, self.boundary_faces)
 
     def _name_corners(self, x: np.ndarray) -> None:
@@ -233,25 +235,11 @@ class Mesh(ItsOwnCopy):
             halo=halo,
         )
 
-    @property
-    def dim(self) -> int:
-        """2 or 3."""
-        return self.coordinates.dim
-
     @cached_property
     def owner_first(self) -> bool:
         """Whether every face has owner < neighbor; such a mesh stays so when it is reordered."""
         cells = self.face_cells.indices
         return bool((cells[:, 0] <= cells[:, 1]).all())  # the same where a joint leads a cell to itself
-
-    @cached_property
-    def cell_cells(self) -> Map:
-        """For every cell the cells across its faces, in the order of the faces of its kind; itself at the boundary. The
-        arity varies where cells differ in their number of faces."""
-        table = self.lists.cells
-        faces = self.lists.faces, self.joints.second(self.lists.faces)
-        across = NodeLists(table.sides, cells_across(table, faces, self.face_cells.indices))
-        return cast(Map, map_of(self.cells, self.cells, across, "cell_cells"))
 
     @property
     def permutation(self) -> Permutation:
@@ -288,7 +276,7 @@ class Mesh(ItsOwnCopy):
             same.__dict__ |= self.__dict__ | {"arrangement": how}
             belong_to(same, same.nodes, same.cells, same.faces, same.boundary_faces)
             return same
-        return Mesh(
+        made = Mesh(
             self.coordinates.numpy(),
             kind=self.lists.cells.kind,
             cell_nodes=self.lists.cells.nodes,
@@ -304,6 +292,12 @@ class Mesh(ItsOwnCopy):
             permutation=self._permutation,
             arrangement=how,
         )
+        return made._told_by(self)
+
+    def _told_by(self, other: Mesh) -> Mesh:
+        """It knows what the file of the other one said."""
+        self.periodic_sides = {one: to for one, to in other.periodic_sides.items() if {one, to} <= set(self.groups)}
+        return self
 
     @property
     def _halo(self) -> dict[str, int]:
@@ -323,8 +317,9 @@ class Mesh(ItsOwnCopy):
         total = step if self._permutation is None else self._permutation.then(step)
         moved = step.inverse("cells")
         members = {name: moved[cells] for name, cells in self.cell_groups.items()}
-        return Mesh(groups=self.groups, cell_groups=members, halo=self._halo, permutation=total,
+        made = Mesh(groups=self.groups, cell_groups=members, halo=self._halo, permutation=total,
                     **renumbered(self, step))  # fmt: skip
+        return made._told_by(self)
 
     def check(self, *, faces: bool = True) -> None:
         """Raise a MeshError that names the cell or face unless this is a mesh that can be computed on.
@@ -353,17 +348,9 @@ class Mesh(ItsOwnCopy):
         except Fault as fault:
             raise fault.placed(x) from None
 
-    @property
-    def _cell_heights(self) -> np.ndarray:
-        """Volume over surface of each cell, (cells,): about the least distance between two of its sides."""
-        areas = np.linalg.norm(self.face_normals, axis=1), np.linalg.norm(self.boundary_normals, axis=1)
-        surface = np.bincount(self.boundary_cells.indices[:, 0], areas[1], minlength=self.cells.total)
-        for of in self.face_cells.indices.T:
-            surface += np.bincount(of, areas[0], minlength=self.cells.total)
-        return self.cell_volumes / np.where(surface > 0, surface, 1.0)
-
-    def periodic(self, pairs: Mapping[str, str], *, tolerance: float = 1e-4) -> Mesh:
+    def periodic(self, pairs: Mapping[str, str] | None = None, *, tolerance: float = 1e-4) -> Mesh:
         """The mesh with the faces of groups paired, {"xmin": "xmax"}: each pair is an interior face, behind the others.
+        Without ``pairs`` those that its file names, ``periodic_sides``.
 
         Partners lie at the same places but for a shift, that of the middles of the groups; ``tolerance`` says how far
         off their centres may be, as a part of the size of a face. The face is at the side of its first cell;
@@ -371,7 +358,10 @@ class Mesh(ItsOwnCopy):
         no partner. Cells and nodes keep their numbers; the two groups are gone, until ``opened`` brings them back.
         """
         refuse_in_program("joining the sides of a mesh", MAKE_BEFORE)
-        return self._with(**joined(self, pairs, tolerance))
+        if pairs is None and not self.periodic_sides:
+            raise MeshError("periodic: no file has told this mesh which sides belong together; name the groups, as in"
+                            ' {"xmin": "xmax"}')  # fmt: skip
+        return self._with(**joined(self, self.periodic_sides if pairs is None else pairs, tolerance))
 
     def opened(self) -> Mesh:
         """The mesh with its periodic sides as groups of the boundary again; itself where it has none."""
@@ -385,95 +375,8 @@ class Mesh(ItsOwnCopy):
             self.coordinates.numpy(), kind=table.kind, cell_nodes=table.nodes, cell_groups=self.cell_groups,
             arrangement=how if how.numbers is None else None, **faces,
         )  # fmt: skip
+        made._told_by(self)
         return made if how.numbers is None else made.arranged(how.order)
-
-    def group(self, name: str) -> np.ndarray:
-        """The numbers of the boundary faces of a group."""
-        known_name("boundary group", name, self.groups, error=MeshError)
-        return np.flatnonzero(self.boundary_group.numpy() == self.groups[name])
-
-    def boundary(self, name: str) -> BoundaryPart:
-        """The boundary faces of a group as a set to loop over, with their maps ``cells`` and ``nodes`` and the fields
-        ``normal`` (times area, out of the domain) and ``centre``; the same object at every call."""
-        known_name("boundary group", name, self.groups, error=MeshError)
-        if name not in self._parts:
-            refuse_in_program(f"making boundary {name}", MAKE_BEFORE)
-            self._parts[name] = BoundaryPart(self, name)
-        return self._parts[name]
-
-    def wall_distance(self, *groups: str) -> np.ndarray:
-        """From the centroid of each cell to the nearest boundary face of these groups, (cells,): exact, to the whole
-        of each face."""
-        numbers = [self.group(name) for name in groups]
-        if not any(map(len, numbers)):
-            what = f"boundary group {' or '.join(map(repr, groups))} has no faces" if groups else "no group is named"
-            raise MeshError(f"wall_distance: {what}; the mesh has {', '.join(self.groups) or 'none'}")
-        walls = self.lists.boundary_faces.taken(np.concatenate(numbers))
-        return face_distances(self.cell_centroids, self.coordinates.numpy(), [size.nodes for size in walls.sizes])
-
-    def cell_group(self, name: str) -> np.ndarray:
-        """The numbers of the cells of a group, ascending."""
-        return self.cell_groups[known_name("cell group", name, self.cell_groups, error=MeshError)].copy()
-
-    @property
-    def cell_volumes(self) -> np.ndarray:
-        """Volume (area in 2-D) of each cell, (cells,); like all of these, by the coordinates as they are now."""
-        x = self.coordinates.numpy()
-        return self.lists.cells.measured(lambda block: geometry.cell_volumes(x, block.nodes, block.kind.name))
-
-    @property
-    def cell_centroids(self) -> np.ndarray:
-        """Centre of mass of each cell, (cells, d)."""
-        x = self.coordinates.numpy()
-        return self.lists.cells.measured(
-            lambda block: geometry.cell_centroids(x, block.nodes, block.kind.name), self.dim
-        )
-
-    @property
-    def face_normals(self) -> np.ndarray:
-        """Normal times area of each interior face, from its first cell to its second, (faces, d)."""
-        x = self.coordinates.numpy()
-        return self.lists.faces.measured(lambda nodes: geometry.area_vectors(x, nodes), self.dim)
-
-    @property
-    def boundary_normals(self) -> np.ndarray:
-        """Normal times area of each boundary face, out of the domain, (boundary_faces, d)."""
-        x = self.coordinates.numpy()
-        return self.lists.boundary_faces.measured(lambda nodes: geometry.area_vectors(x, nodes), self.dim)
-
-    @property
-    def face_centres(self) -> np.ndarray:
-        """Centre of mass of each interior face, (faces, d)."""
-        x = self.coordinates.numpy()
-        return self.lists.faces.measured(lambda nodes: geometry.face_centroids(x, nodes), self.dim)
-
-    @property
-    def boundary_centres(self) -> np.ndarray:
-        """Centre of mass of each boundary face, (boundary_faces, d)."""
-        x = self.coordinates.numpy()
-        return self.lists.boundary_faces.measured(lambda nodes: geometry.face_centroids(x, nodes), self.dim)
-
-    @property
-    def face_shifts(self) -> np.ndarray:
-        """What to add to the place of the second cell of each interior face for it to lie beside the first, (faces, d):
-        0 but at faces between periodic sides."""
-        found = np.zeros((self.faces.total, self.dim))
-        found[self.joints.faces] = self.joints.shifts
-        return found
-
-    @property
-    def cell_distances(self) -> np.ndarray:
-        """From the centre of the first cell of each interior face to that of the second, (faces, d), across the joint
-        where the sides are periodic."""
-        centres, cells = self.cell_centroids, self.face_cells.indices
-        return centres[cells[:, 1]] + self.face_shifts - centres[cells[:, 0]]
-
-    @property
-    def cell_to_face(self) -> np.ndarray:
-        """From the centre of either cell of each interior face to that of the face, (faces, 2, d), to the side of the
-        cell where the sides are periodic."""
-        centres, cells, middle = self.cell_centroids, self.face_cells.indices, self.face_centres
-        return np.stack((middle - centres[cells[:, 0]], middle - self.face_shifts - centres[cells[:, 1]]), axis=1)
 
     def __repr__(self) -> str:
         groups = f"groups: {', '.join(self.groups) or 'none'}{self._cell_group_names}{self._joined_names}"
@@ -484,7 +387,9 @@ class Mesh(ItsOwnCopy):
 
     @property
     def _joined_names(self) -> str:
-        return f"; periodic: {', '.join(self.joints.groups)}" if len(self.joints) else ""
+        said = ", ".join(f"{one} to {other}" for one, other in self.periodic_sides.items())
+        told = f"; periodic by its file: {said}" if said else ""
+        return f"; periodic: {', '.join(self.joints.groups)}{told}" if len(self.joints) else told
 
     @property
     def _counted(self) -> str:

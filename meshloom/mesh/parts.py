@@ -1,20 +1,73 @@
-"""Parts of a mesh that are sets like any other: its cells or faces of a kind, the faces of a group of its boundary."""
+"""Parts of a mesh that are sets like any other: its cells or faces of a kind or by choice, the cells of a region, the
+faces of a group of its boundary."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError
-from meshloom.mesh.core import Map, Set, Subset, VaryingMap
+from meshloom.mesh.belonging import mesh_of
+from meshloom.mesh.core import Field, Map, Set, Subset, VaryingMap
 from meshloom.mesh.kinds import Kinds
 from meshloom.mesh.lists import NodeLists
+from meshloom.recording import outside_program
 
 if TYPE_CHECKING:
     from meshloom.mesh.mesh import Mesh
+
+
+#: What a part of each set of a mesh has: maps and measures of the mesh, by the names that the part has for them.
+_MAPS = {
+    "cells": {"nodes": "cell_nodes"},
+    "faces": {"nodes": "face_nodes", "cells": "face_cells"},
+    "boundary_faces": {"nodes": "boundary_nodes", "cells": "boundary_cells"},
+}
+_MEASURES = {
+    "cells": {"volume": "cell_volumes", "centre": "cell_centroids"},
+    "faces": {"normal": "face_normals", "centre": "face_centres"},
+    "boundary_faces": {"normal": "boundary_normals", "centre": "boundary_centres"},
+}
+
+
+class MeshPart(Subset):
+    """Some cells or faces of a mesh. ``nodes`` is a map, of faces ``cells``, too (2 each, 1 at the boundary); fields
+    are ``centre``, of cells ``volume``, of faces ``normal`` times area. Each is made when it is first asked for, by the
+    coordinates as they are then."""
+
+    nodes: Map
+    cells: Map
+    normal: Field
+    centre: Field
+    volume: Field
+
+    def part(self, numbers: np.ndarray, name: str) -> MeshPart:
+        return MeshPart(self, numbers, name)
+
+    def __getattr__(self, name: str) -> Any:
+        """Called where there is no such attribute yet."""
+        if name.startswith("_") or "whole" not in self.__dict__:
+            raise AttributeError(name)
+        of = self.outermost.name
+        maps, measures = _MAPS.get(of, {}), _MEASURES.get(of, {})
+        if name not in maps and name not in measures:
+            raise AttributeError(f"{self.name}, a part of {of}, has no {name}; it has {', '.join((*maps, *measures))}")
+        mesh = mesh_of(self)
+        if mesh is None:
+            raise MeshError(f"the mesh of {self.name} is gone, and with it what is known of its {of}")
+        with outside_program():
+            if name in maps:
+                made: Any = self.restricted(getattr(mesh, maps[name]))
+            else:
+                numbers = cast(Map, self.members_of(self.outermost)).indices[:, 0]
+                values = getattr(mesh, measures[name])[numbers]
+                made = self.field(name, values.shape[1] if values.ndim == 2 else 1, data=values)
+        self.__dict__[name] = made
+        return made
 
 
 class MeshSet(Set):
@@ -33,6 +86,14 @@ class MeshSet(Set):
                 own[kind] = numbers if self.halo == 0 else numbers[numbers < self.owned]
         self.kinds, self._lists, self._nodes = own, lists, ref(nodes)
 
+    def part(self, numbers: np.ndarray, name: str) -> MeshPart:
+        return MeshPart(self, numbers, name)
+
+    def subset(self, which: ArrayLike, name: str | None = None) -> MeshPart:
+        """Some of them as a set to loop over, by a mask (size,) or their numbers: with the maps and measures that a
+        ``MeshPart`` has."""
+        return cast(MeshPart, super().subset(which, name))
+
     def of(self, kind: str) -> KindPart:
         """Those of a kind as a set to loop over, with their map ``nodes``; the same at every call."""
         return cast(KindPart, super().of(kind))
@@ -44,7 +105,7 @@ class MeshSet(Set):
         return KindPart(self, np.asarray(self.kinds[kind], np.int64), kind, self._lists, nodes)
 
 
-class KindPart(Subset):
+class KindPart(MeshPart):
     """The cells or faces of a kind; ``nodes``, a map, has the arity of the kind. That of polygons varies if they do."""
 
     def __init__(self, elements: MeshSet, numbers: np.ndarray, kind: str, lists: NodeLists, nodes: Set):
@@ -52,7 +113,7 @@ class KindPart(Subset):
         self.nodes = cast(Map, map_of(self, nodes, lists.taken(numbers), f"nodes of {kind} {elements.name}"))
 
 
-class BoundaryPart(Subset):
+class BoundaryPart(MeshPart):
     """The faces of a group of the boundary. ``cells`` (1 each) and ``nodes`` are maps; ``normal``, a field, is normal
     times area, out of the domain; ``centre`` is the centre of mass."""
 
@@ -67,5 +128,5 @@ class BoundaryPart(Subset):
 def map_of(source: Set, nodes: Set, lists: NodeLists, name: str) -> Map | VaryingMap:
     """The map to the nodes of each: of one arity, or a varying one where their numbers of nodes differ."""
     if lists.rows is not None:
-        return Map(source, nodes, lists.rows, name)
+        return Map(source, nodes, lists.rows, name).kept_for("it is one of a mesh")
     return Map.varying(source, nodes, lists.starts, lists.entries, name)

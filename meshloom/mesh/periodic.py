@@ -8,7 +8,7 @@ of the two sides are different ones.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +90,31 @@ def choice(first: np.ndarray, one: NodeLists, other: NodeLists) -> NodeLists:
     """Of each element the nodes of ``one`` where ``first`` (n,) is true, else those of the other."""
     numbers = np.flatnonzero(first)
     return replaced(other, numbers, one.taken(numbers))
+
+
+def paired_groups(mesh: Mesh, twins: Sequence[np.ndarray]) -> dict[str, str]:
+    """Groups of the boundary that belong together, {"xmin": "xmax"}, by pairs of nodes (n, 2) of periodic sides: each
+    node, and the one that it is a copy of. A group whose faces have no partners, or such in two groups, is left out."""
+    names = {number: name for name, number in mesh.groups.items()}
+    ends, group = mesh.lists.boundary_faces, mesh.boundary_group.numpy()
+    at = {tuple(sorted(row.tolist())): number for number, row in enumerate(ends)} if twins else {}
+    partners: dict[str, set[str]] = {}
+    for pairs in twins:
+        other = np.full(mesh.nodes.total, -1)
+        other[pairs[:, 0]] = pairs[:, 1]
+        sides = np.logical_and.reduceat(other[ends.entries] >= 0, ends.starts[:-1]) if len(ends) else np.zeros(0, bool)
+        for number in np.flatnonzero(sides).tolist():
+            found = at.get(tuple(sorted(other[ends[number]].tolist())))
+            if found is not None:
+                partners.setdefault(names[int(group[number])], set()).add(names[int(group[found])])
+    taken: set[str] = set()
+    result = {}
+    for name, others in partners.items():
+        (first,) = others if len(others) == 1 else (name,)
+        if first != name and not {name, first} & taken:
+            result[name] = first
+            taken |= {name, first}
+    return result
 
 
 def joined(mesh: Mesh, pairs: Mapping[str, str], tolerance: float) -> dict[str, Any]:

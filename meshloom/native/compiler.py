@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -32,6 +33,7 @@ from meshloom.errors import CompilerError, shown
 from meshloom.native import cache, closing, threads
 from meshloom.native.elf import is_whole
 from meshloom.native.names import safe_name
+from meshloom.process.activity import compiling
 from meshloom.process.children import run_apart
 from meshloom.process.signals import undone_if_stopped
 
@@ -79,6 +81,11 @@ class Compiler:
     def openmp(self) -> bool:
         return "-fopenmp" in self.flags
 
+    @property
+    def is_gnu(self) -> bool:
+        """GCC, by the first line that it prints: its name, what it was packed as, its number. Others say theirs."""
+        return re.match(r"\S+ \(.*\) \d+\.\d+", self.version) is not None
+
 
 def host_compiler() -> Compiler:
     """The compiler named by ``CXX``, else the first of c++, g++, clang++ that works; found once per process.
@@ -93,11 +100,11 @@ def host_compiler() -> Compiler:
 
 def build(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> Path:
     """The shared library made from C++ ``source``; compiled only if it is not in the cache, intact."""
+    found = known(source, name, extra_flags=extra_flags)
+    if found is not None:
+        return found
     compiler = host_compiler()
-    stem = f"{safe_name(name)}-{_key(source, compiler, extra_flags)[:32]}"
-    known = cache.cache_dir("code") / f"{stem}.so"
-    if cache.runs_code(known.parent) and _sealed(known):
-        return known
+    stem = _stem(source, name, compiler, extra_flags)
 
     def made(folder: Path) -> Path:
         library = folder / f"{stem}.so"
@@ -106,7 +113,14 @@ def build(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> Path:
                 _compile(compiler, source, name, library, extra_flags)
         return library
 
-    return _somewhere(made)
+    with compiling(name):
+        return _somewhere(made)
+
+
+def known(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> Path | None:
+    """The library made from ``source``, where the cache has it, intact."""
+    library = cache.cache_dir("code") / f"{_stem(source, name, host_compiler(), extra_flags)}.so"
+    return library if cache.runs_code(library.parent) and _sealed(library) else None
 
 
 def load(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> ctypes.CDLL:
@@ -280,6 +294,11 @@ def _processor() -> str:
 def _key(source: str, compiler: Compiler, extra_flags: tuple[str, ...]) -> str:
     facts = (_SEAL, compiler.path, compiler.version, compiler.flags, extra_flags, _processor(), source)
     return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def _stem(source: str, name: str, compiler: Compiler, extra_flags: tuple[str, ...]) -> str:
+    """What a library is called, without its ending."""
+    return f"{safe_name(name)}-{_key(source, compiler, extra_flags)[:32]}"
 
 
 def _compile(compiler: Compiler, source: str, name: str, library: Path, extra_flags: tuple[str, ...]) -> None:

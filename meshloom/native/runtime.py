@@ -12,7 +12,7 @@ import numpy as np
 
 from meshloom.errors import ScheduleError, whole_number
 from meshloom.native import threads as native_threads
-from meshloom.native.compiler import load
+from meshloom.native import together
 from meshloom.native.ffi import address
 
 PATIENCE = 0.1  # seconds between looks at what else there is to do
@@ -22,10 +22,20 @@ TYPES = ("float64", "float32", "int64", "int32")  # of fields and globals
 @cache
 def library() -> ctypes.CDLL:
     """The runtime, compiled at first use."""
-    found = load(Path(__file__).with_name("runtime.cpp").read_text(), "runtime")
+    found = together.load(_text(), "runtime")
     found.ml_copy.restype = ctypes.c_double
     found.ml_replay.restype = None
     return found
+
+
+def begin() -> None:
+    """Begin to compile it, among loops that are compiled at the same time."""
+    if not library.cache_info().currsize:
+        together.begin(_text(), "runtime")
+
+
+def _text() -> str:
+    return Path(__file__).with_name("runtime.cpp").read_text()
 
 
 def _sizes(values: list[int]) -> list[int]:

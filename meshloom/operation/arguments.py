@@ -53,7 +53,7 @@ def as_operands(
             argument = _number(where, mode, argument, kind, name) if there is None else there
         result.append(_checked(where, name, mode, domain.set, argument))
         _check_reach(where, domain.box, result[-1])
-    _check_aliases(kernel, domain, result)
+    check_aliases(kernel, domain, result)
     return tuple(result)
 
 
@@ -143,7 +143,7 @@ def _check_reach(where: str, box: Box | None, operand: Operand) -> None:
             )
 
 
-def _check_aliases(kernel: str, domain: Domain, operands: Sequence[Operand]) -> None:
+def check_aliases(kernel: str, domain: Domain, operands: Sequence[Operand]) -> None:
     """What is written may appear once only: otherwise the result would depend on the order of execution.
 
     The exceptions are a field of a grid that is read at offsets outside of the box where it is written, and a field

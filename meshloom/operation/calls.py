@@ -52,11 +52,11 @@ class KeptCall:
         self.numbers = tuple([one for one in loop.storages if isinstance(one, PlainNumber)])  # its own: no one else's
         self._known: Recent[States, Ready] = Recent(MOST_READY)
         self.now = self._renewed(loop)
-        for storage in loop.storages:
-            storage.watch(self)
+        for part in (*loop.storages, *loop.maps):
+            part.watch(self)
 
     def invalidate(self) -> None:
-        """A field has moved."""
+        """A field has moved, or a map has other indices."""
         self._known.clear()
         self.now = Ready(_gone, _MOVED, (), (), ())  # nothing holds the memory of before
 
@@ -112,6 +112,9 @@ def remembered(
         if loop is None:
             loop = recorded[key] = make(*arguments)
         loop()
+        return
+    if Operation.watched is not None:  # who looks at it needs its parts
+        make(*arguments)()
         return
     calls = loops_over(on).calls
     call = calls.get(key)

@@ -14,9 +14,10 @@ import numpy as np
 from meshloom.backend.base import Bound
 from meshloom.errors import ScheduleError
 from meshloom.kernel.recent import Recent
+from meshloom.mesh.assigned import assigned_name
 from meshloom.mesh.core import Field, Map
 from meshloom.mesh.layout import Layout
-from meshloom.operation.arguments import spec_box
+from meshloom.operation.arguments import check_aliases, spec_box
 from meshloom.operation.operand import Operand
 from meshloom.operation.ties import loops_over, tied
 from meshloom.order import order_elements
@@ -26,7 +27,7 @@ from meshloom.schedule.choice.counts import Counts, flops_per_element
 from meshloom.schedule.choice.explain import explain
 from meshloom.schedule.choice.schedule import Schedule, parse_schedule
 from meshloom.schedule.plan.plan import Plan, topology
-from meshloom.schedule.plan.plan_cache import cached_plan
+from meshloom.schedule.plan.plan_cache import cached_plan, fresh_plan
 from meshloom.schedule.plan.verify import check_one_to_one
 from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
 from meshloom.schedule.strategies import AUTOMATIC, strategy, verify
@@ -45,6 +46,10 @@ class Form:
         self.known: dict[str, Any] = {}
         self.compiled: dict[Any, Any] = {}
         self.ties = ties
+
+    def invalidate(self) -> None:
+        """A map has other indices."""
+        self.known.clear()
 
 
 class How(ABC):
@@ -115,12 +120,18 @@ class How(ABC):
 
     def executable(self, of: Operation) -> Callable[[], None]:
         """Made by the back end, where the values are brought to."""
+        return of.backend.prepare(self.bound(of))
+
+    def bound(self, of: Operation) -> Bound:
+        """With its values, which are brought to where it runs."""
         for storage in of.storages:
             storage.move(of.backend.place(storage.storage))
         self.check(of)
-        return of.backend.prepare(
-            Bound(of.spec, of.elements, of.storages, of.maps, of.schedule, lambda: of.plan, of.box, of.form.compiled)
-        )
+        return Bound(of.spec, of.elements, of.storages, of.maps, of.schedule, lambda: of.plan, of.box, of.form.compiled)
+
+    def begin(self, of: Operation) -> None:
+        """Have the back end begin to compile it."""
+        of.backend.begin(self.bound(of))
 
 
 @dataclass(frozen=True)
@@ -143,14 +154,19 @@ class ByStrategy(How):
         through = tuple([one.reach.as_member for one in of.operands])  # which its parameters do not tell
         key = (*map(id, parts), of.strict, of.backend.key, self.wish, of.params, layouts, through, of.box)
         forms: Recent[Any, Form] = loops_over(of.set).forms
-        return forms.find(key) or forms.keep(key, Form(tied(forms, key, parts)))
+        found = forms.find(key)
+        if found is None:
+            found = forms.keep(key, Form(tied(forms, key, parts)))
+            for one in of.maps:
+                one.watch(found)
+        return found
 
     def chosen(self, of: Operation) -> tuple[Schedule, str]:
         return self._choice(of, self.wish)
 
     def _choice(self, of: Operation, wish: Schedule) -> tuple[Schedule, str]:
-        flops = float(of.uncut.flops * of.elements)
-        return choose(of.spec, of.elements, flops, lambda: of.work, wish, target=of.backend.target)
+        flops, assigned = float(of.uncut.flops * of.elements), assigned_name(of.maps, of.spec.racy_maps)
+        return choose(of.spec, of.elements, flops, lambda: of.work, wish, target=of.backend.target, assigned=assigned)
 
     def can_run(self, of: Operation, wish: Wish) -> bool:
         return strategy(self._choice(of, parse_schedule(wish))[0].strategy).declines(of.spec) is None
@@ -176,18 +192,25 @@ class ByStrategy(How):
         topo = topology(
             of.spec,
             of.elements,
-            {k: (partial(getattr, m, "positions"), m.target.total, m.digest) for k, m in enumerate(of.maps)},
+            {
+                k: (partial(getattr, m, "positions"), m.target.total, "" if m.version else m.digest)
+                for k, m in enumerate(of.maps)
+            },
             _visit_order(of, schedule),
             of.box,
         )
         block, target, variant = schedule.block or 1, of.backend.target, schedule.variant
+        build = partial(chosen.build, target=target, variant=variant)
+        check = partial(verify, target=target, variant=variant)
+        if assigned_name(of.maps):
+            return fresh_plan(build, topo, block, check)
         return cached_plan(
-            partial(chosen.build, target=target, variant=variant),
+            build,
             chosen.plan_type(target=target, variant=variant),
             chosen.name,
             topo,
             block,
-            partial(verify, target=target, variant=variant),
+            check,
             f"{target.plan_key} {variant}",
             chosen.plan_has_blocks,
         )
@@ -195,6 +218,8 @@ class ByStrategy(How):
     def check(self, of: Operation) -> None:
         if not of.applies:
             raise ScheduleError(f"loop {of.name}: strategy '{of.schedule.strategy}' does not apply: {of.reason}")
+        if assigned_name(of.maps):
+            check_aliases(of.name, of.domain, of.operands)
         for number in of.spec.one_to_one_maps:
             check_one_to_one(of.name, of.maps[number])
 

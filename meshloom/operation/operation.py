@@ -4,30 +4,37 @@ loops that were put together from others are all of this class: what differs sta
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Generic, NoReturn, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, final, overload
 
 from meshloom.backend import current
 from meshloom.backend.base import Backend
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, ScheduleError
 from meshloom.kernel.model import Param
 from meshloom.kernel.state import State
+from meshloom.markup import Explanation, table
 from meshloom.mesh.box import Box, Offsets
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global, Map, Set
 from meshloom.mesh.layout import Layout, parse_layout
+from meshloom.native.together import together
 from meshloom.operation.body import Body, BodyGraph, Traced
 from meshloom.operation.domain import INSIDE, Domain, Extent, Part
 from meshloom.operation.how import Form, How, Wish
 from meshloom.operation.operand import Operand
 from meshloom.order import TYPICAL_BLOCK
+from meshloom.process.activity import part
 from meshloom.recording import not_in_program, outside_program, recorder, refuse_in_program
 from meshloom.schedule.choice.cost import Work
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
+
+if TYPE_CHECKING:
+    from meshloom.operation.inspection import Inspection
 
 T = TypeVar("T")
 SHARED = ("spec", "work", "chosen", "plan")  # what an operation has from its form
@@ -65,6 +72,8 @@ class Operation(NoCopy):
     calls = 0
     total_seconds = 0.0
     states: tuple[State, ...] = ()
+    #: Who executes operations where somebody looks at every one of them (``debugging.py``); None as a rule
+    watched: ClassVar[Callable[[Operation, Callable[[], None]], None] | None] = None
     _executable: Callable[[], None] | None = None
     _preparing = False
 
@@ -77,6 +86,9 @@ class Operation(NoCopy):
         self._unsettled = bool(how.wish.layout)
         for storage in self.storages:
             storage.watch(self)
+        for one in operands:
+            if one.reach.map is not None:
+                one.reach.map.watch(self)
 
     def __init_subclass__(cls) -> NoReturn:
         raise TypeError("no class derives from Operation: what differs is a domain, a body, or how it runs")
@@ -299,7 +311,7 @@ class Operation(NoCopy):
 
     def explain(self) -> str:
         """How it runs, why, and the figures."""
-        return self.how.explain(self)
+        return Explanation(self.how.explain(self))
 
     # ----- what was derived -------------------------------------------------------------------------------------
     @cached_property
@@ -331,14 +343,27 @@ class Operation(NoCopy):
         """Schedule and compile now; running does it by itself."""
         self.refresh()
         if self._executable is None:
-            self._preparing = True  # all of it with the same values
-            try:
-                with outside_program():
-                    self.settle()
-                    self._executable = self.how.executable(self)
-            finally:
-                self._preparing = False
+            with self._with_the_same_values():
+                self._executable = self.how.executable(self)
         return self._executable
+
+    def begin_to_prepare(self) -> None:
+        """Have a compiler begin with it, where it can work by itself; ``prepare`` then waits for it."""
+        self.refresh()
+        if self._executable is None and self.backend.compiles_apart and not self.domain.all_memory:
+            with self._with_the_same_values():
+                self.how.begin(self)
+
+    @contextmanager
+    def _with_the_same_values(self) -> Iterator[None]:
+        """What kernels read does not change in the block; fields have the layout that was wished for."""
+        self._preparing = True
+        try:
+            with outside_program():
+                self.settle()
+                yield
+        finally:
+            self._preparing = False
 
     def check_transients(self) -> None:
         """ProgramError where it reads a transient field that a program has left without values."""
@@ -358,7 +383,10 @@ class Operation(NoCopy):
         execute = self._executable or self.prepare()
         before = time.perf_counter()
         try:
-            execute()
+            if Operation.watched is None:
+                execute()
+            else:
+                Operation.watched(self, execute)
         finally:  # it may have got half-way
             for one in self.written:
                 one.changed()
@@ -367,6 +395,26 @@ class Operation(NoCopy):
         for one in self.transients:
             if one.undefined_after and self.defines(one):
                 one.undefined_after = ""
+
+    def inspect(self, element: int | tuple[int, ...]) -> Inspection:
+        """What it would read, compute and write at one element, which is a number, or the index of a point of a grid.
+
+        By the NumPy reference with formulas as written; nothing is changed or compiled.
+        """
+        from meshloom.operation.inspection import inspect  # which looks at operations
+
+        refuse_in_program(f"looking at loop {self.name}", "do it before or behind")
+        self.check_transients()
+        return inspect(self, element)
+
+    @property
+    def source(self) -> str:
+        """The text that is compiled for it, by its back end and schedule: C++, CUDA C++ or HIP."""
+        if self.domain.all_memory:
+            raise ScheduleError(f"{self.name} has no text of its own: memory is set as it lies")
+        self.refresh()
+        with self._with_the_same_values():
+            return self.backend.source(self.how.bound(self))
 
     def run_plainly(self) -> None:
         """The kernel called element by element on plain arrays, its results merged one after the other."""
@@ -387,3 +435,25 @@ class Operation(NoCopy):
     def __repr__(self) -> str:
         """Its name, domain and operands; looking at it traces nothing."""
         return f"Operation({self.name} over {self.over}: {', '.join(map(str, self.operands))})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table; how it runs is told once it has run."""
+        rows: list[tuple[object, object]] = [(one.name or one.storage.name, one) for one in self.operands]
+        took = f", {1e3 * self.seconds:.3g} ms each" if self.seconds else ""
+        rows.append(("calls", f"{self.calls:,} on {self.backend.name}{took}; .explain() says how it runs and why"))
+        return table(f"Loop {self.name} over {self.over}, {self.elements:,} elements", rows)
+
+
+def prepared(operations: Iterable[Operation]) -> dict[Operation, Callable[[], None]]:
+    """Their executables; what has to be compiled is compiled at the same time. The operations are made ready in this
+    order."""
+    listed = tuple(dict.fromkeys(operations))
+    made: dict[Operation, Callable[[], None]] = {}
+    with together():
+        for number, one in enumerate(listed, 1):
+            with part(number, len(listed)):
+                one.begin_to_prepare()
+        for number, one in enumerate(listed, 1):
+            with part(number, len(listed)):
+                made[one] = one.prepare()
+    return made

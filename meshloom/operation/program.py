@@ -12,12 +12,15 @@ import numpy as np
 from meshloom.backend import current
 from meshloom.backend.base import Backend, Recording, Replayed
 from meshloom.errors import KernelError, ProgramError, UserError, interrupted, shown, whole_number, yes_or_no
+from meshloom.markup import Explanation
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
 from meshloom.native import machine
+from meshloom.native.together import together
+from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion import FusedProgram, fuse
-from meshloom.operation.operation import Operation
+from meshloom.operation.operation import Operation, prepared
 from meshloom.operation.parameters import Given, Known, Parameters, name_of
 from meshloom.operation.recorded import Recorded, check_written_first, without_idle_fills
 from meshloom.operation.replay import ReadyProgram, Replay, Way, backends_of, left_behind, transients_among, written_by
@@ -127,7 +130,7 @@ class Program(NoCopy):
     def run(self, times: int = 1, *arguments: Any, record: Sequence[Global] = (), **named: Any) -> np.ndarray:
         """Replay ``times`` times. Returns the values of the recorded globals after every replay, (times, values).
 
-        ``arguments``: what the function takes. Ctrl-C is seen within about a second and raises KeyboardInterrupt after
+        ``arguments``: what the function takes. Ctrl-C is seen within 0.2 seconds and raises KeyboardInterrupt after
         a whole replay, with the attributes ``replays``, how many there were, and ``history`` (replays, values), what
         was recorded of them; where there are only a few replays on a GPU, which are over at once, Python raises its
         own, without these.
@@ -175,7 +178,7 @@ class Program(NoCopy):
         given = self.parameters.given(arguments, named) if named else Given(arguments, {})
         key = (current().key, self.fuse, self.branches, *given.key)
         ready = self._kept.get(key)
-        if ready is not None and ready.usable():
+        if ready is not None and ready.usable() and Operation.watched is None:
             check_decides(self.name, until, ready.written)
             return ready.perform(times, way, watched)
         bound = self.bind(*arguments, **named)
@@ -252,39 +255,69 @@ class Program(NoCopy):
         return written, transients_among(written)
 
     def _replayed(self, times: int, way: Way) -> Replayed:
-        recording = self._fused_recording() if times and self._may_fuse() else None
+        if Operation.watched is not None and times:
+            ready = self._made_ready()
+            return way(Recording([partial(Operation.watched, o, ready[o]) for o in self.loops]), times)
+        recording = self._fused_recording() if self._may_fuse() else None
         if recording is None:
             return self._run_loops(times, way)
         if recording.replay.may_start():
+            if not times:  # it is ready: nothing of it is to be done
+                return way(recording.replay.body, 0)
             return recording.noted(way(recording.replay, times))
-        first = self._run_loops(1, way)  # one replay loop by loop makes the constants true
-        if first.stopped or first.met or times == 1:
+        first = self._run_loops(min(times, 1), way)  # one replay loop by loop makes the constants true
+        if first.stopped or first.met or times <= 1:
             return first
         rest = recording.noted(way(recording.replay, times - 1))
         return rest._replace(history=np.concatenate([first.history, rest.history]))
 
     def _run_loops(self, times: int, way: Way) -> Replayed:
-        done = way(self._recording(), times)
+        return self._noted(way(self._recording(), times))
+
+    def _noted(self, done: Replayed) -> Replayed:
+        """The same; its times are kept, loop by loop."""
         for operation, took in zip(self.loops, done.seconds.tolist(), strict=True):
             if math.isfinite(took):
                 operation.total_seconds += took
                 operation.calls += len(done.history)
         return done
 
+    def _note(self, done: Replayed) -> None:
+        """Somebody has replayed what was made ready for it: its times are kept."""
+        made = self._fused[2] if self._fused is not None else []
+        if made:
+            made[0].noted(done)
+        elif len(done.seconds) == len(self.loops):
+            self._noted(done)
+
+    def timed(self) -> list[tuple[Operation, float, int]]:
+        """What was timed so far, with its seconds and how often it ran, in all: loops that ran by themselves, and the
+        steps of the program as it is fused. Nothing where a device replays all of it as one graph."""
+        alone = [(one, one.total_seconds, one.calls) for one in dict.fromkeys(self.loops) if one.calls]
+        made = self._fused[2] if self._fused is not None else []
+        return alone + (made[0].timed() if made else [])
+
     def _recording(self) -> Recording:
         """What the back end made of the operations; made again when a loop has been invalidated."""
         used = self._backends()
         one = used.pop() if len(used) == 1 else None
-        if one is not None:  # what is set need not be used by a loop, which would bring it there
+        with together():
+            ready = self._made_ready()
+            executables = [ready[o] for o in self.loops]
+            signature = (self.branches, *map(id, executables))
+            if self._ready is None or self._ready[0] != signature:
+                made = one.recording(executables, branches=self.branches) if one else Recording(executables)
+                self._ready = signature, made
+        return self._ready[1]
+
+    def _made_ready(self) -> dict[Operation, Callable[[], None]]:
+        """Its operations as they are executed, one by one."""
+        used = self._backends()
+        if len(used) == 1:  # what is set need not be used by a loop, which would bring it there
+            (one,) = used
             for target in self._filled:
                 target.move(one.place(target.storage))
-        prepared = {o: o.prepare() for o in self._fills_last}
-        executables = [prepared[o] for o in self.loops]
-        signature = (self.branches, *map(id, executables))
-        if self._ready is None or self._ready[0] != signature:
-            made = one.recording(executables, branches=self.branches) if one else Recording(executables)
-            self._ready = signature, made
-        return self._ready[1]
+        return prepared(self._fills_last)
 
     def _backends(self) -> set[Backend]:
         return backends_of(self.loops)
@@ -321,7 +354,8 @@ class Program(NoCopy):
         for operation in self.loops:
             operation.refresh()
         states = [state for operation in self.loops for state in operation.states]
-        signature = (self.branches, *(id(one.storage) for one in storages), *states)
+        versions = [one.version for operation in self.loops for one in operation.maps]
+        signature = (self.branches, *(id(one.storage) for one in storages), *states, *versions)
         if self._fused is None or self._fused[0] != signature:
             self._fused = signature, fuse(self.loops), []
         return self._fused[1:]
@@ -330,8 +364,14 @@ class Program(NoCopy):
     @outside_program()
     def fused_steps(self) -> tuple[Operation, ...]:
         """The fused loops of one replay; none where loops are not fused."""
+        return tuple(o for o in self.steps if o.how.as_one)
+
+    @property
+    @outside_program()
+    def steps(self) -> tuple[Operation, ...]:
+        """The operations of one replay: as they are fused, or as they were recorded."""
         found = self._fused_recording()
-        return tuple(o for o in found.program.body if o.how.as_one) if found else ()
+        return found.program.body if found else self.loops
 
     @property
     @outside_program()
@@ -349,7 +389,7 @@ class Program(NoCopy):
 
     def explain(self, *arguments: Known, **named: Known) -> str:
         """Every loop's schedule, reason and figures; before that how they are fused and, on a GPU, replayed."""
-        return self.bind(*arguments, **named)._explained()
+        return Explanation(self.bind(*arguments, **named)._explained())
 
     @outside_program()
     def _explained(self) -> str:
@@ -380,33 +420,6 @@ class BoundProgram(Program):
 
 def _nothing() -> None:
     """The function of no parameters."""
-
-
-class FusedRecording:
-    """A fused program prepared by a back end."""
-
-    def __init__(self, program: FusedProgram, backend: Backend, *, branches: bool = True):
-        self.program, self.backend = program, backend
-        for step in (*program.prologue, *program.body):
-            step.prepare()  # which may bring spare buffers to where it runs
-        self.prologue = [step.prepare() for step in program.prologue]
-        self.body = [step.prepare() for step in program.body]
-        self._replay = backend.recording(self.body, branches=branches)
-        self.summary = self._replay.summary
-        constants = [(one.storage, value) for one, value in program.constants.items()]
-        self.replay = Replay(self._replay, self.prologue, constants)
-        self._seconds, self._replays = np.zeros(len(self.body)), 0
-
-    def noted(self, done: Replayed) -> Replayed:
-        """The same; its times are kept."""
-        if len(done.seconds) == len(self.body):
-            self._seconds, self._replays = self._seconds + done.seconds, self._replays + len(done.history)
-        return done
-
-    @property
-    def measured(self) -> list[float]:
-        """Seconds of each step of the body, for one replay; empty where nothing is known."""
-        return (self._seconds / self._replays).tolist() if self._replays else []
 
 
 # ----- what a person gives ------------------------------------------------------------------------------------------

@@ -73,11 +73,11 @@ class ReadyProgram:
         written = written_by(loops)
         self._written = tuple([weakref.ref(one) for one in written])
         self._transients = tuple([weakref.ref(one) for one in transients_among(written)])
-        for one in dict.fromkeys(s for o in loops for s in o.storages):
+        for one in dict.fromkeys(part for o in loops for part in (*o.storages, *o.maps)):
             one.watch(self)
 
     def invalidate(self) -> None:
-        """A field has moved: there is nothing to run, and nothing holds the memory of before."""
+        """A field has moved, or a map is another one: nothing can run, and nothing holds the memory of before."""
         self.replay = None
 
     def usable(self) -> bool:

@@ -7,6 +7,7 @@ which runs, stops and explains itself as a program does.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from inspect import signature
@@ -16,6 +17,7 @@ import numpy as np
 
 from meshloom.backend import current
 from meshloom.errors import ProgramError, SolveError, interrupted, shown, whole_number
+from meshloom.markup import Explanation
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Global, on_host
 from meshloom.mesh.values import named
@@ -45,10 +47,11 @@ class Sequence(NoCopy):
             if isinstance(one, Program) and one.parameters.names:
                 raise ProgramError(f"sequence {name}: program {one.name} takes arguments: give {one.name}.bind(...)")
             if not isinstance(one, Program) and not _needs_nothing(one):
-                raise ProgramError(f"sequence {name}: {_name(one)} takes arguments, and is called without any")
+                raise ProgramError(f"sequence {name}: {part_name(one)} takes arguments, and is called without any")
         self.parts: tuple[Part, ...] = parts
         self._programs = {one: _ReadyPart(one) for one in parts if isinstance(one, Program)}
         self._steps = tuple(self._programs[one] if isinstance(one, Program) else one for one in parts)
+        self.part_seconds, self.rounds = [0.0] * len(parts), 0  # of each part, in all; whole rounds so far
 
     @cached_property
     def loops(self) -> tuple[Operation, ...]:
@@ -76,8 +79,13 @@ class Sequence(NoCopy):
         with held_back() as interrupts:
             try:
                 for row in history:
-                    for step in self._steps:
+                    before = time.perf_counter()
+                    for number, step in enumerate(self._steps):
                         step()
+                        after = time.perf_counter()
+                        self.part_seconds[number] += after - before
+                        before = after
+                    self.rounds += 1
                     if kept:
                         row[:] = np.concatenate([on_host(one.storage) for one in kept])
                     done += 1
@@ -96,12 +104,12 @@ class Sequence(NoCopy):
         """Its parts in order; of programs every loop's schedule, reason and figures."""
         texts = []
         for number, one in enumerate(self.parts, 1):
-            title = f"part {number} of {len(self.parts)}: {_name(one)}"
+            title = f"part {number} of {len(self.parts)}: {part_name(one)}"
             texts.append(f"{title}\n\n{one.explain()}" if isinstance(one, Program) else title)
-        return "\n\n".join(texts)
+        return Explanation("\n\n".join(texts))
 
     def __repr__(self) -> str:
-        return f"Sequence({self.name}: {', '.join(map(_name, self.parts))})"
+        return f"Sequence({self.name}: {', '.join(map(part_name, self.parts))})"
 
 
 def _needs_nothing(function: Callable[..., Any]) -> bool:
@@ -115,7 +123,8 @@ def _needs_nothing(function: Callable[..., Any]) -> bool:
     return True
 
 
-def _name(part: Part) -> str:
+def part_name(part: Part) -> str:
+    """What a part is called."""
     if isinstance(part, Program):
         return f"program {part.name}"
     return str(getattr(part, "__qualname__", repr(part))).rpartition("<locals>.")[2]
@@ -140,8 +149,11 @@ class _ReadyPart:
 
     def __call__(self) -> None:
         ready = None if self._ready is None else self._ready[1]
+        if Operation.watched is not None:
+            self.program.run(1)
+            return
         if ready is not None and ready.replay is not None and ready.replay.may_start():
-            ready.perform(1, _once, ())
+            self.program._note(ready.perform(1, _once, ()))
             return
         self.program.run(1)
         self._ready = self._key(), self.program._ready_to_keep(())

@@ -5,13 +5,31 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from meshloom.process.signals import forget, held_back, undo_if_stopped
 
 _GRACE = 2.0  # seconds to remove temporary files in
+_PATIENCE = 0.05  # seconds between looks whether a program is to be ended
+_of_thread = threading.local()
+
+
+class NobodyWaits(RuntimeError):
+    """A program was ended because nobody waits for it any more."""
+
+
+@contextmanager
+def stopping(wanted: threading.Event) -> Iterator[None]:
+    """Programs that this thread starts in the block are ended when the event is set, with ``NobodyWaits``."""
+    _of_thread.stop = wanted
+    try:
+        yield
+    finally:
+        _of_thread.stop = None
 
 
 def run_apart(command: list[str], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
@@ -28,7 +46,7 @@ def run_apart(command: list[str], seconds: float | None = None) -> subprocess.Co
                 errors="replace", start_new_session=True,
             )  # fmt: skip
             undo_if_stopped(process, partial(end_group, process.pid))
-        out, err = process.communicate(timeout=seconds)
+        out, err = _output(process, seconds, getattr(_of_thread, "stop", None))
         return subprocess.CompletedProcess(command, process.returncode, out, err)
     except BaseException:
         if process is not None:
@@ -37,6 +55,21 @@ def run_apart(command: list[str], seconds: float | None = None) -> subprocess.Co
         raise
     finally:
         forget(process)
+
+
+def _output(process: subprocess.Popen[str], seconds: float | None, stop: threading.Event | None) -> tuple[str, str]:
+    """What a program has printed, when it ends."""
+    if stop is None:
+        return process.communicate(timeout=seconds)
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while True:
+        try:
+            return process.communicate(timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            if stop.is_set():
+                raise NobodyWaits("the program was ended: nobody waits for it") from None
+            if deadline is not None and time.monotonic() > deadline:
+                raise
 
 
 def end_group(leader: int) -> None:

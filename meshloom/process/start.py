@@ -16,6 +16,7 @@ from itertools import pairwise
 from types import FrameType
 from typing import Any
 
+from meshloom.process.activity import announce
 from meshloom.process.signals import (
     CHECKPOINT,
     STOPPING,
@@ -94,6 +95,12 @@ def as_command() -> Iterator[None]:
             vars(command).update(vars(Command()))
 
 
+def _first_word(arguments: list[str]) -> None:
+    """Of a run, which a person waits for, before the packages that it needs are loaded: that takes most of a second."""
+    if arguments[:1] in (["run"], ["finish"]) and not {"-q", "--quiet", "--help"} & set(arguments):
+        announce("meshloom: starting")
+
+
 def _in_a_line(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> str:
     """What Meshloom has to say while it is imported: a line as later ones, not Python's two with a path."""
     return f"meshloom: {message}\n" if category is UserWarning else _as_python(message, category, *where, **more)
@@ -102,4 +109,5 @@ def _in_a_line(message: Warning | str, category: type[Warning], *where: Any, **m
 _as_python = warnings.formatwarning
 if is_command(getattr(sys, "argv", []), sys.orig_argv):
     begin()
+    _first_word(sys.argv[1:])
     warnings.formatwarning = _in_a_line

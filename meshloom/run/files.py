@@ -19,8 +19,10 @@ from meshloom.io.checkpoint import Checkpoint
 from meshloom.io.files import write_atomically
 from meshloom.io.monitors import MonitorLog, write_table
 from meshloom.io.vtk import Series
+from meshloom.run.facts import Monitors, RunFacts, joined, read_facts
 from meshloom.run.folder import RunFolder
 from meshloom.run.guard import Guard
+from meshloom.run.measured_files import MeasuredFiles
 from meshloom.run.output import draw
 from meshloom.run.report import RunReport
 from meshloom.run.task import Point, RunTask, is_due
@@ -69,6 +71,13 @@ class NoFiles:
     def show(self, at: Point, history: Mapping[str, np.ndarray]) -> None:
         """Charts and pictures of the run as far as it is, from all monitors (n,) by name."""
 
+    def is_own(self) -> bool:
+        """Does the folder hold this run, and not the one that it was to replace?"""
+        return False
+
+    def tell(self, facts: RunFacts, monitors: Monitors) -> None:
+        """The page of the run, and what it is made of."""
+
     def give_back(self) -> None:
         """The run failed."""
 
@@ -88,9 +97,12 @@ class Files(NoFiles):
         self.series = Series.resume(folder.series) if folder.goes_on else Series(folder.series)
         self.checkpoint_time = time.monotonic()
         self._log: MonitorLog | None = None
+        after = start.checkpoint.iteration if start and folder.goes_on else None
+        self.measured = MeasuredFiles(task, folder, guard, after)
 
     def begin(self, history: np.ndarray) -> None:
         self.folder.begin()
+        self.measured.begin()
         self._write_settings()
         self._log = MonitorLog(self.folder.monitors, self.task.monitors, history)
 
@@ -103,6 +115,7 @@ class Files(NoFiles):
             self._log.append(rows)
 
     def close(self, *, failed: bool) -> None:
+        self.measured.close(failed=failed)
         if self._log is not None:
             # After a write that failed, closing tries once more and fails again: the first error is the one to tell.
             with suppress(*((RunError,) if failed else ())):
@@ -113,6 +126,7 @@ class Files(NoFiles):
         if self.before is None:
             return
         self.series.drop_after(at.time)
+        self.measured.catch_up(at)
         self.folder.remove_fields_after(at.iteration)
         if at.is_last and self.task.settings(comments=False) != self.before.checkpoint.config:
             self.write_checkpoint(at, history)  # no other will come that says with which settings this is the end
@@ -122,6 +136,8 @@ class Files(NoFiles):
         were_due = self.task.had_fields(at, self.before.config)
         if (were_due and not has_fields) or (at.is_last and self.options.vtu):
             self._write_fields(at)
+        if at.is_last:
+            self.measured.write_if_due(at)
 
     def checkpoint_is_due(self, at: Point) -> bool:
         by_clock = 0.0 < self.options.checkpoint_seconds <= time.monotonic() - self.checkpoint_time
@@ -153,6 +169,7 @@ class Files(NoFiles):
         return self.task.digest()
 
     def write_fields_if_due(self, at: Point) -> None:
+        self.measured.write_if_due(at)
         if self.options.vtu and (at.is_last or is_due(at.iteration, self.options.every)):
             self._write_fields(at)
 
@@ -160,6 +177,7 @@ class Files(NoFiles):
         self.folder.check_place()
         with self.guard.trying(self.task.fields_method):
             self.series.add(at.time, self.task.write_fields(self.folder.fields(at.iteration)))
+        self.measured.write_surface(at)
 
     def remake(self, at: Point, history: np.ndarray) -> None:
         if not self.folder.config.exists():
@@ -179,7 +197,7 @@ class Files(NoFiles):
         back, to be drawn: finding them may take a while."""
         charts: tuple[Chart, ...] = ()
         with self.guard.trying("charts"):
-            charts = self.task.charts(history)
+            charts = (*self.task.charts(history), *self.measured.sampler.charts())  # and lines that somebody wished for
             for chart in charts:
                 columns = {chart.x_label: chart.x, **chart.columns, **chart.curves}
                 write_table(self.folder.chart(chart.name, "csv"), tuple(columns), np.stack([*columns.values()], axis=1))
@@ -201,6 +219,20 @@ class Files(NoFiles):
                     draw(self.task, self.folder.chart(chart.name, "png"), chart, title, {})
         except UserError as missing:
             self.report.message(f"no picture: {missing}")
+
+    def is_own(self) -> bool:
+        # One that has failed before its first checkpoint has given the folder back.
+        return not self.folder.replaces or (self.last_good or (None,))[0] == self.folder.checkpoint
+
+    def tell(self, facts: RunFacts, monitors: Monitors) -> None:
+        from meshloom.run.page.write import write_page
+
+        self.folder.check_place()
+        before = None
+        if self.before is not None:
+            with suppress(UserError):  # one that cannot be read is made anew
+                before = read_facts(self.folder.facts)
+        write_page(self.folder, joined(before, facts), monitors)
 
     def give_back(self) -> None:
         self.folder.give_back()

@@ -18,7 +18,19 @@ from meshloom.errors import RunError, UserError, is_text
 from meshloom.io.files import writing
 from meshloom.process.signals import forget, held_back, undo_if_stopped
 from meshloom.run import names, takeover
-from meshloom.run.names import CHECKPOINT, CONFIG, MONITORS, PICTURE, SERIES, file_name
+from meshloom.run.names import (
+    CHECKPOINT,
+    CONFIG,
+    FACTS,
+    INTEGRALS,
+    MONITORS,
+    PICTURE,
+    PROBES,
+    REPORT,
+    SERIES,
+    SURFACES,
+    file_name,
+)
 
 DEFAULT_PARENT = Path("runs")
 
@@ -64,8 +76,28 @@ class RunFolder:
         return self.path / SERIES
 
     @property
+    def probes(self) -> Path:
+        return self.path / PROBES
+
+    @property
+    def integrals(self) -> Path:
+        return self.path / INTEGRALS
+
+    @property
+    def surfaces(self) -> Path:
+        return self.path / SURFACES
+
+    @property
     def picture(self) -> Path:
         return self.path / PICTURE
+
+    @property
+    def report(self) -> Path:
+        return self.path / REPORT
+
+    @property
+    def facts(self) -> Path:
+        return self.path / FACTS
 
     def map(self, name: str) -> Path:
         return self.path / f"map_{file_name(name)}.png"
@@ -76,6 +108,10 @@ class RunFolder:
     def fields(self, iteration: int) -> Path:
         """Where the fields go; the ending depends on what they live on."""
         return self.path / names.fields_name(iteration)
+
+    def surface(self, iteration: int) -> Path:
+        """Where the faces of boundary groups go."""
+        return self.path / names.surface_name(iteration)
 
     def files(self) -> list[Path]:
         """The files of a run that are there now."""
@@ -272,6 +308,24 @@ def _lock(path: Path) -> int | None:
         os.close(handle)
         return None
     return handle
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """A folder, made where there is none, that nobody else has locked meanwhile; one that was made and has stayed empty
+    goes again."""
+    if not is_text(str(path)):
+        raise UserError(f"cannot write to the folder {path}: its name is not UTF-8 text, or has a NUL in it")
+    with _clear_refusal(path, SCRIPT):
+        created = _make(path)
+        lock = _lock(path)
+    try:
+        yield
+    finally:
+        if created:
+            with suppress(OSError):
+                path.rmdir()
+        RunFolder(path, lock=lock).release()
 
 
 def _settle(path: Path, lock: int | None, options: Options = COMMAND) -> bool:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from meshloom.errors import RunError, UserError
+from meshloom.run.place import class_line, is_own, place_of
 from meshloom.run.report import RunReport
 from meshloom.run.task import RunTask
-
-_PACKAGE = Path(__file__).parents[1]
 
 
 class Guard:
@@ -25,6 +22,11 @@ class Guard:
     def failures(self) -> tuple[str, ...]:
         """One line each."""
         return tuple(self._found.values())
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The names of the methods."""
+        return tuple(self._found)
 
     @contextmanager
     def trying(self, method: str) -> Iterator[None]:
@@ -45,14 +47,10 @@ class Guard:
             self._report.message(f"{said}; the run is not affected")
 
     def _place(self, method: str, error: Exception) -> str:
-        """The innermost line that is not Meshloom's, nor below one of Meshloom's that the case did not call."""
-        frames = traceback.extract_tb(error.__traceback__)
-        defined = self._defined(method).rpartition(":")[0]
-        own = [frame for frame in frames if frame.filename == defined]
-        outside = [frame for frame in frames if _PACKAGE not in Path(frame.filename).parents]
-        found = own or outside[:1]
-        return f"{found[-1].filename}:{found[-1].lineno}" if found else ""
+        return place_of(error, self._defined(method).rpartition(":")[0])
 
     def _defined(self, method: str) -> str:
         code = getattr(getattr(type(self._task), method), "__code__", None)
-        return f"{code.co_filename}:{code.co_firstlineno}" if code else type(self._task).__qualname__
+        if code is None or not is_own(code.co_filename):  # what a person has not written themselves
+            return class_line(type(self._task))
+        return f"{code.co_filename}:{code.co_firstlineno}"

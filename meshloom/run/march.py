@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,12 +24,24 @@ from meshloom.operation.sequence import Sequence
 from meshloom.recording import refuse_in_program
 from meshloom.run.files import Start
 from meshloom.run.folder import SCRIPT, RunFolder, can_go_on, claim
-from meshloom.run.report import BarReport, PlainReport, RunReport
+from meshloom.run.report import RunReport, script_report
 from meshloom.run.resume import check_fits, put_in
 from meshloom.run.runner import Outcome, Runner
-from meshloom.run.script import MOST_STEPS, Script, Until, Values, Wanted, changed_by, column_names, handed_over, yes
+from meshloom.run.samples import Wishes, check_measured, integral, line, probe
+from meshloom.run.script import (
+    MOST_STEPS,
+    USUAL_SECONDS,
+    Script,
+    Until,
+    Values,
+    Wanted,
+    changed_by,
+    column_names,
+    handed_over,
+    yes,
+)
 
-USUAL_SECONDS = 60.0  # between checkpoints, as in cases
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,11 @@ def march(
     checkpoint_seconds: float = USUAL_SECONDS,
     watch: bool = True,
     progress: bool | None = None,
+    probes: Mapping[str, Any] | None = None,
+    lines: Mapping[str, Any] | None = None,
+    integrals: Mapping[str, Any] | None = None,
+    surface: Iterable[str] = (),
+    probe_every: int = 0,
 ) -> Done:
     """Run a program step after step, with a progress bar, files, checkpoints and an eye on what is not finite.
 
@@ -79,20 +95,25 @@ def march(
     ``overwrite``: take the place of the run that is there. A value that is not finite, in what is shown or
     checkpointed, ends the run with a RunError that names loop, step and cell; ``watch=False`` leaves it alone.
 
+    What is measured of the ``fields``: ``probes``, {"wake": (1.2, 0.0)}, values at places, in ``probes.csv``;
+    ``integrals``, {"heat": "t"} or {"loss": {"of": "t", "over": "wall"}}, in ``integrals.csv``, both after
+    ``probe_every`` steps, 10 where that is 0; ``lines``, {"axis": {"from": (0, 0), "to": (1, 0)}}, at the end;
+    ``surface``: boundary groups whose faces are written beside the fields.
+
     Ctrl-C ends the step, writes a checkpoint and raises KeyboardInterrupt, which has a ``done``. ``progress``: the bar
     is there on a terminal; True gives lines elsewhere, too, False nothing.
     """
     refuse_in_program("marching", "march the outer program")
     began = time.perf_counter()
     task = _task(program, steps, until, every, show, fields, checkpoint, stop, checkpoint_every, checkpoint_seconds,
-                 out is not None, watch)  # fmt: skip
+                 out is not None, watch, _wishes(probes, lines, integrals, surface, probe_every, out))  # fmt: skip
     goes_on = yes_or_no("march: restart", restart)
     replaces = yes_or_no("march: overwrite", overwrite)
     if goes_on and out is None:
         raise UserError("march: restart=True goes on with the run in a folder; give it, out=...")
     if goes_on and replaces:
         raise UserError("march: restart=True goes on with a run, and overwrite=True replaces it; give one of them")
-    return _marched(task, _folder_name(out), _report(progress), goes_on, replaces, began)
+    return _marched(task, _folder_name(out), script_report("march", progress), goes_on, replaces, began)
 
 
 def _marched(task: Script, place: Path | None, report: RunReport, goes_on: bool, replaces: bool, began: float) -> Done:
@@ -170,7 +191,7 @@ def _continue_from(task: Script, start: Start) -> None:
 # ----- what a script gives ------------------------------------------------------------------------------------------
 def _task(
     program: Any, steps: Any, until: Any, every: Any, show: Any, fields: Any, checkpoint: Any, stop: Any,
-    checkpoint_every: Any, checkpoint_seconds: Any, writes: bool, watch: Any,
+    checkpoint_every: Any, checkpoint_seconds: Any, writes: bool, watch: Any, wishes: Wishes | None,
 ) -> Script:  # fmt: skip
     """Everything checked before anything starts."""
     _check_program(program)
@@ -190,7 +211,37 @@ def _task(
         raise UserError(f"march: two columns of show would be called '{max(columns, key=columns.count)}'")
     end, kept = _until(program, until), _kept(program, checkpoint, writes)
     watches = yes_or_no("march: watch", watch)
-    return Script(program, most, end, _stop(program, stop), shown_globals, listed, kept, wanted, watch=watches)
+    task = Script(program, most, end, _stop(program, stop), shown_globals, listed, kept, wanted, watch=watches,
+                  wishes=wishes)  # fmt: skip
+    if wishes is not None:
+        check_measured(task)
+    return task
+
+
+def _wishes(probes: Any, lines: Any, integrals: Any, surface: Any, every: Any, out: Any) -> Wishes | None:
+    """What is to be measured; None where nothing is."""
+    groups = (surface,) if isinstance(surface, str) else tuple(surface)
+    rows = whole_number("march: probe_every", every, 0, MOST_STEPS)
+    found = Wishes(_read("probes", probes, probe), _read("lines", lines, line), _read("integrals", integrals, integral),
+                   groups, rows)  # fmt: skip
+    if not (found.probes or found.tracks or found.integrals or groups):
+        return None
+    if out is None:
+        raise UserError("march: what is measured goes into files; give a folder, out=...")
+    return found
+
+
+def _read(what: str, given: Any, made: Callable[[Any], T]) -> dict[str, T]:
+    """Wishes by name, each as ``made`` reads it."""
+    if given is not None and not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
+        raise UserError(f"march: {what} takes names and what they stand for, got {shown(given)}")
+    found = {}
+    for name, one in (given or {}).items():
+        try:
+            found[name] = made(one)
+        except ValueError as error:
+            raise UserError(f"march: {what} '{name}' {error}") from None
+    return found
 
 
 def _check_program(program: Any) -> None:
@@ -298,15 +349,3 @@ def _folder_name(out: Any) -> Path | None:
     if out is not None and not isinstance(out, str | os.PathLike):
         raise UserError(f"march: out is the path of a folder, got {shown(out)}")
     return None if out is None else Path(out)
-
-
-def _report(progress: Any) -> RunReport:
-    """A bar on a terminal; elsewhere nothing, unless it is asked for."""
-    if progress is not None:
-        progress = yes_or_no("march: progress", progress)
-    stream = sys.stderr
-    if stream is None or progress is False:
-        return RunReport()
-    if stream.isatty():
-        return BarReport(stream)
-    return PlainReport(stream) if progress else RunReport()

@@ -10,9 +10,11 @@ from pathlib import Path
 from meshloom.process.beside import HALF_WRITTEN
 
 CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE = "run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"
-_OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE)
-_PATTERNS = ("chart_*.csv", "chart_*.png", "map_*.png", "fields_[0-9]*.vt[iru]")
-_FIELDS = re.compile(r"fields_(\d+)\.vt[iru]")
+REPORT, FACTS = "report.html", "report.json"  # the page of a run, and what it is made of besides other files
+PROBES, INTEGRALS, SURFACES = "probes.csv", "integrals.csv", "surface.pvd"
+_OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, FACTS, REPORT, PICTURE, PROBES, INTEGRALS, SURFACES)
+_PATTERNS = ("chart_*.csv", "chart_*.png", "map_*.png", "fields_[0-9]*.vt[iru]", "surface_[0-9]*.vtu")
+_FIELDS = re.compile(r"(?:fields|surface)_(\d+)\.vt[iru]")
 _PROBE = re.compile(r"\.probe\.\d+")
 _NOT_IN_FILES = '%/\\:*?"<>|'  # of names; on one system or another
 _LONGEST_NAME = 150  # bytes of it; a file name may have 255, also the longer one that is written beside it
@@ -46,9 +48,14 @@ def fields_name(iteration: int) -> str:
     return f"fields_{iteration:07d}"
 
 
+def surface_name(iteration: int) -> str:
+    """The faces of boundary groups after so many iterations."""
+    return f"surface_{iteration:07d}"
+
+
 def fields_after(folder: Path, iteration: int) -> list[Path]:
     """The files of fields of later iterations."""
-    found = [(_FIELDS.fullmatch(path.name), path) for path in sorted(folder.glob("fields_*"))]
+    found = [(_FIELDS.fullmatch(path.name), path) for path in sorted(folder.glob("*_*"))]
     return [path for match, path in found if match and int(match[1]) > iteration]
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, shown
 from meshloom.io.grids import suffix_of, write_grid
-from meshloom.io.vtk import write_vtu
+from meshloom.io.vtk import write_surface, write_vtu
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
 from meshloom.run.task import RunTask
-from meshloom.run.views import Chart, Image, Picture
+from meshloom.run.views import Chart, Image, Picture, SpacePicture
 
 
 def write_on_grid(stem: Path, grid: Grid, fields: Mapping[str, Field | np.ndarray]) -> Path:
@@ -39,6 +39,26 @@ def write_on_mesh(
     return path
 
 
+def check_sizes(fields: Mapping[str, Field | np.ndarray], shape: tuple[int, ...], why: str) -> None:
+    """ValueError unless every field has a number, or several, for each place of ``shape``."""
+    for name, values in fields.items():
+        found = np.asarray(values)
+        if found.shape[: len(shape)] != shape or found.dtype.kind not in "biuf":
+            raise ValueError(f"{shown(name)} is an array of shape {found.shape} and type {found.dtype} where {shape} is"
+                             f" right, {why}, with a further axis for components")  # fmt: skip
+
+
+def write_faces(
+    stem: Path, mesh: Mesh, groups: tuple[str, ...], cell_fields: Mapping[str, Field | np.ndarray],
+    node_fields: Mapping[str, Field | np.ndarray], points: np.ndarray | None = None,
+) -> Path:  # fmt: skip
+    """The faces of boundary groups, with the values of their cells and nodes."""
+    path = stem.with_suffix(".vtu")
+    cells, nodes = (in_space(one, 1) if mesh.dim == 2 else one for one in (cell_fields, node_fields))
+    write_surface(path, mesh, groups, cells, nodes, points=points)
+    return path
+
+
 def in_space(fields: Mapping[str, Field | np.ndarray], axes: int) -> dict[str, np.ndarray]:
     """Vectors of the plane, (..., 2) behind so many axes, with a third component of 0, and all else as it is: ParaView
     draws arrows and streamlines of arrays with three components alone."""
@@ -48,10 +68,14 @@ def in_space(fields: Mapping[str, Field | np.ndarray], axes: int) -> dict[str, n
 
 
 def draw(
-    task: RunTask, path: Path, picture: Picture | Image | Chart, title: str, history: Mapping[str, np.ndarray]
+    task: RunTask,
+    path: Path,
+    picture: Picture | Image | SpacePicture | Chart,
+    title: str,
+    history: Mapping[str, np.ndarray],
 ) -> None:
     """A PNG, with monitors beside it where a ``history`` of them is given."""
-    from meshloom.io.plots import save_curves, save_image, save_picture
+    from meshloom.io.plots import save_curves, save_image, save_picture, save_surface
 
     if isinstance(picture, Chart):
         labels = (picture.x_label, picture.y_label)
@@ -64,8 +88,13 @@ def draw(
     if isinstance(picture, Image):
         flow = None if picture.flow is None else (picture.flow.along_x, picture.flow.along_y)
         return save_image(
-            path, picture.x, picture.y, picture.values, label=picture.label, history=curves, title=title,
+            path, picture.x, picture.y, np.asarray(picture.values), label=picture.label, history=curves, title=title,
             axes=picture.axes, flow=flow,
+        )  # fmt: skip
+    if isinstance(picture, SpacePicture):
+        return save_surface(
+            path, picture.points, picture.polygons, picture.values, label=picture.label, view=picture.view,
+            history=curves, title=title,
         )  # fmt: skip
     points, polygons = picture.points, picture.polygons
     if points is None or polygons is None:
@@ -77,7 +106,7 @@ def draw(
         path,
         points,
         polygons,
-        picture.values,
+        np.asarray(picture.values),
         label=picture.label,
         window=picture.window,
         history=curves,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_CHUNK_SECONDS = 0.2
+_CHUNK_SECONDS = 0.1  # Ctrl-C is answered between two of them
 _SMOOTHING = 0.3  # weight of the newest chunk in the rate shown
 
 
@@ -17,7 +17,7 @@ class Pace:
         self._newest = 0.0  # seconds per iteration in the newest chunk
 
     def chunk(self) -> int:
-        """Iterations that take about a fifth of a second; 1 before anything is known."""
+        """Iterations that take about a tenth of a second; 1 before anything is known."""
         return max(1, round(_CHUNK_SECONDS / self._newest)) if self._newest > 0.0 else 1
 
     def done(self, iterations: int, seconds: float) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from meshloom.errors import one_line
+from meshloom.errors import one_line, yes_or_no
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 _SECONDS_BETWEEN_LINES = 5.0
+_SECONDS_BETWEEN_BARS = 0.15  # drawing takes milliseconds, which belong to the loops
 _LEAST_BAR = 10  # characters
 _GAPS = 4  # characters between the five columns of the bar
 _LONGEST_LEFT = len("59 min 59 s left")
@@ -162,6 +165,7 @@ class BarReport(RunReport):
         self.console = Console(file=stream, highlight=False)
         self._progress: Progress | None = None
         self._task: Any = None
+        self._drawn = -math.inf  # when
 
     def message(self, text: str) -> None:
         self.console.print(text, markup=False, soft_wrap=True)
@@ -170,6 +174,9 @@ class BarReport(RunReport):
         if self._progress is None:
             self._progress = self._started()
             self._task = self._progress.add_task("", total=1.0, counter="", monitors="", rate="", left="")
+        if not now.is_last and time.monotonic() - self._drawn < _SECONDS_BETWEEN_BARS:
+            return
+        self._drawn = time.monotonic()
         counter = now.counter()
         room = max(len(counter), 2 * len(str(now.iterations)) + 1)
         monitors, rate, left = now.fitting(self.console.width - room - _GAPS)
@@ -203,6 +210,18 @@ def make_report(stream: TextIO, *, quiet: bool = False) -> RunReport:
     if quiet:
         return RunReport()
     return BarReport(stream) if stream.isatty() else PlainReport(stream)
+
+
+def script_report(what: str, progress: Any) -> RunReport:
+    """For scripts: a bar on a terminal; elsewhere nothing, unless it is asked for. ``what`` is run, for messages."""
+    if progress is not None:
+        progress = yes_or_no(f"{what}: progress", progress)
+    stream = sys.stderr
+    if stream is None or progress is False:
+        return RunReport()
+    if stream.isatty():
+        return BarReport(stream)
+    return PlainReport(stream) if progress else RunReport()
 
 
 def duration(seconds: float) -> str:

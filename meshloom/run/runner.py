@@ -1,6 +1,6 @@
 """The time loop of any task: chunks of iterations, and between them whatever is due.
 
-A chunk is a number of iterations that takes about a fifth of a second, so that Python costs nothing and a person
+A chunk is a number of iterations that takes about a tenth of a second, so that Python costs little and a person
 still sees the bar move and can stop the run. Chunks end where a file is due, and where a task that ends at a time
 might end. How a run is cut into chunks changes nothing in its numbers.
 """
@@ -14,32 +14,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.errors import RunError, SolveError
+from meshloom.errors import RunError, SolveError, one_line
 from meshloom.run.diagnose import Snapshot, breakdown, healthy, take_snapshot
+from meshloom.run.facts import Monitors, Outcome, gathered
 from meshloom.run.files import Files, NoFiles, Start
 from meshloom.run.folder import RunFolder
 from meshloom.run.guard import Guard
+from meshloom.run.names import REPORT
 from meshloom.run.pace import Pace
 from meshloom.run.report import Advance, RunReport
 from meshloom.run.stop import StopRequest
 from meshloom.run.task import Point, RunTask
+from meshloom.run.times import RunTimes
 
 _SNAPSHOT_SECONDS = 1.0  # a copy of the state costs some milliseconds on large meshes: not before every chunk
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came out of a run."""
-
-    finished: bool  # False: stopped by a person
-    iteration: int
-    monitors: dict[str, float]  # after the last iteration
-    seconds: float  # the whole run
-    seconds_to_first_iteration: float  # setting up, compiling, and that iteration
-    seconds_iterating: float  # all iterations after that, without writing
-    seconds_per_iteration: float
-    failures: tuple[str, ...] = ()  # what the case could not show, a line each
-    stopped_by: int = 0  # the signal that asked for it
 
 
 @dataclass(frozen=True)
@@ -53,13 +41,13 @@ class _Good:
 
 class Runner:
     """One run of a task, into a folder where there is one. ``began`` is when the person's waiting began
-    (``time.perf_counter``)."""
+    (``time.perf_counter``). ``profile``: measure the limit of the loops, too, and let them explain themselves."""
 
     def __init__(
         self, task: RunTask, folder: RunFolder | None, report: RunReport, start: Start | None = None,
-        began: float | None = None,
+        began: float | None = None, *, profile: bool = False,
     ):  # fmt: skip
-        self.task, self.report = task, report
+        self.task, self.report, self.profile = task, report, profile
         self.first = self.iteration = start.checkpoint.iteration if start else 0
         self.history = [start.checkpoint.monitors if start else np.empty((0, len(task.monitors)))]
         self.began = time.perf_counter() if began is None else began
@@ -69,6 +57,7 @@ class Runner:
         self.files = NoFiles() if folder is None else Files(task, folder, self.guard, report, start)
         self.folder = folder
         self.good = _Good(self.iteration, time.monotonic(), take_snapshot(task))
+        self.times = RunTimes(task.program)
 
     def run(self) -> Outcome:
         """From where the task stands to the last iteration, or until a signal asks to stop."""
@@ -79,11 +68,21 @@ class Runner:
                     self._advance()
                     self._write_what_is_due(now=stop.checkpoint_wanted())
             self.stopped_by = stop.number
+            self._say_why()
             if self._left() > 0:
                 self._write_checkpoint()
             else:
                 self.files.show(self._point(), self.by_name())
-        return self._outcome()
+            outcome = self._outcome()
+            self._tell(outcome)
+        return outcome
+
+    def _say_why(self) -> None:
+        """Where a monitor has ended the run, which is not the end that was announced."""
+        stop = self.task.stops_at
+        if stop is not None and self._has_converged():
+            values = self.by_name()[stop.monitor]
+            self.report.message(f"ended after iteration {self.iteration}: {stop.text(values[0], values[-1])}")
 
     def finish(self) -> Outcome:
         """What a run leaves at its end, made again from where the task stands, without an iteration.
@@ -96,7 +95,9 @@ class Runner:
         with self._until_the_end():
             self.files.remake(self._point(), self.history[0])
             self.files.show(self._point(), self.by_name())
-        return self._outcome()
+            outcome = self._outcome()
+            self._tell(outcome)
+        return outcome
 
     @contextmanager
     def _until_the_end(self) -> Iterator[None]:
@@ -105,8 +106,11 @@ class Runner:
             yield
         except BaseException as error:
             self.files.give_back()
+            said = f"{error}{self.files.kept()}" if isinstance(error, RunError) else f"{type(error).__name__}: {error}"
+            if isinstance(error, Exception) and not isinstance(error, MemoryError):
+                self._tell(reason=said)
             if isinstance(error, RunError):
-                raise RunError(f"{error}{self.files.kept()}") from error
+                raise RunError(said) from error
             raise
         finally:
             self.report.close()
@@ -150,11 +154,14 @@ class Runner:
 
     def _iterated(self, count: int) -> np.ndarray:
         """At most so many iterations: the values (n, recorded) after each. RunError where a system was not solved."""
+        before = time.perf_counter()
         try:
-            return self.task.advance(count)
+            found = self.task.advance(count)
         except SolveError as error:
             last = self.iteration + error.replays + 1
             raise RunError(breakdown(self.task, self.good.state, self.good.iteration, last)) from None
+        self.times.done(len(found), time.perf_counter() - before)
+        return found
 
     def _check_state(self) -> None:
         """RunError where something that is watched is not finite: monitors do not show everything."""
@@ -175,22 +182,34 @@ class Runner:
     def _left(self) -> int:
         """Iterations to go: exactly, or at least so many where the task ends at a time; 0 at the end."""
         most = self.task.iterations - self.iteration
+        if self._has_converged():
+            return 0
         least = self.task.steps_left(self.recorded)
         return most if least is None else min(most, least)
 
+    def _has_converged(self) -> bool:
+        """Whether the monitor that ends the run is below its limit."""
+        stop, rows = self.task.stops_at, [part for part in self.history if len(part)]
+        if stop is None or not rows:
+            return False
+        column = self.task.monitors.index(stop.monitor)
+        return stop.is_met(self.iteration, float(rows[0][0, column]), float(rows[-1][-1, column]))
+
     def _until_due(self) -> int:
         """Iterations until the next file or the (earliest) end."""
-        options = self.task.output
-        every = [n for n in (options.every, options.checkpoint_every) if n > 0]
+        options, stop = self.task.output, self.task.stops_at
+        rows = self.task.wishes.rows_every if self.folder is not None else 0
+        every = [n for n in (options.every, options.checkpoint_every, rows, stop.every if stop else 0) if n > 0]
         return min([self._left(), *(n - self.iteration % n for n in every)])
 
     def _standing(self) -> Advance:
         task, span = self.task, self.task.time_span(self.recorded)
+        may_end = bool(task.early_end() or task.stops_at)
         monitors = self._monitors()
         names = task.monitors if task.shown is None else task.shown
         return Advance(
             self.iteration, task.iterations, {name: monitors[name] for name in names}, self.pace.rate, task.elements,
-            span, self._left() == 0, task.element_name, at_most=bool(task.early_end()), began=task.beginning(),
+            span, self._left() == 0, task.element_name, at_most=may_end, began=task.beginning(),
             has_end=task.has_end,
         )  # fmt: skip
 
@@ -242,4 +261,17 @@ class Runner:
             seconds_per_iteration=self.pace.seconds_per_iteration,
             failures=self.guard.failures,
             stopped_by=self.stopped_by,
+            times=self.times.table(measured=self.profile),
         )
+
+    def _tell(self, outcome: Outcome | None = None, reason: str = "") -> None:
+        """The page of the run; where that fails, one line says so, and nothing else has happened. ``reason``: why the
+        run failed."""
+        if self.folder is None or not self.files.is_own():
+            return
+        try:
+            found = self._outcome() if outcome is None else outcome
+            facts = gathered(self.task, found, self.folder.path, self.first, reason, profile=self.profile)
+            self.files.tell(facts, Monitors(tuple(self.task.monitors), self.all_monitors()))
+        except Exception as error:  # whatever it is: the run is complete without a page
+            self.report.message(f"no {REPORT}: {one_line(f'{type(error).__name__}: {error}')}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import RunError, UserError, shown
+from meshloom.errors import RunError, UserError, one_line, shown
 from meshloom.io.state import identity
 from meshloom.mesh.belonging import mesh_of
 from meshloom.mesh.condition import Condition
@@ -20,12 +20,14 @@ from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
 from meshloom.operation.operation import Operation
 from meshloom.operation.program import Program
-from meshloom.operation.sequence import Sequence
-from meshloom.run.output import write_on_grid, write_on_mesh
-from meshloom.run.task import RunTask, is_due
+from meshloom.operation.sequence import Sequence, part_name
+from meshloom.run.output import write_faces, write_on_grid, write_on_mesh
+from meshloom.run.samples import Sampled, Wishes
+from meshloom.run.task import RunTask, SettingRow, is_due
 
 Values = Field | Global
 MOST_STEPS = 10**9
+USUAL_SECONDS = 60.0  # between checkpoints, as in cases
 _ROUNDING = 1e-8  # of a step: a last one that is longer by so little is no reason for another one
 
 
@@ -92,7 +94,7 @@ class Script(RunTask):
     def __init__(
         self, program: Program | Sequence, steps: int, until: Until | None, stop: Condition | Callable[[], Any] | None,
         show: Mapping[str, Global], fields: Mapping[str, Field], kept: Mapping[str, Values], wanted: Wanted, *,
-        watch: bool,
+        watch: bool, wishes: Wishes | None = None,
     ):  # fmt: skip
         self.name, self._program, self._steps, self.until, self.stop = program.name, program, steps, until, stop
         self.fields, self._kept, self._wanted = fields, kept, wanted
@@ -112,7 +114,8 @@ class Script(RunTask):
         self.element_name = "points" if isinstance(largest, Grid) else largest.name if largest else "elements"
         self._began = float(until.time) if until else 0.0
         self._iteration, self.stopped = 0, False
-        self._home = home_of(fields) if fields and wanted.vtu else None
+        self._wishes = wishes or Wishes()
+        self._home = home_of(fields) if fields and (wanted.vtu or wishes) else None
 
     # --- as a task
 
@@ -156,9 +159,53 @@ class Script(RunTask):
         if isinstance(self._home, Grid):
             return write_on_grid(stem, self._home, self.fields)
         assert self._home is not None
-        on = {which: {name: one for name, one in self.fields.items() if one.set is getattr(self._home, which)}
-              for which in ("cells", "nodes")}  # fmt: skip
-        return write_on_mesh(stem, self._home, on["cells"], on["nodes"])
+        return write_on_mesh(stem, self._home, *self._on_mesh)
+
+    @property
+    def _on_mesh(self) -> tuple[dict[str, Field], dict[str, Field]]:
+        """The fields on cells, and those on nodes."""
+        assert isinstance(self._home, Mesh)
+        cells, nodes = self._home.cells, self._home.nodes
+        return ({name: one for name, one in self.fields.items() if one.set is cells},
+                {name: one for name, one in self.fields.items() if one.set is nodes})  # fmt: skip
+
+    @property
+    def wishes(self) -> Wishes:
+        return self._wishes
+
+    def sampled(self) -> Sampled | None:
+        if self._home is None:
+            return None
+        if isinstance(self._home, Grid):
+            return Sampled(self._home, points={name: one.numpy() for name, one in self.fields.items()})
+        cells, nodes = ({name: one.numpy() for name, one in found.items()} for found in self._on_mesh)
+        return Sampled(self._home, cells, nodes)
+
+    def write_surface(self, stem: Path, groups: tuple[str, ...]) -> Path:
+        assert isinstance(self._home, Mesh)
+        return write_faces(stem, self._home, groups, *self._on_mesh)
+
+    def setting_rows(self) -> tuple[SettingRow, ...]:
+        """What ``ml.march`` was given."""
+        until, stop, wanted = self.until, self.stop, self._wanted
+        end = "" if until is None else f"{until.time.name} = {until.end:g}"
+        told = {
+            "steps": (f"{self._steps:,}" if self._steps < MOST_STEPS else "", "", "so many in all, at most"),
+            "until": (end, "", "the time at which it ends"),
+            "stop": (str(stop) if isinstance(stop, Condition) else part_name(stop) if stop else "", "", "ends it"),
+            "every": (str(wanted.every), "0", "steps between files of fields"),
+            "show": (", ".join(self.shown or ()), "", "monitors"),
+            "fields": (", ".join(self.fields), "", "what goes into files"),
+            "checkpoint": (", ".join(self._kept), ", ".join(one.name for one in self.changed), "what is kept"),
+            "checkpoint_every": (str(wanted.checkpoint_every), "0", "steps between checkpoints"),
+            "checkpoint_seconds": (f"{wanted.checkpoint_seconds:g}", f"{USUAL_SECONDS:g}", "between checkpoints"),
+            "watch": (str(self._watched is not None), "True", "ends it where something is not finite"),
+        }
+        return tuple(SettingRow(key, *map(one_line, row)) for key, row in told.items())
+
+    def going_on(self, folder: Path, finished: bool) -> str:
+        more = " and a later end" if finished else ""
+        return f"the same script with restart=True{more} in ml.march" if self._kept else ""
 
     # --- computing
 

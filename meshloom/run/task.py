@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from meshloom.mesh.core import Field, Global, Set
-from meshloom.mesh.grid import Grid
+from meshloom.mesh.whereabouts import whereabouts
 from meshloom.run.limit import Limit
-from meshloom.run.views import Chart, Corners, Image, Picture
+from meshloom.run.residual import ResidualStop
+from meshloom.run.samples import Sampled, Wishes
+from meshloom.run.views import Chart, Corners, Image, Picture, SpacePicture
 
 
 class WantedOutput(Protocol):
@@ -34,6 +36,16 @@ class WantedOutput(Protocol):
     def checkpoint_every(self) -> int: ...
     @property
     def checkpoint_seconds(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class SettingRow:
+    """A setting of a run as a person sees it; ``default``: what it is where nobody sets it."""
+
+    key: str
+    value: str
+    default: str
+    meaning: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,6 +78,7 @@ class RunTask(ABC):
 
     state: tuple[Field | Global, ...]  # what one iteration hands to the next
     recorded: tuple[Global, ...]  # read after every iteration
+    title: ClassVar[str] = ""  # one line on what it is about
     fields_method: ClassVar[str] = "write_fields"  # what a person has written where writing fields fails
 
     # --- what it is
@@ -102,8 +115,23 @@ class RunTask(ABC):
     def write_fields(self, stem: Path) -> Path:
         """Write the fields for ParaView; returns the file, which is ``stem`` with an ending."""
 
+    def try_fields(self) -> None:  # noqa: B027  nothing to ask for, unless a task says so
+        """Ask for what ``write_fields`` writes, and look at its sizes; ValueError where these are wrong."""
+
     def settings(self, *, comments: bool = True) -> str:
         """What it was made of, as TOML; '' where nothing is known but the script that made it."""
+        return ""
+
+    def setting_rows(self) -> tuple[SettingRow, ...]:
+        """What it was made of, one by one."""
+        return ()
+
+    def going_on(self, folder: Path, finished: bool) -> str:
+        """What a person does to let the run in a folder go on; '' where it cannot."""
+        return ""
+
+    def numbering(self) -> str:
+        """How elements lie in memory, in words; '' where that is not said."""
         return ""
 
     @property
@@ -147,6 +175,11 @@ class RunTask(ABC):
         """What ends a task with a ``time_span`` before its time, such as "steady"; '' where nothing does."""
         return ""
 
+    @property
+    def stops_at(self) -> ResidualStop | None:
+        """The monitor that ends it, and where; None where none does."""
+        return None
+
     # --- health
 
     @property
@@ -161,11 +194,7 @@ class RunTask(ABC):
 
     def whereabouts(self, on: Set, element: int) -> str:
         """Which element of a set that is, and where, in words."""
-        if isinstance(on, Grid):
-            index = on.index_at(element)
-            return f"point ({', '.join(map(str, index))}) at ({_place(on.place_of(index))})"
-        where = f" at ({_place(on.points[element])})" if on.points is not None else ""
-        return f"{on.name} element {element}{where}"
+        return whereabouts(on, element)
 
     # --- what a person looks at
 
@@ -178,11 +207,28 @@ class RunTask(ABC):
         """Whether a run with the settings ``before``, which is gone on with here, was to write fields at that point."""
         return at.is_last or is_due(at.iteration, self.output.every)
 
-    def picture(self) -> Picture | Image | Chart | None:
+    @property
+    def wishes(self) -> Wishes:
+        """What is measured as it goes: probes, lines, integrals."""
+        return Wishes()
+
+    def sampled(self) -> Sampled | None:
+        """The fields that can be measured, as they are now; None where there are none."""
+        return None
+
+    def coefficients(self) -> Mapping[str, float]:
+        """Numbers that tell what has come out so far, such as lift and drag, by name."""
+        return {}
+
+    @abstractmethod
+    def write_surface(self, stem: Path, groups: tuple[str, ...]) -> Path:
+        """Write the faces of boundary groups with the fields on them; returns the file, ``stem`` with an ending."""
+
+    def picture(self) -> Picture | Image | SpacePicture | Chart | None:
         """What to draw at the end."""
         return None
 
-    def maps(self) -> Mapping[str, Picture | Image]:
+    def maps(self) -> Mapping[str, Picture | Image | SpacePicture]:
         """More to draw at the end: name -> what goes into ``map_<name>.png``."""
         return {}
 
@@ -199,7 +245,3 @@ class RunTask(ABC):
 def is_due(iteration: int, every: int) -> bool:
     """Whether something comes after this iteration that comes after every so many; never where that is 0."""
     return every > 0 and iteration % every == 0
-
-
-def _place(coordinates: Any) -> str:
-    return ", ".join(f"{part:.4g}" for part in coordinates)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from meshloom.mesh.lists import NodeLists
 
+_MOST_ALONG = 129  # points of an axis that cut planes are drawn with: more are smaller than a pixel or two
 Corners = np.ndarray | NodeLists  # of the cells of a picture: points of each, (cells, corners) where all have as many
 
 
@@ -47,6 +48,38 @@ class Image:
     axes: tuple[str, str] = ("x", "y")
     curves: tuple[str, ...] | None = None  # the monitors to draw beside it; None: all
     flow: Streamlines | None = None  # drawn over it
+
+
+@dataclass(frozen=True)
+class SpacePicture:
+    """A surface in space, shaded: ``values`` (n,) on ``polygons`` over ``points`` (m, 3), seen from ``view``, a
+    direction towards who looks."""
+
+    values: np.ndarray
+    label: str
+    points: np.ndarray
+    polygons: Corners
+    view: tuple[float, float, float] = (1.0, -1.6, 0.9)
+    curves: tuple[str, ...] | None = None  # the monitors to draw beside it; None: all
+
+
+def cut_planes(
+    coordinates: Sequence[np.ndarray], values: np.ndarray, label: str, curves: tuple[str, ...] | None = ()
+) -> SpacePicture:
+    """The three planes through the middle of a grid in space that has ``values`` (nx, ny, nz)."""
+    kept = [np.linspace(0, len(x) - 1, min(len(x), _MOST_ALONG)).round().astype(int) for x in coordinates]
+    places, faces, found = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    for axis in range(3):
+        through = [rows if a != axis else rows[len(rows) // 2, None] for a, rows in enumerate(kept)]
+        x = np.meshgrid(*(coordinates[a][rows] for a, rows in enumerate(through)), indexing="ij")
+        numbers = np.arange(x[0].size).reshape([len(rows) for a, rows in enumerate(through) if a != axis])
+        rows = np.stack((numbers[:-1, :-1], numbers[1:, :-1], numbers[1:, 1:], numbers[:-1, 1:]), axis=-1).reshape(
+            -1, 4
+        )
+        found.append(values[np.ix_(*through)].ravel()[rows].mean(axis=1))
+        faces.append(rows + sum(len(one) for one in places))
+        places.append(np.stack([one.ravel() for one in x], axis=1))
+    return SpacePicture(np.concatenate(found), label, np.concatenate(places), np.concatenate(faces), curves=curves)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import PRECISIONS, Case, OutputOptions, Picture, RunOptions, order_option, schedule_table
+from meshloom.case import PRECISIONS, Case, Chart, OutputOptions, Picture, RunOptions, order_option, schedule_table
 from meshloom.config import option, section
 from meshloom.errors import MeshError, nearest, shown
 
@@ -108,6 +108,10 @@ class AirfoilGas:
         """Of states (..., 4)."""
         kinetic = 0.5 * (q[..., 1] ** 2 + q[..., 2] ** 2) / q[..., 0]
         return (self.gamma - 1.0) * (q[..., 3] - kinetic)
+
+    def pressure_coefficient(self, pressure: np.ndarray) -> np.ndarray:
+        """What pressures are above that of the free stream, in units of its dynamic pressure."""
+        return (pressure - 1.0) / (0.5 * self.gamma * self.mach**2)
 
 
 class AirfoilKernels(NamedTuple):
@@ -207,7 +211,7 @@ class Airfoil(Case):
         mesh, q, rms = self.mesh, self.q, self.rms
         cells, faces, boundary = mesh.cells, mesh.faces, mesh.boundary_faces
         x = mesh.nodes.field("x", 2, dtype=dtype, data=mesh.coordinates.numpy())
-        kind = _boundary_kind(mesh, self.config.mesh)
+        self.kind = kind = _boundary_kind(mesh, self.config.mesh)
         parts: list[tuple[ml.Set, ml.Map]] = [(cells, mesh.cell_nodes)]
         if mesh.kind not in cells.kinds:  # several kinds: a loop for each
             parts = [(part, part.nodes) for part in map(cells.of, cells.kinds)]
@@ -236,7 +240,36 @@ class Airfoil(Case):
         q = self.q.numpy().astype(np.float64)
         velocity, pressure = q[:, 1:3] / q[:, :1], self.gas.pressure(q)
         mach = np.hypot(velocity[:, 0], velocity[:, 1]) / np.sqrt(self.gas.gamma * pressure / q[:, 0])
-        return {"mach": mach, "pressure": pressure, "density": q[:, 0], "velocity": velocity, "q": q}
+        cp = self.gas.pressure_coefficient(pressure)
+        return {"mach": mach, "pressure": pressure, "density": q[:, 0], "velocity": velocity, "cp": cp, "q": q}
+
+    def coefficients(self) -> dict[str, float]:
+        """Lift and drag of the walls, across and along the free stream, for each chord of them."""
+        walls, normals, cp = self._on_walls()
+        if not len(walls):
+            return {}
+        x = self.mesh.coordinates.numpy()[self.mesh.boundary_nodes.indices[walls], 0]
+        force = cp @ normals / np.ptp(x)  # the pressure of the free stream pushes from all sides alike
+        along = np.array([math.cos(self.gas.incidence), math.sin(self.gas.incidence)])
+        return {"lift": float(force @ (-along[1], along[0])), "drag": float(force @ along)}
+
+    def _on_walls(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The wall faces (w,), their normals times length (w, 2), into the body, and pressure coefficients (w,)."""
+        mesh = self.mesh
+        walls = np.flatnonzero(self.kind.numpy() == WALL)
+        q = self.q.numpy()[mesh.boundary_cells.indices[walls, 0]].astype(np.float64)
+        return walls, mesh.boundary_normals[walls], self.gas.pressure_coefficient(self.gas.pressure(q))
+
+    def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
+        """The pressure coefficient along the chord, above and below."""
+        walls, normals, cp = self._on_walls()
+        if not len(walls):
+            return ()
+        x = self.mesh.boundary_centres[walls, 0]
+        order = np.argsort(x, kind="stable")
+        sides = {"above": normals[:, 1] < 0.0, "below": normals[:, 1] >= 0.0}
+        curves = {name: np.where(side, cp, np.nan)[order] for name, side in sides.items()}
+        return (Chart("cp", x[order], curves, "x / chord", "pressure coefficient", dots=tuple(curves)),)
 
     def picture(self) -> Picture:
         return Picture(self.cell_fields()["mach"], "Mach number", self.config.output.window, ("x / chord", "y / chord"))

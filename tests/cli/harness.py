@@ -43,6 +43,12 @@ def files_below(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+def results_below(folder: Path) -> dict[str, bytes]:
+    """The same but for the page of a run, which tells when and how fast it was."""
+    pages = ("report.html", "report.json")
+    return {name: text for name, text in files_below(folder).items() if not name.endswith(pages)}
+
+
 def check_goes_on_bit_for_bit(meshloom: Command, folder: Path, *settings: str, after: int) -> None:
     """Assert that a run that ends ``after`` some iterations, and is restarted, leaves what one in one go leaves:
     ``settings`` are words for ``meshloom run``, in ``folder``."""

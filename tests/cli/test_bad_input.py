@@ -175,7 +175,8 @@ def test_disk_full(meshloom: Command, tmp_path: Path):
     )  # fmt: skip
     result = Result(done.returncode, done.stdout, done.stderr)
     result.refused(1, "cannot write full/checkpoint.h5: disk full", "checkpoint is full/checkpoint.h5 (iteration 60)")
-    assert {path.name for path in (tmp_path / "full").iterdir()} == {"run.toml", "monitors.csv", "checkpoint.h5"}
+    names = {path.name for path in (tmp_path / "full").iterdir()}
+    assert names == {"run.toml", "monitors.csv", "checkpoint.h5", "report.html", "report.json"}
     assert meshloom(*go_on).code == 0
     assert (tmp_path / "full" / "monitors.csv").read_bytes() == (tmp_path / "enough" / "monitors.csv").read_bytes()
 

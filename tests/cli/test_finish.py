@@ -9,7 +9,7 @@ import pytest
 
 from meshloom.io import checkpoint as checkpoints
 from meshloom.run.stop import StopRequest
-from tests.cli.harness import Command, files_below
+from tests.cli.harness import Command, results_below
 
 MESH = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--set", "output.plot=false", "--quiet")
 OUTPUT = ("--set", "output.every=4", "--set", "output.checkpoint_every=6")
@@ -19,7 +19,7 @@ OUTPUT = ("--set", "output.every=4", "--set", "output.checkpoint_every=6")
 def done(meshloom: Command, tmp_path: Path) -> dict[str, bytes]:
     """A run of 12 iterations in the folder ``a``: all its files."""
     assert meshloom("run", "airfoil", *MESH, *OUTPUT, "--iterations", "12", "--out", "a").code == 0
-    return files_below(tmp_path / "a")
+    return results_below(tmp_path / "a")
 
 
 def test_a_finished_run_is_finished_again(meshloom: Command, tmp_path: Path, done: dict[str, bytes]):
@@ -30,21 +30,21 @@ def test_a_finished_run_is_finished_again(meshloom: Command, tmp_path: Path, don
     assert result.json["finished"] and result.json["iterations"] == 12 and result.json["seconds_per_iteration"] == 0.0
     assert "no iteration, files are made again from a/checkpoint.h5, iteration 12" in result.err
     assert "without an iteration" in result.err
-    assert files_below(tmp_path / "a") == done
+    assert results_below(tmp_path / "a") == done
     quiet = meshloom("finish", "a/checkpoint.h5", "--quiet")
-    assert (quiet.code, quiet.out, quiet.err) == (0, "", "") and files_below(tmp_path / "a") == done
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "") and results_below(tmp_path / "a") == done
 
 
 def test_pictures_and_charts_are_drawn_again(meshloom: Command, tmp_path: Path):
     small = ("--set", "mesh.points=16", "--iterations", "3", "--backend", "numpy", "--quiet", "--out", "a")
     assert meshloom("run", "advection1d", *small).code == 0
-    before = files_below(tmp_path / "a")
+    before = results_below(tmp_path / "a")
     drawn = [name for name in before if name.startswith(("picture", "chart"))]
     assert len(drawn) == 5
     for name in drawn:
         (tmp_path / "a" / name).unlink()
     assert meshloom("finish", "a", "--quiet").code == 0
-    assert files_below(tmp_path / "a") == before
+    assert results_below(tmp_path / "a") == before
 
 
 def test_a_run_that_is_not_at_its_end(meshloom: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -53,16 +53,16 @@ def test_a_run_that_is_not_at_its_end(meshloom: Command, tmp_path: Path, monkeyp
     with monkeypatch.context() as patched:  # killed after the fields of iteration 28, with a checkpoint of iteration 18
         patched.setattr(checkpoints, "save", lambda path, one: real(path, one) if one.iteration <= 18 else None)
         assert meshloom("run", "airfoil", *MESH, *OUTPUT, "--iterations", "28", "--out", "a").code == 0
-    before = files_below(tmp_path / "a")
+    before = results_below(tmp_path / "a")
     result = meshloom("finish", "a", "--quiet")
     assert result.code == 0
     assert result.err == "meshloom: not at its end: iteration 18; go on with: meshloom run --restart a/checkpoint.h5\n"
-    after = files_below(tmp_path / "a")
+    after = results_below(tmp_path / "a")
     assert {*after} - {*before} == {"fields_0000018.vtu"}
-    assert {name for name in before if before[name] != after[name]} == {"fields.pvd"}
+    assert {name for name in before if before[name] != after[name]} == {"fields.pvd", "chart_cp.csv"}
     assert after["fields.pvd"].count(b"<DataSet") == before["fields.pvd"].count(b"<DataSet") + 1
     assert meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "19", "--quiet").code == 0
-    left = {name for name in files_below(tmp_path / "a") if name.startswith("fields_")}
+    left = {name for name in results_below(tmp_path / "a") if name.startswith("fields_")}
     assert left == {f"fields_{n:07d}.vtu" for n in (4, 8, 12, 16, 18, 19)}
     assert (tmp_path / "a" / "fields.pvd").read_text().count("<DataSet") == len(left)
 
@@ -80,11 +80,11 @@ def test_a_run_stopped_before_its_first_iteration(meshloom: Command, tmp_path: P
 def test_fields_lost_with_a_checkpoint_are_made_by_a_restart(meshloom: Command, tmp_path: Path, done: dict[str, bytes]):
     """Killed between the checkpoint and its fields; and between these and the list of them."""
     assert meshloom("run", "airfoil", *MESH, *OUTPUT, "--iterations", "24", "--out", "b").code == 0
-    wanted = files_below(tmp_path / "b")
+    wanted = results_below(tmp_path / "b")
     (tmp_path / "a" / "fields_0000012.vtu").unlink()
     (tmp_path / "a" / "fields.pvd").write_bytes(done["fields.pvd"].replace(b"fields_0000012", b"fields_none"))
     assert meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "24", "--quiet").code == 0
-    assert files_below(tmp_path / "a") == wanted
+    assert results_below(tmp_path / "a") == wanted
 
 
 def test_a_restart_elsewhere_takes_no_list_of_another_run(meshloom: Command, tmp_path: Path, done: dict[str, bytes]):
@@ -110,7 +110,7 @@ def test_what_cannot_be_finished(meshloom: Command, tmp_path: Path):
         (tmp_path / name).mkdir()
     (tmp_path / "torn" / "checkpoint.h5").write_text("no")
     (tmp_path / "a" / "monitors.csv").write_text("iteration,rms\n")
-    before = files_below(tmp_path)
+    before = results_below(tmp_path)
     for run, part in {
         "none": "none: no such folder; give the folder of a run or its checkpoint.h5",
         "none/checkpoint.h5": "none/checkpoint.h5: no such checkpoint file",
@@ -119,7 +119,7 @@ def test_what_cannot_be_finished(meshloom: Command, tmp_path: Path):
         "torn": "torn/checkpoint.h5: not a checkpoint",
     }.items():
         meshloom("finish", run).refused(2, part)
-        assert files_below(tmp_path) == before
+        assert results_below(tmp_path) == before
 
 
 def test_a_run_that_fails_before_its_first_checkpoint_replaces_nothing(
@@ -128,7 +128,7 @@ def test_a_run_that_fails_before_its_first_checkpoint_replaces_nothing(
     unstable = ("--set", "flow.cfl=1000", "--iterations", "50", "--out", "a", "--overwrite", "--set", "mesh.i=12")
     failed = meshloom("run", "airfoil", *MESH, *unstable)
     failed.refused(1, "no checkpoint had been written yet, a holds the run of before")
-    assert files_below(tmp_path / "a") == done
+    assert results_below(tmp_path / "a") == done
 
 
 def test_a_run_that_failed_before_its_first_checkpoint_does_not_block(meshloom: Command, tmp_path: Path):

@@ -25,6 +25,9 @@ from tests.cli.harness import Command
 SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--iterations", "12")
 
 
+PAGE = ("report.html", "report.json")
+
+
 def rows(path: Path) -> list[list[str]]:
     with open(path, newline="") as file:
         return list(csv.reader(file))
@@ -51,7 +54,8 @@ def test_everything_is_written(meshloom: Command, tmp_path: Path):
     folder = tmp_path / "runs" / "airfoil-001"
     names = {path.name for path in folder.iterdir()}
     vtu = {f"fields_{n:07d}.vtu" for n in (5, 10, 12)}
-    assert names == {"run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"} | vtu
+    own = {"run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png", "integrals.csv", *PAGE}
+    assert names == own | {"chart_cp.csv", "chart_cp.png"} | vtu
     table = rows(folder / "monitors.csv")
     assert table[0] == ["iteration", "rms"] and [int(row[0]) for row in table[1:]] == list(range(1, 13))
     assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")

@@ -12,7 +12,7 @@ PAGE = ROOT / "docs" / "scripts.md"
 def test_the_heat_equation_in_forty_lines() -> None:
     (script,) = [block.text for block in blocks(PAGE, "python") if "ml.march(" in block.text]
     written = [line for line in script.splitlines() if line.strip()]
-    assert "ml.read(" in script and "restart=True" in script and "savefig" in script
+    assert "ml.read(" in script and "restart=True" in script and "ml.plot(" in script
     assert len(written) <= 40
 
 

@@ -108,8 +108,8 @@ def test_names_are_shown_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     from meshloom.io import plots
 
-    drawn, save = list[Figure](), plots._save
-    monkeypatch.setattr(plots, "_save", lambda figure, path: (drawn.append(figure), save(figure, path)))
+    drawn, save = list[Figure](), plots.save_figure
+    monkeypatch.setattr(plots, "save_figure", lambda figure, path: (drawn.append(figure), save(figure, path)))
     x = np.linspace(0.0, 1.0, 5)
     curves = {name: x + k for k, name in enumerate(NAMES)}
     save_curves(tmp_path / "a.png", x, curves, labels=(NAMES[1], NAMES[9]), title=NAMES[2])
@@ -131,7 +131,7 @@ def test_titles_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from meshloom.io import plots
 
     drawn: list[str] = []
-    monkeypatch.setattr(plots, "_save", lambda figure, path: drawn.append(figure.get_suptitle()))
+    monkeypatch.setattr(plots, "save_figure", lambda figure, path: drawn.append(figure.get_suptitle()))
     title = "volna_thacker after 86 iterations, time 1.0000e+00 of $1\n"
     x, mesh = np.linspace(0.0, 1.0, 5), ml.generate.box((4, 4))
     save_curves(tmp_path / "a.png", x, {"a": x}, labels=("x", "y"), title=title)
@@ -146,8 +146,8 @@ def test_a_long_title_takes_two_lines(tmp_path: Path, monkeypatch: pytest.Monkey
 
     from meshloom.io import plots
 
-    drawn, save = list[Figure](), plots._save
-    monkeypatch.setattr(plots, "_save", lambda figure, path: (drawn.append(figure), save(figure, path)))
+    drawn, save = list[Figure](), plots.save_figure
+    monkeypatch.setattr(plots, "save_figure", lambda figure, path: (drawn.append(figure), save(figure, path)))
     mesh = ml.generate.box((4, 4))
     save_picture(tmp_path / "a.png", mesh.coordinates.numpy(), mesh.cell_nodes.indices, mesh.cells.points[:, 0],
                  label="u", window=(0.0, 0.3, 0.0, 1.0), history={}, title="a title of many words " * 4)  # fmt: skip
@@ -160,7 +160,7 @@ def drawn_by(monkeypatch: pytest.MonkeyPatch) -> list:
     from meshloom.io import plots
 
     drawn: list = []
-    monkeypatch.setattr(plots, "_save", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr(plots, "save_figure", lambda figure, path: drawn.append(figure))
     return drawn
 
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from meshloom.cli.summary import as_typed
 from meshloom.process import signals, start
 from meshloom.process.children import run_apart
 from meshloom.process.signals import CHECKPOINT, STOPPING
 from meshloom.process.start import is_command
 from meshloom.process.streams import loss_of, outlet, tell_when_lost
 from meshloom.run.stop import StopRequest
+from meshloom.run.typed import as_typed
 
 
 @pytest.fixture(autouse=True)

@@ -222,7 +222,9 @@ def test_a_refusal_names_a_checkpoint_only_if_there_is_one(tmp_path: Path):
         claim("airfoil", tmp_path)
 
 
-@pytest.mark.parametrize("name", ["run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"])
+@pytest.mark.parametrize(
+    "name", ["run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png", "report.html"]
+)
 def test_any_file_of_a_run_marks_a_folder(tmp_path: Path, name: str):
     (tmp_path / name).write_text("someone's")
     with pytest.raises(UserError, match="already holds a run"):

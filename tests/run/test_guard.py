@@ -1,4 +1,5 @@
-"""A case that is wrong in what it shows: the run finishes, all else is written, one line says what and where."""
+"""A case that is wrong in what it shows: it is found before the run. What goes wrong only later costs nothing else: the
+run finishes, everything else is written, one line says what and where."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom import launch
 from meshloom.case import Case, Picture, registry
 from tests.cli.conftest import meshloom as meshloom  # the fixture
 from tests.cli.harness import Command
@@ -59,7 +61,7 @@ def line_of(what: Any) -> int:
     return found
 
 
-@pytest.mark.parametrize(
+EVERY_WAY = pytest.mark.parametrize(
     ("method", "answer", "problem", "line", "missing"),
     [
         ("picture", divides, "ZeroDivisionError: division by zero", line_of(divides) + 1, "picture.png"),
@@ -72,6 +74,41 @@ def line_of(what: Any) -> int:
         ("monitor_rows", flat, "of shape (", line_of(flat), ""),
     ],
 )
+
+
+@pytest.fixture
+def fails_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong was right when it was tried."""
+    monkeypatch.setattr(launch, "rehearse", lambda case, history: None)
+
+
+@EVERY_WAY
+def test_it_is_found_before_the_first_iteration(
+    meshloom: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    method: str, answer: Any, problem: str, line: int, missing: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(Wrong, method, answer)
+    result = meshloom("run", "wrong", "--backend", "numpy", "--set", "output.plot=true", "--out", "a", "--quiet")
+    problem = "TypeError: it gives 42" if answer is nonsense else problem
+    result.refused(2, f"{method}() of case 'wrong' failed: ", problem, f"({__file__}:{line}); found before the first")
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("answer", [nonsense, divides])
+def test_what_nobody_asked_for_is_not_tried(meshloom: Command, monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+    monkeypatch.setattr(Wrong, "picture", answer)
+    assert meshloom("run", "wrong", "--backend", "numpy", "--set", "output.plot=false", "--quiet").code == 0
+
+
+def test_several_are_found_at_once(meshloom: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Wrong, "picture", divides)
+    monkeypatch.setattr(Wrong, "cell_fields", lambda self: {"t": np.zeros(3)})
+    result = meshloom("run", "wrong", "--backend", "numpy", "--set", "output.plot=true", "--quiet")
+    result.refused(2, "picture() of", "cell_fields() of", "'t' is an array of shape (3,)", "(12,) is right")
+
+
+@EVERY_WAY
+@pytest.mark.usefixtures("fails_later")
 def test_a_finished_run_loses_nothing_else(
     meshloom: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
     method: str, answer: Any, problem: str, line: int, missing: str,
@@ -93,6 +130,7 @@ def test_a_finished_run_loses_nothing_else(
     assert mended.code == 0, mended.err
 
 
+@pytest.mark.usefixtures("fails_later")
 def test_what_fails_while_it_runs_is_said_once(meshloom: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Wrong, "cell_fields", divides)
     result = meshloom("run", "wrong", "--backend", "numpy", "--set", "output.every=3", "--out", "a")

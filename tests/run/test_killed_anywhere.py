@@ -107,4 +107,4 @@ def test_finishing_again(tmp_path: Path, trouble: str):
         check_finished(folder, FINISH)
         return ended
 
-    assert "finished" in everywhere(tmp_path, 40, attempt), "more operations than that"
+    assert "finished" in everywhere(tmp_path, 48, attempt), "more operations than that"

@@ -18,6 +18,7 @@ import pytest
 import meshloom as ml
 from meshloom.errors import RunError, UserError
 from meshloom.io.vtk import Series
+from tests.cli.harness import results_below
 from tests.one_line import one_line_from
 
 END = 1.0
@@ -83,6 +84,7 @@ def test_steps_files_and_what_comes_back(tmp_path: Path):
     assert [time for time, _ in Series.resume(tmp_path / "run" / "fields.pvd").entries] == [10.0, 20.0, 25.0]
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
         "checkpoint.h5", "fields.pvd", "fields_0000010.vtu", "fields_0000020.vtu", "fields_0000025.vtu", "monitors.csv",
+        "report.html", "report.json",
     ]  # fmt: skip
 
 
@@ -152,7 +154,7 @@ def cut_off(one: Cooling, folder: Path, at: int, **options: Any) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != "checkpoint.h5"}
+    return {name: text for name, text in results_below(folder).items() if name != "checkpoint.h5"}
 
 
 @pytest.mark.parametrize("at", [3, 12, 33])
@@ -226,6 +228,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(tmp_path: Path, back_end
     text = f"""
 import os, signal
 import meshloom as ml
+from tests.cli.harness import results_below
 from tests.run.test_march import Cooling
 ml.use("numpy")
 one = Cooling()

@@ -7,15 +7,15 @@ import pytest
 from meshloom.run.pace import Pace
 
 
-def test_chunks_take_a_fifth_of_a_second():
+def test_chunks_take_a_tenth_of_a_second():
     pace = Pace()
     assert pace.chunk() == 1
     pace.done(1, 5.0)  # compiling
     assert pace.chunk() == 1
     pace.done(1, 0.001)
-    assert pace.chunk() == 200
-    pace.done(200, 0.4)
     assert pace.chunk() == 100
+    pace.done(100, 0.2)
+    assert pace.chunk() == 50
 
 
 def test_the_mean_leaves_the_first_iteration_out():

@@ -25,6 +25,7 @@ def bar_lines(monkeypatch: pytest.MonkeyPatch, width: int, *steps: Advance) -> l
     """What the bar showed after each step, without colours and control codes."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr("meshloom.run.report._SECONDS_BETWEEN_BARS", 0.0)
     stream = Terminal()
     report = BarReport(stream)
     for step in steps:
@@ -32,6 +33,17 @@ def bar_lines(monkeypatch: pytest.MonkeyPatch, width: int, *steps: Advance) -> l
     report.close()
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
     return [line for line in re.split(r"[\r\n]+", plain) if line]
+
+
+def test_a_bar_is_drawn_a_few_times_a_second_and_at_the_end(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("meshloom.run.report._SECONDS_BETWEEN_BARS", 1000.0)
+    stream = Terminal()
+    report = BarReport(stream)
+    for step in (1, 2, 3, 100):
+        report.advance(advance(step))
+    report.close()
+    assert "1/100" in stream.getvalue() and "2/100" not in stream.getvalue() and "100/100" in stream.getvalue()
 
 
 def test_rates_and_time_left():

@@ -1,6 +1,5 @@
 """Cases that end at a time: never a step too many, progress by time, restarts, limits of healthy values."""
 
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from meshloom.run.folder import claim
 from meshloom.run.pace import Pace
 from meshloom.run.report import Advance, PlainReport, RunReport
 from meshloom.run.runner import Outcome, Runner
-from tests.cli.harness import files_below
+from tests.cli.harness import results_below
 from tests.run.cooling import GROWTH, Cooling, CoolingConfig
 
 
@@ -111,12 +110,12 @@ def test_a_restart_goes_on_with_the_globals_and_ends_the_same(tmp_path: Path):
 
 def test_a_restart_at_the_end_makes_what_is_missing(tmp_path: Path):
     run(tmp_path / "a", "run.backend=numpy")
-    before = files_below(tmp_path / "a")
+    before = results_below(tmp_path / "a")
     for name in (name for name in before if name.startswith("fields")):
         (tmp_path / "a" / name).unlink()
     request = Request(None, restart=tmp_path / "a" / "checkpoint.h5")
     _, outcome = launch(check(request), claim("cooling", tmp_path / "a", goes_on=True), RunReport(), 0.0)
-    assert outcome.finished and files_below(tmp_path / "a") == before
+    assert outcome.finished and results_below(tmp_path / "a") == before
 
 
 @pytest.mark.parametrize("longer", ["run.iterations=25", "pot.end=2"])

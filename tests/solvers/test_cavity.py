@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.cli.summary import end_row
 from meshloom.config import Setting, build
+from meshloom.run.facts import end_row
 from meshloom.solvers.fractional_step import CubicCavity, SquareCavity
 from meshloom.solvers.fractional_step.cavity import Cavity, ghia
 from meshloom.solvers.fractional_step.middle import Line

@@ -46,7 +46,7 @@ class CudaBackend(Backend):
 
     def __init__(self) -> None:
         self.engine = Device()
-        self._maps: weakref.WeakKeyDictionary[Map, Any] = weakref.WeakKeyDictionary()
+        self._maps: weakref.WeakKeyDictionary[Map, tuple[int, Any]] = weakref.WeakKeyDictionary()
         self._loaded: Recent[tuple[Any, ...], Any] = Recent(MOST_UNITS)
 
     def unavailable(self) -> str | None:
@@ -82,14 +82,29 @@ class CudaBackend(Backend):
         """A field's or global's values in the memory of this back end."""
         return self.engine.upload(storage) if isinstance(storage, np.ndarray) else storage
 
-    def prepare(self, bound: Bound) -> Executable:
-        plan = made_for = bound.plan()
+    def source(self, bound: Bound) -> str:
+        """As it was compiled; before that for as many registers as kernels like."""
+        made_for, (bound, plan, unit, wide_index) = bound.plan(), self._unit(bound)
+        kept = bound.compiled.get(self.key)
+        if kept is not None and kept[0] is made_for:
+            made = kept[1][0]
+        else:
+            made = dialect.kernels(unit, plan.block, self.target.whole_warps(plan.block), [1] * len(unit.passes))
+        return dialect.render(unit, made, wide_index=wide_index)
+
+    def _unit(self, bound: Bound) -> tuple[Bound, Plan, Unit, bool]:
+        """A loop as it runs here, its plan in indices of 32 bits where these suffice, the text as data, and whether
+        they do not."""
+        plan = bound.plan()
         wide_index = _largest(bound, plan) >= 2**31
         if not wide_index:
             plan = with_arrays(plan, lambda a: a.astype(np.int32) if a.dtype == np.int64 else a)
         share = share_of(bound.spec, bound.schedule, bound.elements)
         bound = replace(bound, spec=replace(bound.spec, whole_rows=bound.schedule.whole_rows, share=share))
-        unit = make_unit(bound.spec, plan, target=self.target)
+        return bound, plan, make_unit(bound.spec, plan, target=self.target), wide_index
+
+    def prepare(self, bound: Bound) -> Executable:
+        made_for, (bound, plan, unit, wide_index) = bound.plan(), self._unit(bound)
         threads = self.target.whole_warps(plan.block)
         kept = bound.compiled.get(self.key)
         if kept is None or kept[0] is not made_for:
@@ -172,9 +187,11 @@ class CudaBackend(Backend):
         for k, one in enumerate(bound.maps):
             if one.formula:
                 continue
-            if one not in self._maps:
-                self._maps[one] = self.engine.upload(one.positions)
-            arrays[f"m{k}"] = self._maps[one]
+            version, there = self._maps.get(one, (-1, None))
+            if version != one.version:
+                there = self.engine.upload(one.positions)
+                self._maps[one] = one.version, there
+            arrays[f"m{k}"] = there
         return arrays
 
     def _scratch(self, bound: Bound, plan: Plan, parts: int) -> dict[str, Any]:

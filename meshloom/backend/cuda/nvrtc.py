@@ -15,6 +15,7 @@ from typing import Any
 from meshloom.errors import CompilerError, install
 from meshloom.native import cache as kept
 from meshloom.native.names import safe_name
+from meshloom.process.activity import compiling
 
 _FORM = "checksum of key, length, code and log"  # of cached files; part of their key
 
@@ -52,7 +53,8 @@ def build(source: str, name: str, architecture: str, *, flags: tuple[str, ...] =
     checksum, length, rest = stored[:32], int.from_bytes(stored[32:40], "little"), stored[40:]
     if checksum == _checksum(key, stored[32:]):
         return rest[:length], rest[length:].decode(errors="replace")
-    cubin, _, log = _compile(source, name, options)
+    with compiling(name):
+        cubin, _, log = _compile(source, name, options)
     content = len(cubin).to_bytes(8, "little") + cubin + log.encode()
     with kept.kept_if_possible(file) as temporary:
         temporary.write_bytes(_checksum(key, content) + content)

@@ -9,6 +9,7 @@ import numpy as np
 
 from meshloom.kernel.count import flops_by_kind
 from meshloom.kernel.expr import topological
+from meshloom.mesh.assigned import assigned_name
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.operation.domain import Part
@@ -146,6 +147,8 @@ def why_apart(operation: Operation, group: Group | None = None, gathers: bool = 
         return "its schedule was asked for"
     if operation.set.halo or _sets_globals(operation):
         return "it sets a Global" if _sets_globals(operation) else "its set has a halo"
+    if assigned := assigned_name(operation.maps):
+        return f"map {assigned} was given other indices, and may be again"
     if spec.one_to_one_maps or any(spec.params[o.param].map is not None for o in spec.other_outputs):
         return "it writes through a map"
     return _why_no_gather(operation, group, gathers) if spec.racy_outputs else ""

@@ -3,7 +3,9 @@
 1. No two elements meet: ``direct``, on a box of a grid ``box``.
 2. The loop is small (at most ``SMALL`` elements and ``SMALL_FLOPS`` operations): ``block_color`` in one block, which is
    a serial loop; starting threads costs more.
-3. Otherwise the deterministic strategy with the least estimated time on this kind of machine (its ``target.Rates``);
+3. Elements meet through a map that is assigned to while loops run: ``staged``, whose plan is made quickly and which is
+   deterministic; under "fastest" ``atomic``, which needs none.
+4. Otherwise the deterministic strategy with the least estimated time on this kind of machine (its ``target.Rates``);
    under "fastest" the strategy with the least estimated time, deterministic or not.
 """
 
@@ -38,12 +40,14 @@ def estimated(spec: LoopSpec, work: Work, name: str, *, target: Target) -> float
 
 
 def choose(
-    spec: LoopSpec, elements: int, flops: float, work: Callable[[], Work], wish: Schedule, *, target: Target = CPU
-) -> tuple[Schedule, str]:
+    spec: LoopSpec, elements: int, flops: float, work: Callable[[], Work], wish: Schedule, *, target: Target = CPU,
+    assigned: str = "",
+) -> tuple[Schedule, str]:  # fmt: skip
     """The schedule in force and the reason for it. A wish that names a strategy is kept.
 
     ``flops`` are those of the whole loop. ``work`` is asked for only where strategies have to be weighed: it looks at
-    the maps, and a direct loop, a small one or one with a wish has no need of that.
+    the maps, and a direct loop, a small one or one with a wish has no need of that. ``assigned``: a map that elements
+    meet through and that is given other indices while loops run, by name.
     """
     if wish.strategy not in AUTOMATIC:
         strategy(wish.strategy)  # a name that nobody knows is an error, needed or not
@@ -61,6 +65,11 @@ def choose(
     if elements <= SMALL and flops <= SMALL_FLOPS and not target.together:
         reason = f"only {elements:,} elements: a serial loop beats starting threads"
         return wish.having(strategy="block_color", block=wish.block or max(elements, 1)), reason
+    if assigned:
+        quick = "atomic" if wish.strategy == "fastest" else "staged"
+        if strategy(quick).declines(spec) is None:
+            reason = f"map {assigned} is given other indices while loops run: what is planned quickly"
+            return _with_block(wish, quick, target, elements), reason
     seconds = estimates(spec, work(), target)
     any_will_do = wish.strategy == "fastest"
     allowed = {n: s for n, s in seconds.items() if any_will_do or strategy(n).deterministic}

@@ -17,6 +17,7 @@ import numpy as np
 from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind, loads
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
+from meshloom.markup import table
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Map
 from meshloom.native.algorithms import distinct
@@ -54,6 +55,22 @@ class Counts:
         self.box = box
         self.spec, self.elements, self.storages, self.maps, self.block = spec, elements, storages, maps, block
         self._roots = [o.value for o in spec.outputs]
+
+    def __repr__(self) -> str:
+        return f"Counts({self.spec.name}: {self.flops} flops per element, {self.compulsory:,} compulsory bytes)"
+
+    def _repr_html_(self) -> str:
+        """Figures for a notebook; cache lines, which take long to count, where they are known already."""
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.flops_by_kind.items() if count)
+        known = vars(self).get("bytes")
+        rows: list[tuple[object, object]] = [
+            ("elements", f"{self.elements:,}"),
+            ("flops", f"{self.flops} each: {kinds or 'none'}"),
+            ("bytes issued", f"{self._issued():,}"),
+            ("bytes compulsory", f"{self.compulsory:,}, {self.bytes_per_flop:.3g} for each flop"),
+            *([("bytes in cache lines", f"{known.cache_lines:,}")] if known else []),
+        ]
+        return table(f"Counts of {self.spec.name}", rows)
 
     @cached_property
     def flops_by_kind(self) -> dict[str, int]:
@@ -169,8 +186,8 @@ class Counts:
         if not numbers or not chosen:
             return 1.0
         indices = self.maps[numbers[0]].positions
-        loads = sum(len(distinct(indices[first:last])) for first, last in chosen)
-        return sum(indices[first:last].size for first, last in chosen) / loads
+        loaded = sum(len(distinct(indices[first:last])) for first, last in chosen)
+        return sum(indices[first:last].size for first, last in chosen) / loaded
 
     def work(self, target: Target) -> Work:
         """The input of the cost model for some target; most of it asks the maps for their order."""

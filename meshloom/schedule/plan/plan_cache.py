@@ -37,18 +37,19 @@ def cached_plan(
     on the block size; else one entry serves all.
     """
     if topo.elements < SMALLEST_CACHED or topo.box is not None:
-        return _built(build, topo, block, verify)
+        return fresh_plan(build, topo, block, verify)
     described = f"{SCHEMA}|{kind.__name__}|{name}|{variant}|{block if by_block else 0}|{topo.digest}"
     key = hashlib.sha256(described.encode()).hexdigest()
     found = restored(kind, name, block, cache.load_arrays("plans", key))
     if found is not None and _right(found, topo, verify):
         return found
-    plan = _built(build, topo, block, verify)
+    plan = fresh_plan(build, topo, block, verify)
     cache.store_arrays("plans", key, stored(plan))
     return plan
 
 
-def _built(build: Builder, topo: Topology, block: int, verify: Verifier) -> Plan:
+def fresh_plan(build: Builder, topo: Topology, block: int, verify: Verifier) -> Plan:
+    """A plan that is built now, verified, and kept by nobody."""
     plan = build(topo, block)
     verify(plan, topo)
     return plan

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import PRECISIONS, Case, Chart, Limit, Picture
+from meshloom.case import PRECISIONS, Case, Chart, Limit, Picture, SpacePicture
 from meshloom.errors import ConfigError
 from meshloom.solvers.finite_volume.conditions import BoundaryCondition, join_periodic, vector
 from meshloom.solvers.finite_volume.contradictions import check_sense
@@ -203,17 +203,27 @@ class FiniteVolumeCase(Case):
             "eddy_ratio": eddy / self.gas.viscosity(V[-1]),
         }
 
-    def picture(self) -> Picture | None:
-        """The field ``drawn`` over a plane mesh."""
-        if self.mesh.dim != 2:
-            return None
+    def picture(self) -> Picture | SpacePicture | None:
+        """The field ``drawn`` over a plane mesh, in space on its walls, or on all sides where there are none."""
         name, label = self.drawn
+        if self.mesh.dim == 3:
+            return self._on_walls(name, label, self.drawn_monitors)
         return Picture(self.cell_fields()[name], label, self.window(), curves=self.drawn_monitors)
 
     @property
     def drawn_monitors(self) -> tuple[str, ...]:
         """Those beside the picture: coefficients over time, or how far it is to the steady flow, over decades."""
         return ("lift", "drag") if isinstance(self.steps, StepsInTime) else ("residual_density",)
+
+    def _on_walls(self, name: str, label: str, curves: tuple[str, ...]) -> SpacePicture | None:
+        walls = [side.name for side in self.flow.at.sides if side.condition.is_wall]
+        faces = np.flatnonzero(np.isin(self.mesh.boundary_group.numpy(), [self.mesh.groups[one] for one in walls]))
+        faces = faces if len(faces) else np.arange(len(self.mesh.boundary_faces))
+        if not len(faces):  # periodic on all sides
+            return None
+        values = self.cell_fields()[name][self.mesh.boundary_cells.indices[faces, 0]]
+        polygons = self.mesh.lists.boundary_faces.taken(faces)
+        return SpacePicture(values, label, self.mesh.coordinates.numpy(), polygons, curves=curves)
 
     def window(self) -> tuple[float, float, float, float]:
         if self.config.output.window:

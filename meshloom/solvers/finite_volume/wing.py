@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, Picture, RunOptions, order_option
+from meshloom.case import Chart, Picture, RunOptions, SpacePicture, order_option
 from meshloom.config import option, section
 from meshloom.solvers.finite_volume.case import FiniteVolumeCase
 from meshloom.solvers.finite_volume.conditions import BoundaryCondition
@@ -127,6 +127,11 @@ class OneraM6(FiniteVolumeCase):
         window = (float(xmin), float(xmax), float(ymin), float(ymax))
         return Picture(self.wing_pressure()[upper], "pressure coefficient", window, points=points,
                        polygons=numbers.reshape(polygons.shape), curves=self.drawn_monitors)  # fmt: skip
+
+    def maps(self) -> dict[str, SpacePicture]:
+        """The same in space, from above and upstream."""
+        points, view = self.mesh.coordinates.numpy(), (-0.6, -0.9, 1.1)
+        return {"wing": SpacePicture(self.wing_pressure(), "pressure coefficient", points, self._triangles, view, ())}
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         """The pressure on the seven sections where it was measured, suction on top as is the custom."""

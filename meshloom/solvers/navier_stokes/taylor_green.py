@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, Image, OutputOptions, RunOptions, schedule_table
+from meshloom.case import Chart, Image, OutputOptions, RunOptions, SpacePicture, cut_planes, schedule_table
 from meshloom.config import option, section
 from meshloom.solvers.navier_stokes.case import FlowCase
 from meshloom.solvers.navier_stokes.equations import FORMS, SPLIT
@@ -108,8 +108,12 @@ class TaylorGreen(FlowCase):
         pressure = self.gas.constant + excess
         return self.gas.conserved(pressure / self.gas.constant, velocity, pressure)
 
-    def maps(self) -> dict[str, Image]:
-        return {"density": self.image(self.grid_fields()["density"] - 1.0, "density - 1")}
+    def maps(self) -> dict[str, Image | SpacePicture]:
+        fields = self.grid_fields()
+        return {
+            "density": self.image(fields["density"] - 1.0, "density - 1"),
+            "planes": cut_planes(self.grid.coordinates, fields["vorticity"], "vorticity"),
+        }
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         """Kinetic energy, how fast it goes, and what friction takes by the enstrophy: in the end the same."""

@@ -1,0 +1,54 @@
+"""Cases of installed packages, by their entry points: a package says in its pyproject.toml
+
+[project.entry-points."meshloom.cases"]
+heat = "their_package.module:Heat"
+
+Nothing of it is imported before its case is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+
+from meshloom.case import Case, keeping_registry
+from meshloom.catalogue.check import check_case
+from meshloom.errors import UserError, shown
+
+GROUP = "meshloom.cases"
+
+
+def offers() -> dict[str, list[EntryPoint]]:
+    """Name of a case -> who offers one of that name; a package that is found twice on the path counts once."""
+    found: dict[str, dict[tuple[str, str], EntryPoint]] = {}
+    for entry in entry_points(group=GROUP):
+        found.setdefault(entry.name, {})[_package(entry), entry.value] = entry
+    return {name: list(entries.values()) for name, entries in sorted(found.items())}
+
+
+def load(entries: Sequence[EntryPoint], where: str = "") -> type[Case]:
+    """The case that is offered under a name; UserError where there are several, or it is broken."""
+    name = entries[0].name
+    if len(entries) > 1:
+        packages = " and ".join(_package(entry) for entry in entries)
+        raise UserError(f"{where}case {shown(name)} is offered by {packages}; uninstall all but one")
+    (entry,) = entries
+    from_whom = f"{where}case {shown(name)} of {_package(entry)} ({entry.value})"
+    try:
+        with keeping_registry():
+            found = entry.load()
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{from_whom} cannot be loaded: {type(error).__name__}: {error}") from error
+    check_case(found, f"{from_whom}: ")
+    if found.name != name:
+        raise UserError(f"{from_whom} calls itself {shown(found.name)}; the entry point must have the case's own name")
+    return found
+
+
+def clash(entry: EntryPoint) -> str:
+    """What to say of a case that has the name of a ready one."""
+    return f"case {shown(entry.name)} of {_package(entry)} is left out: a ready case has that name"
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown package"

@@ -1,0 +1,45 @@
+"""A fused program as a back end made it ready, with the times of its steps."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from meshloom.backend.base import Backend, Replayed
+from meshloom.native.together import together
+from meshloom.operation.fusion.program import FusedProgram
+from meshloom.operation.operation import Operation, prepared
+from meshloom.operation.replay import Replay
+
+
+class FusedRecording:
+    """A fused program prepared by a back end."""
+
+    def __init__(self, program: FusedProgram, backend: Backend, *, branches: bool = True):
+        self.program, self.backend = program, backend
+        with together():
+            prepared((*program.prologue, *program.body))  # which may bring spare buffers to where it runs
+            self.prologue = [step.prepare() for step in program.prologue]
+            self.body = [step.prepare() for step in program.body]
+            self._replay = backend.recording(self.body, branches=branches)
+        self.summary = self._replay.summary
+        constants = [(one.storage, value) for one, value in program.constants.items()]
+        self.replay = Replay(self._replay, self.prologue, constants)
+        self._seconds, self._replays = np.zeros(len(self.body)), 0
+
+    def noted(self, done: Replayed) -> Replayed:
+        """The same; its times are kept."""
+        if len(done.seconds) == len(self.body):
+            self._seconds, self._replays = self._seconds + done.seconds, self._replays + len(done.history)
+        return done
+
+    def timed(self) -> list[tuple[Operation, float, int]]:
+        """The steps of the body with their seconds and replays so far; those of which that is known."""
+        found = zip(self.program.body, self._seconds.tolist(), strict=True)
+        return [(step, took, self._replays) for step, took in found if self._replays and math.isfinite(took)]
+
+    @property
+    def measured(self) -> list[float]:
+        """Seconds of each step of the body, for one replay; empty where nothing is known."""
+        return (self._seconds / self._replays).tolist() if self._replays else []

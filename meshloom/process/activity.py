@@ -1,0 +1,147 @@
+"""What this process is busy with: one line of a terminal, there for as long as it takes and gone afterwards.
+
+Somebody who waits for a compiler wants to see what for. The line is drawn when the work begins and again by a thread
+of its own, which counts the seconds and ends with the work: loops that run have all cores to themselves. Where stderr
+is no terminal, or with MESHLOOM_QUIET=1, nothing is written.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+
+from meshloom.process.signals import forget, in_charge, undo_if_stopped
+
+Words = str | Callable[[], str]
+
+_SECONDS_BETWEEN = 0.5
+_SILENT_FOR = 2.0  # seconds that go by before they are counted
+_ERASED = "\r\x1b[2K"
+
+
+class StatusLine:
+    """The line, and what it is about: the innermost of the blocks that say something."""
+
+    def __init__(self) -> None:
+        self.quiet = False
+        self._doing: list[tuple[Words, float]] = []
+        self._drawing = threading.RLock()
+        self._drawn = False
+        self._over = threading.Event()
+
+    def begin(self, words: Words) -> None:
+        """Show it from now on."""
+        with self._drawing:
+            self._doing.append((words, time.monotonic()))
+            self.draw()
+        if len(self._doing) == 1:
+            self._over = threading.Event()
+            threading.Thread(target=self._keep_drawing, args=(self._over,), daemon=True).start()
+            undo_if_stopped(self, self.erase)
+
+    def end(self) -> None:
+        """Go back to what was shown before."""
+        with self._drawing:
+            if self._doing:  # somebody may have closed it in the meantime
+                self._doing.pop()
+            if self._doing:
+                self.draw()
+                return
+            self._over.set()
+            self.erase()
+        forget(self)
+
+    def close(self) -> None:
+        """Whatever was shown, nothing is from now on."""
+        while self._doing:
+            self.end()
+
+    def draw(self) -> None:
+        """In the width of the terminal, whatever it is now."""
+        with self._drawing:
+            if not self._doing:
+                return
+            words, since = self._doing[-1]
+            text, seconds = words if isinstance(words, str) else words(), time.monotonic() - since
+            if seconds >= _SILENT_FOR:
+                text = f"{text} ({seconds:.0f} s)"
+            self._write(_ERASED + text[: _columns() - 1])
+            self._drawn = True
+
+    def erase(self) -> None:
+        """Make room for something else that is printed; the next time it is drawn it is there again."""
+        with self._drawing:
+            if self._drawn:
+                self._drawn = False
+                self._write(_ERASED)
+
+    def _keep_drawing(self, over: threading.Event) -> None:
+        while not over.wait(_SECONDS_BETWEEN):
+            self.draw()
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError, ValueError, AttributeError):  # of a terminal that is gone
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+line = StatusLine()
+_places: list[tuple[int, int]] = []  # which of how many there are to do, the innermost last
+
+
+@contextmanager
+def busy(words: Words) -> Iterator[None]:
+    """The block may take long: ``words`` tell what it does. In the main thread of a process with a terminal; elsewhere
+    nothing happens."""
+    if not _may_show():
+        yield
+        return
+    line.begin(words)
+    try:
+        yield
+    finally:
+        line.end()
+
+
+def announce(words: Words) -> None:
+    """The same until ``line.close()``, for whoever cannot say yet what is to come."""
+    if _may_show():
+        line.begin(words)
+
+
+def _may_show() -> bool:
+    wanted = not line.quiet and os.environ.get("MESHLOOM_QUIET", "") in ("", "0")
+    return wanted and in_charge() and _has_terminal()
+
+
+@contextmanager
+def part(number: int, total: int) -> Iterator[None]:
+    """The block makes one of several things ready, counted from 1."""
+    _places.append((number, total))
+    try:
+        yield
+    finally:
+        _places.pop()
+
+
+def compiling(name: str) -> AbstractContextManager[None]:
+    """The block waits for a compiler: ``compiling 3 of 38: rhs_x``."""
+    return busy(lambda: f"compiling {'{} of {}: '.format(*_places[-1]) if _places else ''}{name}")
+
+
+def _has_terminal() -> bool:
+    try:
+        return sys.stderr.isatty()
+    except (ValueError, AttributeError):  # closed, or none at all
+        return False
+
+
+def _columns() -> int:
+    try:
+        return max(os.get_terminal_size(sys.stderr.fileno()).columns, 20)
+    except (OSError, ValueError):
+        return 80

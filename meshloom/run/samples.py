@@ -1,0 +1,380 @@
+"""What a run measures as it goes: values at points (probes), along lines, and integrals over parts.
+
+A case is told by its settings, a script by arguments; both give the same wishes (``Wishes``), and fields by name
+(``Sampled``). A ``Sampler`` checks them against each other before the run starts, and reads a row when one is due.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshloom.errors import UserError, nearest, shown
+from meshloom.mesh import geometry
+from meshloom.mesh.grid import Grid
+from meshloom.mesh.locate import GridPlaces, MeshPlaces, Outside, Spot, point_volumes
+from meshloom.mesh.mesh import Mesh
+from meshloom.run.views import Chart
+from meshloom.toml import toml_key
+
+if TYPE_CHECKING:
+    from meshloom.run.task import RunTask
+
+MOST_POINTS = 100_000  # of a line
+USUAL_POINTS, USUAL_EVERY = 200, 10
+EVERYWHERE = "whole"
+AXES = "xyz"
+
+
+# --- what is wished for -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Values of fields (all, where none is named) at a place."""
+
+    at: tuple[float, ...]
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Track:
+    """The same at so many places from one to another."""
+
+    start: tuple[float, ...]
+    end: tuple[float, ...]
+    points: int = USUAL_POINTS
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Integral:
+    """Of a field over all cells, those of a region, or the faces of a boundary group, there also times the normal, out
+    of the domain."""
+
+    of: str
+    over: str = EVERYWHERE
+    normal: bool = False
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """All of them by name. ``every``: iterations between rows; 0 leaves it to what there is to measure."""
+
+    probes: Mapping[str, Probe] = field(default_factory=dict)
+    tracks: Mapping[str, Track] = field(default_factory=dict)
+    integrals: Mapping[str, Integral] = field(default_factory=dict)
+    surface: tuple[str, ...] = ()  # boundary groups whose faces are written beside the fields
+    every: int = 0
+
+    @property
+    def rows_every(self) -> int:
+        """Iterations between rows; 0 where there is one at the end."""
+        return self.every or (USUAL_EVERY if self.probes or self.integrals else 0)
+
+
+def probe(value: Any) -> Probe:
+    """[x, y] or {at = [x, y], fields = ["mach"]}; ValueError with what is wrong."""
+    if isinstance(value, Mapping):
+        parts = _parts(value, {"at", "fields"}, {"at"})
+        return Probe(_place("at", parts["at"]), _words("fields", parts.get("fields", ())))
+    return Probe(_place("", value))
+
+
+def line(value: Any) -> Track:
+    """{from = [x, y], to = [x, y], points = 100, fields = ["mach"]}."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"takes {{from = [x, y], to = [x, y], points = {USUAL_POINTS}}}, got {shown(value)}")
+    parts = _parts(value, {"from", "to", "points", "fields"}, {"from", "to"})
+    points = parts.get("points", USUAL_POINTS)
+    if type(points) is not int or not 2 <= points <= MOST_POINTS:
+        raise ValueError(f"has points {shown(points)}; it must be a whole number from 2 to {MOST_POINTS}")
+    start, end = _place("from", parts["from"]), _place("to", parts["to"])
+    if len(start) != len(end) or start == end:
+        raise ValueError(f"must lead from one place to another, got from {list(start)} to {list(end)}")
+    return Track(start, end, points, _words("fields", parts.get("fields", ())))
+
+
+def integral(value: Any) -> Integral:
+    """ "pressure" or {of = "pressure", over = "wall", normal = true}."""
+    if isinstance(value, str):
+        return Integral(value)
+    if not isinstance(value, Mapping):
+        raise ValueError(f"takes the name of a field or {{of = field, over = group}}, got {shown(value)}")
+    parts = _parts(value, {"of", "over", "normal"}, {"of"})
+    normal = parts.get("normal", False)
+    for key in ("of", "over"):
+        if not isinstance(parts.get(key, ""), str):
+            raise ValueError(f"has {key} {shown(parts[key])}; it must be a name")
+    if not isinstance(normal, bool):
+        raise ValueError(f"has normal {shown(normal)}; it must be true or false")
+    return Integral(parts["of"], parts.get("over", EVERYWHERE), normal)
+
+
+def _parts(value: Mapping[str, Any], known: set[str], needed: set[str]) -> Mapping[str, Any]:
+    for key in value:
+        if key not in known:
+            raise ValueError(f"has the unknown key {shown(key)}{nearest(str(key), sorted(known))}")
+    for key in sorted(needed - set(value)):
+        raise ValueError(f"has no {key}; it takes {', '.join(sorted(known))}")
+    return value
+
+
+def _place(key: str, value: Any) -> tuple[float, ...]:
+    numbers = value if isinstance(value, list | tuple | np.ndarray) else ()
+    right = [isinstance(v, int | float | np.number) and not isinstance(v, bool) and math.isfinite(v) for v in numbers]
+    if not 1 <= len(right) <= 3 or not all(right):
+        what = f"has {key} {shown(value)}" if key else f"is {shown(value)}"
+        raise ValueError(f"{what}; a place is [x, y], or [x, y, z] in space")
+    return tuple(map(float, numbers))
+
+
+def _words(key: str, value: Any) -> tuple[str, ...]:
+    words = (value,) if isinstance(value, str) else value
+    if not isinstance(words, list | tuple) or not all(isinstance(one, str) for one in words):
+        raise ValueError(f"has {key} {shown(value)}; it takes names in brackets")
+    return tuple(words)
+
+
+# --- what there is ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Fields as they are now: on cells and nodes of a mesh, (n, ...) each, or at points of a grid, (*shape, ...).
+    ``positions`` (nodes, d): where the nodes of a mesh that moves are."""
+
+    home: Mesh | Grid
+    cells: Mapping[str, np.ndarray] = field(default_factory=dict)
+    nodes: Mapping[str, np.ndarray] = field(default_factory=dict)
+    points: Mapping[str, np.ndarray] = field(default_factory=dict)
+    positions: np.ndarray | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.cells, *(n for n in self.nodes if n not in self.cells), *self.points)
+
+    @property
+    def dim(self) -> int:
+        return self.home.rank if isinstance(self.home, Grid) else self.home.dim
+
+    def at(self, spot: Spot, name: str) -> np.ndarray:
+        """The components of a field at a place, (k,)."""
+        if name in self.points:
+            values = self.points[name]
+            return spot.of_points(values.reshape(-1, *values.shape[self.dim :])).reshape(-1)
+        value = self.cells[name][spot.cell] if name in self.cells else spot.of_points(self.nodes[name])
+        return np.asarray(value, float).reshape(-1)
+
+    def components(self, name: str) -> list[str]:
+        """``[""]`` of a number, ``["[0]", "[1]"]`` of a vector."""
+        values = {**self.points, **self.nodes, **self.cells}[name]
+        shape = values.shape[self.dim if name in self.points else 1 :]
+        return [""] if math.prod(shape) == 1 and not shape else [f"[{k}]" for k in range(math.prod(shape))]
+
+
+class Sampler:
+    """What a task measures. UserError where it wishes for what is not there: a place outside, an unknown name."""
+
+    def __init__(self, task: RunTask):
+        self.task, self.wishes = task, task.wishes
+        self.coefficients = tuple(task.coefficients())
+        wanted = self.wishes.probes or self.wishes.tracks or self.wishes.integrals or self.wishes.surface
+        found = task.sampled() if wanted else None
+        if wanted and found is None:
+            raise UserError(f"{task.name} has no fields on a mesh or grid, so there is nothing to measure")
+        self._known: tuple[np.ndarray | None, MeshPlaces | GridPlaces] | None = None
+        self._spots: dict[tuple[float, ...], Spot] = {}
+        self.probe_names: tuple[str, ...] = ()
+        self.integral_names: tuple[str, ...] = self.coefficients
+        if found is not None:
+            self._check(found)
+
+    def _check(self, now: Sampled) -> None:
+        for name, one in self.wishes.probes.items():
+            self._check_fields(("probes", name), one.fields, now)
+            self._located(("probes", name), one.at, now)
+        for name, along in self.wishes.tracks.items():
+            self._check_fields(("lines", name), along.fields, now)
+            self._check_line(name, along, now)
+        for name, over in self.wishes.integrals.items():
+            self._check_integral(name, over, now)
+        self._check_surface(now)
+        self.probe_names = tuple(f"{name}.{one}{part}" for name, each in self.wishes.probes.items()
+                                 for one in each.fields or now.names for part in now.components(one))  # fmt: skip
+        own = tuple(f"{name}{part}" for name, one in self.wishes.integrals.items()
+                    for part in self._integral_parts(one, now))  # fmt: skip
+        twice = [name for name in own if name in self.coefficients]
+        if twice:
+            raise UserError(f"integrals.{toml_key((twice[0],))}: the case has a coefficient of that name; take another")
+        self.integral_names = (*self.coefficients, *own)
+
+    def _check_fields(self, key: tuple[str, str], names: tuple[str, ...], now: Sampled) -> None:
+        for name in names:
+            if name not in now.names:
+                raise UserError(f"{toml_key(key)} names the field {shown(name)}{nearest(name, now.names)}")
+
+    def _check_integral(self, name: str, one: Integral, now: Sampled) -> None:
+        key, home = ("integrals", name), now.home
+        self._check_fields(key, (one.of,), now)
+        groups, regions = ((), ()) if isinstance(home, Grid) else (tuple(home.groups), tuple(home.cell_groups))
+        if one.over not in (EVERYWHERE, *groups, *regions):
+            raise UserError(
+                f"{toml_key(key)} is over {shown(one.over)}{nearest(one.over, (EVERYWHERE, *regions, *groups))}"
+            )
+        if one.normal and (one.over not in groups or now.components(one.of) != [""]):
+            raise UserError(f"{toml_key(key)}: normal = true is for a field of one number over a boundary group")
+
+    def _integral_parts(self, one: Integral, now: Sampled) -> list[str]:
+        return [f"[{axis}]" for axis in range(now.dim)] if one.normal else now.components(one.of)
+
+    def _check_surface(self, now: Sampled) -> None:
+        groups = {} if isinstance(now.home, Grid) else now.home.groups
+        for name in self.wishes.surface:
+            if name not in groups:
+                none = "; a grid has none" if isinstance(now.home, Grid) else nearest(name, groups)
+                raise UserError(f"surface names {shown(name)}, which is no boundary group{none}")
+
+    def _check_line(self, name: str, one: Track, now: Sampled) -> None:
+        self._dimension(("lines", name), one.start, now)
+        if all(spot is None for spot in self._along(one, now)):
+            raise UserError(f"lines.{toml_key((name,))} from {list(one.start)} to {list(one.end)} meets no cell")
+
+    # --- places
+
+    def _places(self, now: Sampled) -> MeshPlaces | GridPlaces:
+        """Made once, and again where the nodes have moved."""
+        if self._known is not None:
+            before, places = self._known
+            both = before is not None and now.positions is not None
+            if before is now.positions or (both and np.array_equal(before, now.positions)):  # type: ignore[arg-type]
+                return places
+        self._spots.clear()
+        home = now.home
+        made = GridPlaces(home) if isinstance(home, Grid) else MeshPlaces(home, now.positions)
+        self._known = now.positions, made
+        return made
+
+    def _spot(self, place: tuple[float, ...], now: Sampled) -> Spot:
+        places = self._places(now)
+        if place not in self._spots:
+            self._spots[place] = places.spot(place)
+        return self._spots[place]
+
+    def _dimension(self, key: tuple[str, str], place: tuple[float, ...], now: Sampled) -> None:
+        if len(place) != now.dim:
+            wanted = f"[{', '.join(AXES[: now.dim])}]"
+            raise UserError(f"{toml_key(key)} is at {list(place)}; a place here is {wanted}")
+
+    def _located(self, key: tuple[str, str], place: tuple[float, ...], now: Sampled) -> Spot:
+        self._dimension(key, place, now)
+        try:
+            return self._spot(place, now)
+        except Outside as error:
+            raise UserError(f"{toml_key(key)} at ({', '.join(f'{v:g}' for v in place)}) {error}") from None
+
+    def _along(self, one: Track, now: Sampled) -> list[Spot | None]:
+        """The places of a line; None where there is no cell."""
+        found: list[Spot | None] = []
+        for share in np.linspace(0.0, 1.0, one.points):
+            place = tuple((np.array(one.start) * (1.0 - share) + np.array(one.end) * share).tolist())
+            try:
+                found.append(self._spot(place, now))
+            except Outside:
+                found.append(None)
+        return found
+
+    # --- values
+
+    def probe_row(self) -> np.ndarray:
+        """The values of ``probe_names`` now; not a number where a mesh has moved away."""
+        now = self._now()
+        parts = []
+        for one in self.wishes.probes.values():
+            names = one.fields or now.names
+            try:
+                spot = self._spot(one.at, now)
+                parts += [now.at(spot, name) for name in names]
+            except Outside:
+                parts += [np.full(len(now.components(name)), np.nan) for name in names]
+        return np.concatenate([np.empty(0), *parts])
+
+    def integral_row(self) -> np.ndarray:
+        """The values of ``integral_names`` now."""
+        own = np.array([*self.task.coefficients().values()], float)
+        if not self.wishes.integrals:
+            return own
+        now = self._now()
+        return np.concatenate([own, *(integrated(one, now) for one in self.wishes.integrals.values())])
+
+    def charts(self) -> tuple[Chart, ...]:
+        """The lines now, over the distance from their starts."""
+        if not self.wishes.tracks:
+            return ()
+        now, found = self._now(), []
+        for name, one in self.wishes.tracks.items():
+            names = one.fields or now.names
+            spots = self._along(one, now)
+            length = float(np.linalg.norm(np.subtract(one.end, one.start)))
+            curves: dict[str, np.ndarray] = {}
+            for each in names:
+                parts = now.components(each)
+                rows = [np.full(len(parts), np.nan) if spot is None else now.at(spot, each) for spot in spots]
+                curves |= {f"{each}{part}": column for part, column in zip(parts, np.array(rows).T, strict=True)}
+            x = np.linspace(0.0, length, one.points)
+            found.append(Chart(name, x, curves, "distance", names[0] if len(names) == 1 else "value"))
+        return tuple(found)
+
+    def _now(self) -> Sampled:
+        found = self.task.sampled()
+        assert found is not None
+        return found
+
+
+def check_measured(task: RunTask) -> None:
+    """UserError where a task wishes to measure what is not there, or ends at a monitor that it has not."""
+    _ = task.stops_at
+    with np.errstate(all="ignore"):
+        Sampler(task)
+
+
+def integrated(one: Integral, now: Sampled) -> np.ndarray:
+    """An integral now, (k,)."""
+    home = now.home
+    if isinstance(home, Grid):
+        values = now.points[one.of]
+        return point_volumes(home) @ values.reshape(home.inside.size, -1)
+    if one.over in home.groups:
+        return _over_faces(one, now, home)
+    chosen: Any = slice(None) if one.over == EVERYWHERE else home.cell_groups[one.over]
+    x = home.coordinates.numpy() if now.positions is None else now.positions
+    volumes = home.lists.cells.measured(lambda cells: geometry.cell_volumes(x, cells.nodes, cells.kind.name))[chosen]
+    if one.of in now.cells:
+        values = now.cells[one.of][chosen]
+    else:
+        nodes = home.lists.cells.nodes
+        sums = np.add.reduceat(_rows(now.nodes[one.of])[nodes.entries], nodes.starts[:-1])
+        values = (sums / nodes.lengths[:, None])[chosen]
+    return volumes @ _rows(values)
+
+
+def _over_faces(one: Integral, now: Sampled, mesh: Mesh) -> np.ndarray:
+    faces = mesh.group(one.over)
+    x = mesh.coordinates.numpy() if now.positions is None else now.positions
+    normals = mesh.lists.boundary_faces.measured(lambda nodes: geometry.area_vectors(x, nodes), mesh.dim)[faces]
+    if one.of in now.cells:
+        values = now.cells[one.of][mesh.boundary_cells.indices[faces, 0]]
+    else:
+        ends = mesh.lists.boundary_faces
+        sums = np.array([_rows(now.nodes[one.of])[ends[int(face)]].mean(axis=0) for face in faces])
+        values = sums.reshape(len(faces), -1)
+    weights = normals if one.normal else np.linalg.norm(normals, axis=1)[:, None]
+    return weights.T @ _rows(values)[:, 0] if one.normal else weights[:, 0] @ _rows(values)
+
+
+def _rows(values: np.ndarray) -> np.ndarray:
+    return np.asarray(values, float).reshape(len(values), -1)

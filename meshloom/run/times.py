@@ -1,0 +1,252 @@
+"""Where the time of a run goes: seconds, calls, bytes and flops of whatever was timed by itself.
+
+That is a loop, or several loops that became one; a solver or function of a sequence as a whole; and on a device all
+that a program replays as one graph. Every replay takes these times anyway, so that knowing them costs nothing. Bytes
+are the compulsory ones, each datum once, and flops are counted; what nobody knows is None, and never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from meshloom.errors import CompilerError, MeshloomError, one_line
+from meshloom.operation.operation import Operation
+from meshloom.operation.program import Program
+from meshloom.operation.replay import backends_of
+from meshloom.operation.sequence import part_name
+
+REST = "everything else"
+_UNITS = {
+    "loops": "A row is a loop by itself.",
+    "fused": "Loops that became one have one time, since values pass between them in registers: a row with + is such"
+             " a group.",
+    "functions": "A solver or function between programs is timed as a whole.",
+    "graph": "The device replays all operations of a program as one graph, which is the unit of time: asking for a"
+             " single one would break it up.",
+}  # fmt: skip
+_LONGEST = 44  # letters of a name in the table
+
+
+class Spent(NamedTuple):
+    """Seconds of something so far, and how often it ran."""
+
+    seconds: float
+    calls: int
+
+
+@dataclass(frozen=True)
+class LoopTime:
+    """What was timed by itself: seconds and calls in all, bytes and flops of one call."""
+
+    name: str
+    what: str  # in a few words
+    seconds: float
+    calls: int
+    bytes: float | None = None
+    flops: float | None = None
+
+    @property
+    def rate(self) -> float | None:
+        """Compulsory bytes per second."""
+        return self.bytes * self.calls / self.seconds if self.bytes and self.seconds > 0.0 else None
+
+    @property
+    def flop_rate(self) -> float | None:
+        return self.flops * self.calls / self.seconds if self.flops and self.seconds > 0.0 else None
+
+
+@dataclass(frozen=True)
+class TimeTable:
+    """The rows, the longest first; ``seconds``: of all iterations, Python between them included. ``copy``: bytes per
+    second of copying on this machine, which is the limit of what moves bytes; None where nobody has measured it."""
+
+    seconds: float
+    rows: tuple[LoopTime, ...]
+    unit: str  # what a row is, in words
+    copy: float | None = None
+
+    def share(self, row: LoopTime) -> float:
+        return row.seconds / self.seconds if self.seconds > 0.0 else 0.0
+
+    def of_limit(self, row: LoopTime) -> float | None:
+        """How close it comes to the speed of copying; what lies in caches may go beyond 1."""
+        return row.rate / self.copy if row.rate is not None and self.copy else None
+
+    @classmethod
+    def from_json(cls, found: Any) -> TimeTable:
+        """What ``asdict`` made of one; KeyError or TypeError where it is something else."""
+        rows = tuple(LoopTime(**row) for row in found["rows"])
+        return cls(float(found["seconds"]), rows, str(found["unit"]), found["copy"])
+
+
+class Stopwatch:
+    """Tells apart what a program (or sequence) has done before a run from what it does in it."""
+
+    def __init__(self, program: Any):
+        self.parts: Sequence[Any] = program.parts
+        self._sequence = None if isinstance(program, Program) else program
+        self._before = {id(one): Spent(took, calls) for one, took, calls in self._timed(self.parts)}
+        self._parts_before = self._parts_spent()
+
+    def table(self, seconds: float, iterations: int, copy: float | None = None) -> TimeTable:
+        """Where the seconds of so many iterations went."""
+        rows: list[LoopTime] = []
+        kinds: set[str] = set()
+        seen: set[int] = set()
+        for part, spent in zip(self.parts, self._parts_in_run(seconds, iterations), strict=True):
+            found = [row for row in self._loops_in_run(part) if row[0] not in seen]
+            seen.update(key for key, _ in found)
+            kinds.update("fused" if " loops as one " in row.what else "loops" for _, row in found)
+            rows += [row for _, row in found]
+            if not found and id(part) not in seen and spent.seconds > 0.0:
+                seen.add(id(part))
+                kinds.add("graph" if isinstance(part, Program) else "functions")
+                rows.append(_of_part(part, spent))
+        rows.sort(key=lambda row: -row.seconds)
+        rest = seconds - sum(row.seconds for row in rows)
+        if rows and rest > 0.0:
+            rows.append(LoopTime(REST, "Python between the loops, monitors", rest, 0))
+        return TimeTable(seconds, tuple(rows), " ".join(text for kind, text in _UNITS.items() if kind in kinds), copy)
+
+    def _loops_in_run(self, part: Any) -> list[tuple[int, LoopTime]]:
+        """The operations of a part that ran, by which object they are."""
+        found = []
+        for one, took, calls in self._timed((part,)):
+            before = self._before.get(id(one), Spent(0.0, 0))
+            if calls > before.calls:
+                found.append((id(one), _of_operation(one, took - before.seconds, calls - before.calls)))
+        return found
+
+    def _parts_spent(self) -> list[Spent]:
+        """Of each part so far; a program by itself has no clock of its own."""
+        if self._sequence is None:
+            return [Spent(0.0, 0)]
+        return [Spent(took, self._sequence.rounds) for took in self._sequence.part_seconds]
+
+    def _parts_in_run(self, seconds: float, iterations: int) -> list[Spent]:
+        if self._sequence is None:
+            return [Spent(seconds, iterations)]
+        pairs = zip(self._parts_spent(), self._parts_before, strict=True)
+        return [Spent(now.seconds - before.seconds, now.calls - before.calls) for now, before in pairs]
+
+    @staticmethod
+    def _timed(parts: Iterable[Any]) -> list[tuple[Operation, float, int]]:
+        return [timed for one in parts if isinstance(one, Program) for timed in one.timed()]
+
+
+class RunTimes:
+    """The stopwatch of a run. Its first chunk, which may compile, is not counted, unless there is no other."""
+
+    def __init__(self, program: Any):
+        self.program = program
+        self._watch, self._seconds, self._iterations = Stopwatch(program), 0.0, 0
+        self._first: tuple[Stopwatch, float, int] | None = None
+
+    def done(self, iterations: int, seconds: float) -> None:
+        """A chunk took so long."""
+        if self._first is None:
+            self._first = self._watch, seconds, iterations
+            self._watch = Stopwatch(self.program)
+        else:
+            self._seconds, self._iterations = self._seconds + seconds, self._iterations + iterations
+
+    def table(self, *, measured: bool) -> TimeTable | None:
+        """Where the time went; None where there was no iteration. ``measured``: also how fast memory can be copied,
+        which takes a moment, and some memory itself."""
+        if self._first is None:
+            return None
+        copy = _copy_bandwidth(self.program) if measured else None
+        if self._iterations:
+            found = self._watch.table(self._seconds, self._iterations, copy)
+            return replace(found, unit=f"{found.unit} The first iteration, which may compile, is not counted.")
+        watch, seconds, iterations = self._first
+        found = watch.table(seconds, iterations, copy)
+        return replace(found, unit=f"{found.unit} There was no second iteration: compiling may be among this.")
+
+
+def _copy_bandwidth(program: Any) -> float | None:
+    """Bytes per second where its loops run; None where that is in several places, or nothing can measure it."""
+    backends = backends_of(program.loops)
+    if len(backends) == 1:
+        with suppress(CompilerError):
+            return backends.pop().copy_bandwidth()
+    return None
+
+
+def _of_operation(one: Operation, seconds: float, calls: int) -> LoopTime:
+    composed = [part for part in one.composed if not part.domain.all_memory]
+    if one.domain.all_memory:
+        what = "in memory"
+    elif len(composed) > 1:
+        what = f"{len(composed)} loops as one over {one.over}"
+    else:
+        what = f"loop over {one.over}"
+    return LoopTime(one_line(one.name), one_line(what), seconds, calls, *_figures([one]))
+
+
+def _of_part(part: Any, spent: Spent) -> LoopTime:
+    """A part of a sequence, or a program on a device, as one."""
+    if not isinstance(part, Program):
+        return LoopTime(one_line(part_name(part)), "solver or function", spent.seconds, spent.calls)
+    steps = part.steps
+    what = f"{len(steps)} operations as one graph"
+    return LoopTime(one_line(part.name), what, spent.seconds, spent.calls, *_figures(steps))
+
+
+def _figures(steps: Iterable[Operation]) -> tuple[float | None, float | None]:
+    """Compulsory bytes and flops of one call each; None where somebody cannot say them."""
+    listed = list(steps)
+    try:
+        return float(sum(one.compulsory for one in listed)), float(sum(one.flops for one in listed))
+    except MeshloomError:
+        return None, None
+
+
+# ----- as text ------------------------------------------------------------------------------------------------------
+HEADINGS = ("loop", "seconds", "share", "calls", "ms each", "MB each", "GB/s", "of copy", "GFlop/s")
+
+
+def cells(table: TimeTable, row: LoopTime) -> tuple[str, ...]:
+    """One row in words, below ``HEADINGS``; what is unknown is empty."""
+    limit = table.of_limit(row)
+    return (
+        row.name,
+        f"{row.seconds:.3f}",
+        f"{100.0 * table.share(row):.1f} %",
+        f"{row.calls:,}" if row.calls else "",
+        f"{1e3 * row.seconds / row.calls:.4g}" if row.calls else "",
+        f"{row.bytes / 1e6:.4g}" if row.bytes else "",
+        f"{row.rate / 1e9:.3g}" if row.rate else "",
+        f"{limit:.2f}" if limit is not None else "",
+        f"{row.flop_rate / 1e9:.3g}" if row.flop_rate else "",
+    )
+
+
+def limit_text(table: TimeTable) -> str:
+    """What the share of the limit is a share of."""
+    if table.copy is None:
+        return "The limit, which is the speed of copying memory, was not measured; --profile measures it."
+    return (f"\"of copy\" is the share of the limit: copying memory runs at {table.copy / 1e9:.3g} GB/s here, measured;"
+            " what lies in caches may go beyond 1.")  # fmt: skip
+
+
+def as_text(table: TimeTable) -> str:
+    """The table for a terminal, and what its figures mean."""
+    if not table.rows:
+        return "time by loop: nothing was iterated"
+    body = [cells(table, row) for row in table.rows]
+    short = [(_shortened(name), *rest) for name, *rest in body]
+    widths = [max(len(row[k]) for row in (HEADINGS, *short)) for k in range(len(HEADINGS))]
+    aligned = (
+        f"  {row[0]:{widths[0]}}" + "".join(f"  {row[k]:>{widths[k]}}" for k in range(1, len(row)))
+        for row in (HEADINGS, *short)
+    )
+    head = f"time by loop, {table.seconds:.3g} s of iterations"
+    return "\n".join([head, *(text.rstrip() for text in aligned), f"  {table.unit}", f"  {limit_text(table)}"])
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."

@@ -1,0 +1,109 @@
+"""A study as a table, on paper and as CSV, and as a picture."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meshloom.errors import one_line
+from meshloom.io.files import write_atomically
+from meshloom.studies.axes import Axes
+from meshloom.studies.record import StudyRow
+
+TABLE, PICTURE = "study.csv", "study.png"
+_LONGEST_WHY = 100  # letters of a reason on paper
+
+
+def monitor_names(rows: Sequence[StudyRow]) -> list[str]:
+    """Of all runs, in their order."""
+    return list(dict.fromkeys(name for row in rows for name in row.monitors))
+
+
+def write_csv(path: Path, axes: Axes, rows: Sequence[StudyRow]) -> None:
+    """One row for each run: settings, monitors at the end, iterations, seconds, its folder, and why it failed."""
+    names, text = monitor_names(rows), io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    out.writerow([*axes.values, *names, "iterations", "seconds", "run", "failed"])
+    for row in rows:
+        monitors = [row.monitors.get(name, "") for name in names]
+        values = [row.settings[key] for key in axes.values]
+        out.writerow([*values, *monitors, row.iterations, round(row.seconds, 3), row.run, one_line(row.why)])
+    write_atomically(path, text.getvalue().encode())
+
+
+def as_text(axes: Axes, rows: Sequence[StudyRow]) -> str:
+    """The same for people, in columns."""
+    names = monitor_names(rows)
+    heads = [*axes.values, *names, "seconds", "run", ""]
+    cells = [heads, *(_cells(axes, names, row) for row in rows)]
+    widths = [max(len(row[k]) for row in cells) for k in range(len(heads) - 1)]
+    texts = (
+        "  ".join([*(cell.rjust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in cells
+    )
+    return "\n".join(text.rstrip() for text in texts)
+
+
+def _cells(axes: Axes, names: Sequence[str], row: StudyRow) -> list[str]:
+    values = [_short(row.settings[key]) for key in axes.values]
+    monitors = [_short(row.monitors[name]) if name in row.monitors else "-" for name in names]
+    why = one_line(row.why)
+    why = why if len(why) <= _LONGEST_WHY else f"{why[: _LONGEST_WHY - 3]}..."
+    return [*values, *monitors, f"{row.seconds:.1f}", row.run, why]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else one_line(str(value))
+
+
+def values_of(axes: Axes, rows: Sequence[StudyRow], monitor: str) -> np.ndarray:
+    """A monitor at the end of every run, with one axis for each setting; NaN where a run failed."""
+    found = [float(row.monitors.get(monitor, math.nan)) if row.is_done else math.nan for row in rows]
+    return np.array(found).reshape(axes.shape)
+
+
+def draw(path: Path, title: str, axes: Axes, rows: Sequence[StudyRow], monitor: str) -> bool:
+    """A PNG: over one setting a curve, over two tiles, over more curves over the first. False where there is nothing to
+    compare. UserError where matplotlib is missing."""
+    from meshloom.io.plots import save_curves, save_tiles
+
+    values = values_of(axes, rows, monitor)
+    keys = [key for key, several in axes.values.items() if len(several) > 1]
+    if not keys or not np.isfinite(values).any():
+        return False
+    sorted_by = [_order(axes.values[key]) for key in keys]
+    values = values.reshape([len(one) for one in sorted_by])[np.ix_(*sorted_by)]
+    named = [[_short(axes.values[key][k]) for k in order] for key, order in zip(keys, sorted_by, strict=True)]
+    if len(keys) == 2:
+        save_tiles(path, values, (named[0], named[1]), labels=(keys[0], keys[1]), label=monitor, title=title)
+        return True
+    x, label = _places(keys[0], [axes.values[keys[0]][k] for k in sorted_by[0]])
+    curves = {monitor: values}
+    if len(keys) > 2:
+        each = (zip(keys[1:], one, strict=True) for one in product(*named[1:]))
+        names = [", ".join(f"{key} = {value}" for key, value in one) for one in each]
+        curves = dict(zip(names, values.reshape(len(x), -1).T, strict=True))
+    save_curves(path, x, curves, labels=(label, monitor), title=title)
+    return True
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _order(values: Sequence[Any]) -> list[int]:
+    """Numbers ascend; words stay as they were given."""
+    return sorted(range(len(values)), key=lambda k: values[k]) if _are_numbers(values) else list(range(len(values)))
+
+
+def _places(key: str, values: Sequence[Any]) -> tuple[np.ndarray, str]:
+    """Where values stand along an axis, and what is written there: words stand one after the other."""
+    if _are_numbers(values):
+        return np.array(values, float), key
+    return np.arange(len(values), dtype=float), f"{key}: {', '.join(f'{k} {_short(v)}' for k, v in enumerate(values))}"

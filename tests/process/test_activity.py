@@ -1,0 +1,180 @@
+"""One line of a terminal tells what a person waits for, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from meshloom.process import activity
+from meshloom.process.activity import StatusLine, busy, compiling, part
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def shown(self) -> str:
+        """What stands in the last line now."""
+        return self.getvalue().rsplit("\x1b[2K", 1)[-1]
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.delenv("MESHLOOM_QUIET", raising=False)
+    monkeypatch.setattr(activity, "line", StatusLine())
+    stream = Terminal()
+    monkeypatch.setattr(activity, "sys", SimpleNamespace(stderr=stream))  # pytest has one of its own in sys
+    return stream
+
+
+def test_the_innermost_block_is_shown_and_the_line_goes(terminal: Terminal) -> None:
+    with busy("setting up"):
+        assert terminal.shown() == "setting up"
+        with part(3, 38), compiling("rhs_x"):
+            assert terminal.shown() == "compiling 3 of 38: rhs_x"
+        assert terminal.shown() == "setting up"
+        with compiling("runtime"):
+            assert terminal.shown() == "compiling runtime"
+    assert terminal.shown() == "" and "\n" not in terminal.getvalue()
+
+
+def test_seconds_are_counted_by_a_thread_that_ends(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activity, "_SECONDS_BETWEEN", 0.02)
+    monkeypatch.setattr(activity, "_SILENT_FOR", 0.05)
+    before = threading.active_count()
+    with busy("a long word " * 20):
+        give_up = time.monotonic() + 10.0
+        while "(0 s)" not in terminal.getvalue() and len(terminal.getvalue()) < 300 and time.monotonic() < give_up:
+            time.sleep(0.02)
+    assert terminal.getvalue().count("\x1b[2K") > 2
+    assert max(map(len, terminal.getvalue().split("\r\x1b[2K"))) < 80, "never more than one line"
+    give_up = time.monotonic() + 10.0
+    while threading.active_count() > before and time.monotonic() < give_up:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+
+
+def test_errors_end_it_and_whoever_prints_makes_room(terminal: Terminal) -> None:
+    with pytest.raises(ValueError, match="wrong"), busy("setting up"):
+        activity.line.erase()
+        assert terminal.shown() == ""
+        raise ValueError("wrong")
+    activity.announce("starting")
+    assert terminal.shown() == "starting"
+    activity.line.close()
+    assert terminal.shown() == ""
+
+
+@pytest.mark.parametrize("how", ("no terminal", "quiet", "variable", "closed", "none", "thread"))
+def test_elsewhere_nothing_is_written(how: str, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait() -> None:
+        with busy("setting up"), compiling("x"):
+            pass
+
+    if how == "no terminal":
+        monkeypatch.setattr(terminal, "isatty", lambda: False)
+    elif how == "quiet":
+        activity.line.quiet = True
+    elif how == "variable":
+        monkeypatch.setenv("MESHLOOM_QUIET", "1")
+    elif how == "none":
+        monkeypatch.setattr(activity, "sys", SimpleNamespace(stderr=None))
+    elif how == "closed":
+        closed = io.StringIO()
+        closed.close()
+        monkeypatch.setattr(activity, "sys", SimpleNamespace(stderr=closed))
+    if how == "thread":
+        other = threading.Thread(target=wait)
+        other.start()
+        other.join()
+    else:
+        wait()
+    assert terminal.getvalue() == ""
+
+
+def on_a_terminal(*arguments: str, folder: Path, **environment: str) -> tuple[int, list[tuple[float, str]]]:
+    """Run Python on a terminal of 80 columns: the exit code, and what it prints with the seconds when."""
+    main, other = pty.openpty()
+    fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    began, printed = time.monotonic(), []
+    variables = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "MESHLOOM_QUIET")} | environment
+    process = subprocess.Popen([sys.executable, *arguments], stdin=other, stdout=other, stderr=other, cwd=folder,
+                               env=variables, start_new_session=True)  # fmt: skip
+    os.close(other)
+    try:
+        while select.select([main], [], [], 300)[0]:
+            try:
+                text = os.read(main, 65536)
+            except OSError:  # Linux's way to say that nobody holds the other end
+                break
+            if not text:
+                break
+            printed.append((time.monotonic() - began, text.decode()))
+    finally:
+        os.close(main)
+    return process.wait(), printed
+
+
+SCRIPT = """
+import meshloom as ml
+ml.use("cpu")
+cells = ml.Set(100, "cells")
+a, b = cells.field("a"), cells.field("b")
+
+@ml.kernel
+def first(a: ml.ReadWrite):
+    a[...] = a + 1.0
+
+@ml.kernel
+def second(a: ml.Read, b: ml.Sum):
+    b[...] += 2.0 * a
+
+total = ml.Global(0.0, "total")
+
+@ml.program(fuse=False)
+def step():
+    first(cells, a)
+    second(cells, a, total)
+
+step.run(2)
+"""
+
+
+def test_a_script_tells_what_it_compiles_and_nothing_the_second_time(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    cache = str(tmp_path / "cache")
+    code, printed = on_a_terminal("mine.py", folder=tmp_path, MESHLOOM_CACHE=cache)
+    text = "".join(one for _, one in printed)
+    assert code == 0 and "compiling 1 of 2: first" in text and re.search(r"compiling (2 of 2: second|runtime)", text)
+    assert text.endswith("\r\x1b[2K"), "and it is gone"
+    assert on_a_terminal("mine.py", folder=tmp_path, MESHLOOM_CACHE=cache) == (0, [])
+
+
+@pytest.mark.slow
+def test_a_run_says_its_first_word_soon_and_more_all_the_time(tmp_path: Path) -> None:
+    """From the command to the first word less than a second, then one every two, with nothing in the cache."""
+    command = ("-m", "meshloom", "run", "taylor_green", "--out", "run", "--iterations", "3")
+    code, printed = on_a_terminal(*command, folder=tmp_path, MESHLOOM_CACHE=str(tmp_path / "cache"))
+    bar = next(k for k, (_, text) in enumerate(printed) if "time " in text and "/20" in text)
+    seconds = [when for when, _ in printed[: bar + 1]]
+    assert code == 0 and seconds[0] < 1.0
+    assert max(b - a for a, b in pairwise(seconds)) < 2.0
+    last = "".join(text for _, text in printed[bar:])
+    assert "points/s" in last and " left" in last

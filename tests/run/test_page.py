@@ -1,0 +1,294 @@
+"""The page of a run: everything in it, nothing from elsewhere, whatever people call things; and never at the cost of
+the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.config import build, parse_set
+from meshloom.errors import RunError
+from meshloom.launch import make_page
+from meshloom.run.facts import Monitors, RunFacts, RunPart, command, read_facts
+from meshloom.run.folder import claim
+from meshloom.run.page.curves import curves_of, thinned, ticks
+from meshloom.run.page.render import MOST_BYTES, FoundFile, page
+from meshloom.run.report import RunReport
+from meshloom.run.runner import Runner
+from meshloom.run.task import SettingRow
+from meshloom.solvers.airfoil import Airfoil, AirfoilConfig
+from tests.run.scripted import Hot
+
+VOID = {"meta", "link", "img", "input", "br", "wbr"}
+EVIL = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
+
+
+@pytest.fixture(autouse=True)
+def on_numpy() -> Iterator[None]:
+    with ml.using("numpy"):
+        yield
+
+
+class Read(HTMLParser):
+    """What a page holds. Every element is closed where it must be; nothing is loaded but data in the page itself."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.words: list[str] = []
+        self.loaded: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == [], self.open
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attributes:
+            assert not name.startswith("on"), (tag, name)
+            if name in ("src", "data", "poster", "srcset") or (tag == "link" and name == "href"):
+                self.loaded.append(value or "")
+            if tag == "a" and name == "href":
+                self.links.append(value or "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open[-1] == tag, (tag, self.open)
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def read(path: Path) -> Read:
+    assert path.stat().st_size < MOST_BYTES
+    text = path.read_text(encoding="utf-8")
+    found = Read(text)
+    assert all(one.startswith("data:") for one in found.loaded), found.loaded
+    assert found.tags.count("script") == 2 and "iframe" not in found.tags
+    assert "url(" not in text.split("</style>")[0] and "@import" not in text
+    return found
+
+
+def airfoil(folder: Path, *changes: str, **more: Any) -> Runner:
+    settings = ("mesh.i=6", "mesh.j=4", "output.plot=false", "run.iterations=12", "run.backend=numpy", *changes)
+    place = claim("airfoil", folder)
+    place.release()  # nobody else is here
+    place = replace(place, lock=None)
+    return Runner(Airfoil(build(AirfoilConfig, map(parse_set, settings))), place, RunReport(), **more)
+
+
+def test_a_run_leaves_a_page(tmp_path: Path):
+    airfoil(tmp_path / "a", "output.plot=true", "flow.mach=0.3").run()
+    found = read(tmp_path / "a" / "report.html")
+    for part in ("airfoil", "finished", "after 12 iterations", "flow.mach (changed) 0.3 0.4", "res_calc", "Summary",
+                 "Monitors", "Pictures", "Time by loop", "Schedules", "Settings", "Files", "How to go on", "Machine",
+                 f"meshloom run --restart {tmp_path / 'a' / 'checkpoint.h5'} --iterations 24", "paraview",
+                 f"meshloom {ml.__version__}"):  # fmt: skip
+        assert part in found.text, part
+    assert "flow.incidence (changed)" not in found.text, "a default is not marked"
+    names = {"run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png", "fields_0000012.vtu",
+             "integrals.csv", "chart_cp.csv", "chart_cp.png"}  # fmt: skip
+    assert set(found.links) == {*names, "report.json"} and "img" in found.tags
+    assert found.tags.count("path") > 5, "the curve is drawn without JavaScript"
+
+
+def test_the_page_of_a_script(tmp_path: Path):
+    one = Hot()
+    ml.march(one.step, steps=7, show={EVIL: one.heat}, out=tmp_path / "a", fields=(one.u,))
+    found = read(tmp_path / "a" / "report.html")
+    assert "step" in found.text and 'alert("x")' in found.text and "steps (changed) 7" in found.text
+    assert "restart=True" in found.text and "in ml.march" in found.text and "settings as they are" in found.text
+    facts = read_facts(tmp_path / "a" / "report.json")
+    assert facts is not None and facts.state == "finished" and facts.iteration == 7
+    assert facts.times is not None and {row.name for row in facts.times.rows} > {"warm"}
+
+
+def test_ctrl_c_and_going_on(tmp_path: Path):
+    one, asked = Hot(), iter(range(10**6))
+
+    def press() -> bool:
+        if next(asked) == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        ml.march(one.step, steps=10**6, stop=press, show=one.heat, out=tmp_path / "a", watch=False)
+    stopped = read_facts(tmp_path / "a" / "report.json")
+    assert stopped is not None and stopped.state == "stopped" and stopped.iteration > 0
+    assert "stopped; it can go on" in read(tmp_path / "a" / "report.html").text
+    end = stopped.iteration + 2
+    ml.march(one.step, steps=end, show=one.heat, out=tmp_path / "a", restart=True, watch=False)
+    facts = read_facts(tmp_path / "a" / "report.json")
+    assert facts is not None and [(p.first, p.last, p.how) for p in facts.parts] == [
+        (0, stopped.iteration, "stopped"), (stopped.iteration, end, "finished")]  # fmt: skip
+
+
+def test_a_breakdown_is_on_top(tmp_path: Path):
+    one = Hot()
+    with pytest.raises(RunError) as error:
+        ml.march(one.step, steps=20, show=one.heat, out=tmp_path / "a", stop=one.breaks(5), checkpoint_every=2)
+    found = read(tmp_path / "a" / "report.html")
+    assert "failed after 4 iterations" in found.text and f"Why it ended: {error.value}" in found.text
+    assert "checkpoint.h5" in str(error.value)
+
+
+def test_a_run_that_fails_before_its_first_checkpoint_leaves_the_page_of_before(tmp_path: Path):
+    one = Hot()
+    ml.march(one.step, steps=3, show=one.heat, out=tmp_path / "a")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    with pytest.raises(RunError):
+        ml.march(one.step, steps=20, show=one.heat, out=tmp_path / "a", overwrite=True, stop=one.breaks(2))
+    assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before
+    ml.march(Hot().step, steps=3, out=tmp_path / "a", overwrite=True)
+    assert (tmp_path / "a" / "report.html").read_bytes() != before["report.html"]
+
+
+@pytest.mark.parametrize("where", ["meshloom.run.page.write.page", "meshloom.run.runner.gathered"])
+def test_a_page_that_fails_costs_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str):
+    said: list[str] = []
+
+    class Listener(RunReport):
+        def message(self, text: str) -> None:
+            said.append(text)
+
+    def broken(*arguments: Any, **more: Any) -> Any:
+        raise ZeroDivisionError("of a\ntest")
+
+    monkeypatch.setattr(where, broken)
+    runner = airfoil(tmp_path / "a")
+    runner.report = Listener()
+    outcome = runner.run()
+    assert outcome.finished and outcome.failures == () and (tmp_path / "a" / "checkpoint.h5").exists()
+    assert said == [r"no report.html: ZeroDivisionError: of a\ntest"] and not (tmp_path / "a" / "report.html").exists()
+
+
+def test_made_again_from_the_folder(tmp_path: Path):
+    folder = tmp_path / "a"
+    airfoil(folder).run()
+    before = (folder / "report.html").read_bytes()
+    (folder / "report.html").unlink()
+    assert make_page(folder) == folder / "report.html"
+    assert (folder / "report.html").read_bytes() == before
+    (folder / "report.json").unlink()
+    make_page(folder)
+    found = read(folder / "report.html")
+    assert (
+        "mesh.i (changed) 6" in found.text and "not at its end" in found.text and "meshloom run --restart" in found.text
+    )
+
+
+def test_made_again_where_nothing_is_shown(tmp_path: Path):
+    ml.march(Hot().step, steps=4, out=tmp_path / "a")
+    before = (tmp_path / "a" / "report.html").read_bytes()
+    make_page(tmp_path / "a")
+    assert (tmp_path / "a" / "report.html").read_bytes() == before
+    (tmp_path / "a" / "report.json").unlink()
+    make_page(tmp_path / "a")
+    assert "after 4 iterations" in read(tmp_path / "a" / "report.html").text
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["/usr/bin/meshloom", "run", "a b"], "meshloom run 'a b'"),
+    (["/x/meshloom/__main__.py", "run"], "meshloom run"),
+    (["heat.py", "3"], "python heat.py 3"), (["/x/mine/__main__.py"], "python /x/mine/__main__.py"),
+    (["-c"], ""), ([""], ""), ([], ""), (["/x/ipykernel_launcher.py", "-f", "secret"], ""),
+])  # fmt: skip
+def test_the_command_as_it_was_typed(monkeypatch: pytest.MonkeyPatch, words: list[str], said: str):
+    monkeypatch.setattr("sys.argv", words)
+    assert command() == said
+
+
+def test_a_run_that_went_on_and_was_killed_says_so(tmp_path: Path):
+    folder = tmp_path / "a"
+    airfoil(folder).run()
+    with open(folder / "monitors.csv", "a", encoding="ascii") as file:
+        file.write("13,0.5\n14,0.")
+        file.write("25\n15")
+    make_page(folder)
+    found = read(folder / "report.html")
+    assert "after 14 iterations" in found.text and "did not come to an end" in found.text
+
+
+# ----- what people call things --------------------------------------------------------------------------------------
+def facts(**more: Any) -> RunFacts:
+    usual: dict[str, Any] = {
+        "name": EVIL, "title": EVIL, "state": "failed", "reason": EVIL, "iteration": 3, "summary": ((EVIL, EVIL),),
+        "settings": (SettingRow(EVIL, EVIL, "x", EVIL),), "going_on": EVIL, "machine": ((EVIL, EVIL),),
+        "parts": (RunPart(EVIL, EVIL, 0, 3, 1.0, EVIL),), "explained": f"{EVIL}\n\x00\x1b[0m {EVIL}",
+    }  # fmt: skip
+    return RunFacts(**usual | more)
+
+
+def test_names_are_text_and_nothing_else(tmp_path: Path):
+    name = f"chart_{EVIL.replace('/', '')}.png"
+    (tmp_path / name).write_bytes(b"\x89PNG")
+    files = [FoundFile(tmp_path / name, 4)]
+    text = page(facts(), Monitors((EVIL, "{{js}} \u2028 \ud800"), np.ones((3, 2))), files, tmp_path / EVIL)
+    (tmp_path / "x.html").write_bytes(text.encode(errors="replace"))
+    found = read(tmp_path / "x.html")
+    assert "onerror=alert(1)" in found.text and "{{js}}" in found.text and "\x1b" not in text
+    held = re.search(r'id="curves">(.*?)</script>', text, re.DOTALL)
+    assert held is not None and json.loads(held[1])[0]["name"] == EVIL
+
+
+def test_many_and_long_monitors_stay_small(tmp_path: Path):
+    n, names = 50_000, tuple(f"monitor {k}" for k in range(40))
+    values = np.random.default_rng(0).normal(size=(n, 40))
+    values[12_345, 3], values[777, 4] = 99.0, np.nan
+    picture = tmp_path / "picture.png"
+    picture.write_bytes(b"\x89PNG" * 250_000)
+    (tmp_path / "map_x.png").write_bytes(b"\x89PNG" * 250_000)
+    files = [FoundFile(path, path.stat().st_size) for path in (picture, tmp_path / "map_x.png")]
+    text = page(facts(explained="x" * 300_000), Monitors(names, values), files, tmp_path)
+    (tmp_path / "x.html").write_text(text, encoding="utf-8")
+    found = read(tmp_path / "x.html")
+    assert "Thinned out" in found.text and "first 24 of 40" in found.text and "Too large for this page" in found.text
+    curve = curves_of(Monitors(names, values))[3]
+    assert len(curve.x) <= 2000 and 12_346 in curve.x and curve.y.max() == 99.0
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 9, 2000, 2001, 10_000])
+def test_thinning_keeps_ends_and_extremes(n: int):
+    values = np.random.default_rng(n).normal(size=n)
+    kept = thinned(values, 2000)
+    assert len(kept) <= 2000 and (np.diff(kept) > 0).all()
+    assert n > 2000 or len(kept) == n
+    if n:
+        assert kept[0] == 0 and kept[-1] == n - 1
+        assert values[kept].max() == values.max() and values[kept].min() == values.min()
+
+
+def test_what_is_not_finite_is_kept_and_drawn_as_a_gap():
+    values = np.ones((9000, 3))
+    values[4000:4500, 0], values[:, 1], values[5, 2] = np.nan, np.inf, -np.inf
+    text = page(facts(), Monitors(("a", "b", "c"), values), [], Path("x"))
+    assert text.count("no finite value<") == 1 and "NaN" not in text and "Infinity" not in text
+
+
+@pytest.mark.parametrize("span", [(0.0, 1.0), (-3.0, 1e-300), (1e16, 1e16 + 4.0), (1e-12, 2e-12), (-1e300, 1e300)])
+def test_ticks_are_few_and_inside(span: tuple[float, float]):
+    found = ticks(*span)
+    slack = 1e-6 * (span[1] - span[0])
+    assert 2 <= len(found) <= 8 and all(span[0] - slack <= one <= span[1] + slack for one in found)

@@ -1,0 +1,173 @@
+"""Where the time of a run goes: rows add up, bytes and calls are those of the loops, and nothing is made up."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.backend.cpu import CpuBackend
+from meshloom.run.times import REST, LoopTime, RunTimes, TimeTable, as_text
+from tests.run.scripted import Hot
+
+
+@ml.kernel
+def flow(u: ml.Read, gain: ml.Inc):
+    heat = 0.1 * (u[0] - u[1])
+    gain[0] -= heat
+    gain[1] += heat
+
+
+@ml.kernel
+def add(gain: ml.Read, u: ml.ReadWrite, total: ml.Sum):
+    u[...] = u + gain
+    total += u
+
+
+def conduction() -> tuple[ml.Program, ml.Field]:
+    mesh = ml.generate.box((12, 9))
+    u, gain, total = mesh.cells.field("u", data=np.arange(108.0)), mesh.cells.field("gain"), ml.Global(0.0, "total")
+
+    @ml.program
+    def conduct() -> None:
+        gain.fill(0.0)
+        flow(mesh.faces, u[mesh.face_cells], gain[mesh.face_cells])
+        total.value = 0.0
+        add(mesh.cells, gain, u, total)
+
+    return conduct, u
+
+
+def timed(program: Any, chunks: tuple[int, ...], measured: bool = False) -> TimeTable:
+    times = RunTimes(program)
+    for count in chunks:
+        times.done(count, _seconds(program, count))
+    found = times.table(measured=measured)
+    assert found is not None
+    return found
+
+
+def _seconds(program: Any, count: int) -> float:
+    before = time.perf_counter()
+    program.run(count)
+    return time.perf_counter() - before
+
+
+def check_sums(table: TimeTable) -> None:
+    assert sum(row.seconds for row in table.rows) == pytest.approx(table.seconds)
+    assert all(row.seconds > 0.0 for row in table.rows)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu", "emulated"])
+def test_loops_of_a_program(backend: str):
+    with ml.using(backend):
+        program, _ = conduction()
+        program.run(3)  # before the run: not counted
+        table = timed(program, (1, 5, 4))
+    check_sums(table)
+    loops = [row for row in table.rows if row.name != REST]
+    assert {row.calls for row in loops} == {9}, "the first chunk is not counted"
+    assert table.copy is None and "first iteration" in table.unit
+    by_name = {loop.name: loop for loop in program.loops}
+    if backend == "numpy":
+        assert {row.name for row in loops} == set(by_name) and "by itself" in table.unit
+        for row in loops:
+            assert (row.bytes, row.flops) == (by_name[row.name].compulsory, by_name[row.name].flops)
+    else:
+        steps = program.steps
+        assert sorted(row.name for row in loops) == sorted(step.name for step in steps)
+        assert sum(row.bytes or 0.0 for row in loops) == sum(step.compulsory for step in steps)
+
+
+def test_fused_loops_are_one_row():
+    with ml.using("emulated"):
+        program, _ = conduction()
+        table = timed(program, (1, 2))
+    (fused,) = [row for row in table.rows if "+" in row.name]
+    assert "2 loops as one over cells" in fused.what and "became one" in table.unit
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_a_sequence_has_its_functions_as_rows(backend: str):
+    with ml.using(backend):
+        first, u = conduction()
+        other, _ = conduction()
+        other.name = "other"
+
+        def solve() -> float:
+            return float(np.linalg.norm(u.numpy()))
+
+        table = timed(ml.Sequence(first, solve, other), (1, 6))
+    check_sums(table)
+    (row,) = [one for one in table.rows if one.name == "solve"]
+    assert row.calls == 6 and row.bytes is None and row.rate is None and "as a whole" in table.unit
+    assert {one.calls for one in table.rows if one.name != REST} == {6}
+    assert len([one for one in table.rows if one.calls]) > 2, "programs of a sequence are timed loop by loop"
+
+
+def test_only_one_iteration_is_better_than_nothing():
+    with ml.using("numpy"):
+        program = Hot().step
+        table = timed(program, (1,))
+        assert RunTimes(program).table(measured=False) is None
+    assert "no second iteration" in table.unit and {row.calls for row in table.rows if row.name != REST} == {1}
+
+
+def test_a_graph_is_one_row(monkeypatch: pytest.MonkeyPatch):
+    """As on a device, where single operations have no time."""
+    with ml.using("emulated"):
+        program, _ = conduction()
+        program.run(1)
+        monkeypatch.setattr(type(program), "timed", lambda self: [])
+        table = timed(program, (1, 4))
+    (row,) = table.rows
+    assert row.name == "conduct" and row.calls == 4 and row.seconds == table.seconds and "one graph" in row.what
+    assert row.bytes == sum(step.compulsory for step in program.steps) and "unit of time" in table.unit
+
+
+def test_the_limit_is_measured_when_asked_for(monkeypatch: pytest.MonkeyPatch):
+    with ml.using("cpu"):
+        program, _ = conduction()
+        monkeypatch.setattr(CpuBackend, "copy_bandwidth", lambda self: 1e9, raising=False)
+        table = timed(program, (1, 3), measured=True)
+    assert table.copy == 1e9
+    row = table.rows[0]
+    assert row.bytes is not None and table.of_limit(row) == pytest.approx(row.bytes * 3 / row.seconds / 1e9)
+
+
+def test_in_words():
+    rows = (LoopTime("a" * 60, "loop over cells", 1.5, 3, 2e9, 1e9), LoopTime("solve", "function", 0.5, 3))
+    known = as_text(TimeTable(2.0, rows, "A row is a loop by itself.", 8e9)).splitlines()
+    assert known[1].split() == [
+        "loop",
+        "seconds",
+        "share",
+        "calls",
+        "ms",
+        "each",
+        "MB",
+        "each",
+        "GB/s",
+        "of",
+        "copy",
+        "GFlop/s",
+    ]
+    assert known[2].split()[1:] == ["1.500", "75.0", "%", "3", "500", "2000", "4", "0.50", "2"]
+    assert known[3].split() == ["solve", "0.500", "25.0", "%", "3", "166.7"] and "8 GB/s" in known[-1]
+    assert "not measured" in as_text(TimeTable(2.0, rows, "", None)) and max(map(len, known[1:4])) < 120
+    table = TimeTable(2.0, rows, "x", None)
+    assert TimeTable.from_json(json.loads(json.dumps(asdict(table)))) == table
+
+
+def test_march_keeps_the_times(tmp_path: Path):
+    with ml.using("numpy"):
+        one = Hot()
+        ml.march(one.step, steps=30, out=tmp_path / "a")
+    found = json.loads((tmp_path / "a" / "report.json").read_text())["times"]
+    assert {row["name"]: row["calls"] for row in found["rows"]}["warm"] == 29
