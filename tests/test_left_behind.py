@@ -137,7 +137,7 @@ def test_new_fields_and_globals_need_no_compiler(back_end: str, monkeypatch: pyt
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("nothing should be built or loaded here")
 
-    for module in ("meshloom.backend.cpu", "meshloom.native.compiler"):
+    for module in ("meshloom.native.together", "meshloom.native.compiler"):
         monkeypatch.setattr(sys.modules[module], "load", refuse)
     mesh.new_global()
     mesh.new_field_through_a_map()

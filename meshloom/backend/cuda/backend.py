@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -20,9 +20,8 @@ from meshloom.backend.cuda.driver import DeviceLaunch
 from meshloom.backend.cuda.emulator import Emulator
 from meshloom.backend.cuda.engine import NO_CONTRACTION, Device, Engine, LaunchFunction
 from meshloom.backend.cuda.graph import GraphRecording, dealt_out
-from meshloom.backend.unit import MOST_UNITS, Unit, make_unit, sizes_of, temporaries
+from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
 from meshloom.errors import CompilerError, ScheduleError, install
-from meshloom.kernel.recent import Recent
 from meshloom.mesh.core import Map
 from meshloom.native.threads import DEVICE_LEFT_BEHIND, check_device, device_begins, device_left_behind
 from meshloom.schedule.nest.code import Pass, partial_name
@@ -38,6 +37,15 @@ FEW_SPILLS = 16  # bytes per thread that one more block on a multiprocessor make
 FEW_THREADS = 512  # on a multiprocessor: with fewer, one more block is worth another try
 
 
+@dataclass(frozen=True, eq=False)
+class LoadedKernels:
+    """Kernels as text, their launch functions, and what they use of the device, by name: gone with the last loop."""
+
+    made: list[KernelText]
+    functions: dict[str, LaunchFunction]
+    resources: dict[str, dict[str, Any]]
+
+
 class CudaBackend(Backend):
     """Fields live in device memory while loops use them there; ``field.numpy()`` copies out."""
 
@@ -47,7 +55,7 @@ class CudaBackend(Backend):
     def __init__(self) -> None:
         self.engine = Device()
         self._maps: weakref.WeakKeyDictionary[Map, tuple[int, Any]] = weakref.WeakKeyDictionary()
-        self._loaded: Recent[tuple[Any, ...], Any] = Recent(MOST_UNITS)
+        self._loaded: weakref.WeakValueDictionary[tuple[Any, ...], LoadedKernels] = weakref.WeakValueDictionary()
 
     def unavailable(self) -> str | None:
         if device_left_behind() and vars(self).get("_reason") is None:  # it had one, or nobody knows
@@ -87,7 +95,7 @@ class CudaBackend(Backend):
         made_for, (bound, plan, unit, wide_index) = bound.plan(), self._unit(bound)
         kept = bound.compiled.get(self.key)
         if kept is not None and kept[0] is made_for:
-            made = kept[1][0]
+            made = kept[1].made
         else:
             made = dialect.kernels(unit, plan.block, self.target.whole_warps(plan.block), [1] * len(unit.passes))
         return dialect.render(unit, made, wide_index=wide_index)
@@ -109,10 +117,11 @@ class CudaBackend(Backend):
         kept = bound.compiled.get(self.key)
         if kept is None or kept[0] is not made_for:
             compiled = self._compiled(unit, plan.block, threads, bound.schedule.registers, wide_index)
-            wanted = {name for one in compiled[0] for _, name in one.parameters}
+            wanted = {name for one in compiled.made for _, name in one.parameters}
             tables = {name: self.engine.upload(array) for name, array in plan_arrays(plan).items() if name in wanted}
             kept = bound.compiled[self.key] = made_for, compiled, tables
-        (made, functions, resources), tables = kept[1:]
+        loaded, tables = kept[1:]
+        made, functions, resources = loaded.made, loaded.functions, loaded.resources
         used = {name: dict(one) for name, one in resources.items()}
         sizes = sizes_of(bound, plan)
         parts = sum(grid for one in unit.passes if one.reductions for *_, grid in _grids(one, sizes, plan))
@@ -129,10 +138,13 @@ class CudaBackend(Backend):
         footprint = footprint_of(bound, scratch.values())
         return Executable(steps, used, list(arrays.values()), self.engine.events(), footprint, max(needed, default=0.0))
 
-    def _compiled(self, unit: Unit, block: int, threads: int, registers: int | None, wide_index: bool) -> Any:
-        """Those of the last loop with such a unit, which is often the same kernel over another color."""
+    def _compiled(self, unit: Unit, block: int, threads: int, registers: int | None, wide_index: bool) -> LoadedKernels:
+        """Those of another loop with such a unit, as long as there is one: often the same kernel over another color."""
         key = unit, block, threads, registers, wide_index
-        return self._loaded.find_or_make(key, lambda: self._compiled_anew(*key))
+        found = self._loaded.get(key)
+        if found is None:
+            found = self._loaded[key] = LoadedKernels(*self._compiled_anew(*key))
+        return found
 
     def _compiled_anew(self, unit: Unit, block: int, threads: int, registers: int | None, wide_index: bool) -> Any:
         """Kernels, launch functions and resources. Without a wish for ``registers`` each kernel gets as many as it
