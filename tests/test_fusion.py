@@ -366,7 +366,8 @@ def scaled(a: ml.ReadWrite, total: ml.Read):
 
 
 FIELDS = ("p", "q", "r", "s")
-OPERATIONS = ("mix", "relax", "copy", "clear", "spread", "lopsided", "edge", "corners", "scaled", "fill", "reset")
+OPERATIONS = ("mix", "relax", "copy", "clear", "spread", "lopsided", "edge", "corners", "scaled", "fill", "reset",
+              "part")  # fmt: skip
 
 
 def recorded(
@@ -379,6 +380,7 @@ def recorded(
     w = mesh.faces.field("w", data=rng.random(mesh.faces.size))
     x, total = mesh.coordinates, ml.Global(0.0, "total")
     fc, bc, cn = mesh.face_cells, mesh.boundary_cells, mesh.cell_nodes
+    some = mesh.cells.subset(np.arange(0, len(mesh.cells), 3))
 
     @ml.kernel
     def edge(a: ml.Read, b: ml.Inc):
@@ -391,8 +393,8 @@ def recorded(
                     mix(mesh.cells, f[a], f[b], f[c])
                 case "relax":
                     relax(mesh.cells, f[a], f[b], total)
-                case "copy":
-                    copy(mesh.cells, f[a], f[b])
+                case "copy" | "part":
+                    copy(mesh.cells if name == "copy" else some, f[a], f[b])
                 case "clear":
                     clear(mesh.cells, f[a])
                 case "spread":

@@ -207,3 +207,51 @@ def test_a_hundred_programs_give_the_same_fused(
     steps: list[tuple[str, tuple[int, ...]]], colored: bool, within: bool
 ) -> None:
     compare_any_program(steps, colored, within)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "emulated"])
+@pytest.mark.parametrize("transient", [False, True])
+def test_a_part_is_set_after_a_loop_that_writes_beside_its_place(backend: str, transient: bool) -> None:
+    """Values that are held at some elements, such as those of a wall: the others keep what the fused loop has found."""
+    found = []
+    for name in ("numpy", backend):
+        ml.use(name)
+        ring, pairs = ml.Set(10, "ring"), ml.Set(10, "pairs")
+        ends, held = ml.Map(pairs, ring, [[k, (k + 1) % 10] for k in range(10)]), ring.subset([0])
+        u, kept = ring.field("u", data=0.0, transient=transient), ring.field("kept", data=np.arange(10.0))
+        heat = ring.field("heat")
+
+        @ml.program
+        def step() -> None:
+            if transient:
+                same(ring, kept, u)  # noqa: B023
+            heat.fill(0.0)  # noqa: B023
+            conduct(pairs, u[ends], heat[ends])  # noqa: B023
+            warm(ring, heat, u)  # noqa: B023
+            hold(held, 1.0, u)  # noqa: B023
+            same(ring, u, kept)  # noqa: B023
+
+        step.run(5)
+        found.append(kept.numpy())
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-13, atol=1e-15)
+
+
+@ml.kernel
+def conduct(u: ml.Read, heat: ml.Inc):
+    heat[0] -= u[0] - u[1]
+    heat[1] += u[0] - u[1]
+
+
+@ml.kernel
+def warm(heat: ml.Read, u: ml.ReadWrite):
+    u += 0.1 * heat
+
+
+@ml.kernel
+def hold(value: ml.Read, u: ml.Write):
+    u[...] = value
+
+
+@ml.kernel
+def same(a: ml.Read, b: ml.Write):
+    b[...] = a

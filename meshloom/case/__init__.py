@@ -6,7 +6,7 @@ from meshloom.case.schedules import UnknownLoop, loops_text, schedule_table
 from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, CaseConfig, OutputOptions, RunOptions, order_option
 from meshloom.config import option, section, table
 from meshloom.run.limit import Limit
-from meshloom.run.views import Chart, Image, Picture, SpacePicture, Streamlines, cut_planes
+from meshloom.run.views import Chart, Image, Picture, SpacePicture, Streamlines, cut_planes, on_surface
 
 __all__ = [
     "MOST_ITERATIONS",
@@ -28,6 +28,7 @@ __all__ = [
     "is_ready",
     "keeping_registry",
     "loops_text",
+    "on_surface",
     "option",
     "order_option",
     "registry",

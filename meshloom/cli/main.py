@@ -348,7 +348,7 @@ _STUDY_EXAMPLES = """Examples:
 
   meshloom study airfoil --over flow.mach=[0.3,0.4,0.5] --over flow.incidence=[0,2,4] --set mesh.i=40 --set mesh.j=60
 
-  meshloom study machs.toml   (a file as for run, with a table [study] of what varies)
+  meshloom study machs.toml   (a file as for run, with a table \\[study] of what varies)
 
 The same command goes on with a study that was stopped or killed.
 """
@@ -363,6 +363,12 @@ def study(
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of all. May be repeated.")
     ] = None,
+    backend: Annotated[str | None, typer.Option(metavar="NAME", help="The back end of all.")] = None,
+    precision: Annotated[str | None, typer.Option(metavar="double|single", help="Type of the numbers.")] = None,
+    iterations: Annotated[str | None, typer.Option(metavar="N", help="Iterations of each.")] = None,
+    threads: Annotated[
+        str | None, typer.Option(metavar="N", help="Threads of each; otherwise its share of the cores.")
+    ] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Folder to write to; otherwise studies/CASE.")] = None,
     workers: Annotated[str | None, typer.Option(metavar="N", help="Runs at a time; otherwise one a core.")] = None,
     show: Annotated[str | None, typer.Option(metavar="MONITOR", help="What to draw; otherwise the first.")] = None,
@@ -373,8 +379,10 @@ def study(
     from meshloom.cli.study import carried_out
 
     start.command.if_stopped = "stopped; the same command goes on with this study"
+    flags = {"backend": backend, "precision": precision, "iterations": iterations, "threads": threads}
     try:
-        found = carried_out(target, over or [], _settings(changes or []), _path("--out", out), workers, show, not quiet)
+        settings = [*_settings(changes or []), *_flags(flags)]
+        found = carried_out(target, over or [], settings, _path("--out", out), workers, show, not quiet)
     except KeyboardInterrupt as stop:
         raise Interrupted(str(stop) or _NOT_BEGUN) from None
     if found.failed:

@@ -105,8 +105,9 @@ class Set(ItsOwnCopy, Rows):
             made.assign(np.arange(prod(self.array_shape)))
             return made
 
-    def subset(self, which: ArrayLike, name: str | None = None) -> Subset:
-        """A part of this set to loop over: a mask (size,) of its elements, or their numbers, in any order, each once.
+    def subset(self, which: ArrayLike | Map | VaryingMap, name: str | None = None) -> Subset:
+        """A part of this set to loop over: a mask (size,) of its elements, their numbers, in any order, each once, or a
+        map, for those that it leads to: ``mesh.nodes.subset(mesh.boundary("wall").nodes)``.
 
         A loop over it takes fields of this set as they are, fields of its own, and those that its maps lead to.
         """
@@ -457,9 +458,11 @@ class Subset(Set):
         return self._restricted[map_]  # type: ignore[return-value]
 
 
-def chosen(whole: Set, which: ArrayLike, name: str) -> Subset:
-    """The part of a set that a mask (size,), or numbers of elements, choose; of a grid a mask of its shape, or numbers
-    of its points, ghosts not counted."""
+def chosen(whole: Set, which: ArrayLike | Map | VaryingMap, name: str) -> Subset:
+    """The part of a set that a mask (size,), or numbers of elements, choose, or a map leads to; of a grid a mask of
+    its shape, or numbers of its points, ghosts not counted."""
+    if isinstance(which, Map | VaryingMap):
+        return whole.part(_led_to(whole, which, name), name)
     what, choices = f"{named('a part of a set', name)}: numbers of {whole.name}", whole.choices
     given = as_array(which, what)
     if given.dtype == bool:
@@ -476,6 +479,13 @@ def chosen(whole: Set, which: ArrayLike, name: str) -> Subset:
     if (times > 1).any():
         raise MeshError(f"{name}: element {ascending[times > 1][0]} of {whole.name} is named twice")
     return whole.part(choices.reshape(-1)[ascending], name)
+
+
+def _led_to(whole: Set, map_: Map | VaryingMap, name: str) -> np.ndarray:
+    """The elements of a set that a map leads to, ascending, each once; ghosts not counted."""
+    if map_.target is not whole:
+        raise MeshError(f"{name}: map {map_.name} leads to {map_.target.name} and not to {whole.name}")
+    return np.intersect1d(whole.choices, map_.entries if isinstance(map_, VaryingMap) else map_.indices)
 
 
 def _as_in_memory(whole: Set, numbers: np.ndarray) -> np.ndarray | None:

@@ -89,7 +89,7 @@ class MeshSet(Set):
     def part(self, numbers: np.ndarray, name: str) -> MeshPart:
         return MeshPart(self, numbers, name)
 
-    def subset(self, which: ArrayLike, name: str | None = None) -> MeshPart:
+    def subset(self, which: ArrayLike | Map | VaryingMap, name: str | None = None) -> MeshPart:
         """Some of them as a set to loop over, by a mask (size,) or their numbers: with the maps and measures that a
         ``MeshPart`` has."""
         return cast(MeshPart, super().subset(which, name))

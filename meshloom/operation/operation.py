@@ -167,9 +167,12 @@ class Operation(NoCopy):
     # ----- what it does with its operands -----------------------------------------------------------------------
     @cached_property
     def reads(self) -> tuple[Field | Global, ...]:
-        """What it needs to know: increments included, and what it changes in a part of a grid only."""
+        """What it needs to know: increments included, and what it may change in a part only, of a grid or of what a map
+        leads to."""
         partly = self.domain.box is not None
-        return tuple([o.storage for o in self.operands if o.mode.reads or o.mode.combine or partly])
+        return tuple(
+            [o.storage for o in self.operands if o.mode.reads or o.mode.combine or partly or o.reach.map is not None]
+        )
 
     @cached_property
     def writes(self) -> tuple[Field | Global, ...]:

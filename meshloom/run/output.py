@@ -108,8 +108,14 @@ def draw(
         polygons,
         np.asarray(picture.values),
         label=picture.label,
-        window=picture.window,
+        window=_extent(points) if picture.window is None else picture.window,
         history=curves,
         title=title,
         axes=picture.axes,
     )
+
+
+def _extent(points: np.ndarray) -> tuple[float, float, float, float]:
+    """xmin, xmax, ymin and ymax of points."""
+    (xmin, ymin), (xmax, ymax) = points[:, :2].min(axis=0), points[:, :2].max(axis=0)
+    return float(xmin), float(xmax), float(ymin), float(ymax)

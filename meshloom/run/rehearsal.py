@@ -84,7 +84,7 @@ def _check_polygons(task: RunTask, view: Picture | SpacePicture) -> None:
         raise ValueError("it brings no points and polygons, and the case has no mesh to draw it over")
     polygons = view.polygons if view.polygons is not None or over is None else over[1]
     _expect("values", view.values, (len(polygons),), "one for each cell")  # type: ignore[arg-type]
-    if isinstance(view, Picture) and len(view.window) != 4:
+    if isinstance(view, Picture) and view.window is not None and len(view.window) != 4:
         raise ValueError(f"its window is {shown(view.window)} where (xmin, xmax, ymin, ymax) is right")
 
 

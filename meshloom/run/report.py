@@ -57,12 +57,12 @@ class Advance:
         return self.over or self.iteration >= self.iterations
 
     def counter(self) -> str:
-        """``25/100``, or ``25, time 0.0024/0.01``; ``25`` where the end is unknown."""
+        """``25/100``, or ``25, time 0.002400/0.01``; ``25`` where the end is unknown."""
         if not self.has_end:
             return str(self.iteration)
         if self.span is None:
             return f"{self.iteration}/{self.iterations}"
-        return f"{self.iteration}, time {self.span[0]:.3e}/{self.span[1]:g}"
+        return f"{self.iteration}, time {self.span[0]:#.4g}/{self.span[1]:g}"
 
     @property
     def cell_rate(self) -> float:
@@ -191,7 +191,7 @@ class BarReport(RunReport):
         columns = (("monitors", "cyan"), ("rate", "none"), ("left", "dim"))
         # Columns that may not wrap keep their width; the bar takes what they leave.
         counter = TextColumn("[green]{task.fields[counter]}", table_column=Column(no_wrap=True))
-        bar = (counter, BarColumn(bar_width=None))
+        bar = (counter, BarColumn(bar_width=None, finished_style="green"))
         # Drawn after every chunk, not by a thread of its own: the cores belong to the loops.
         # Monitors have names of people's own choice, which are no markup.
         texts = [TextColumn(f"{{task.fields[{name}]}}", style=style, markup=False) for name, style in columns]

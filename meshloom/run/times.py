@@ -228,7 +228,7 @@ def cells(table: TimeTable, row: LoopTime) -> tuple[str, ...]:
 def limit_text(table: TimeTable) -> str:
     """What the share of the limit is a share of."""
     if table.copy is None:
-        return "The limit, which is the speed of copying memory, was not measured; --profile measures it."
+        return "The limit, which is the speed of copying memory, was not measured; meshloom run --profile does."
     return (f"\"of copy\" is the share of the limit: copying memory runs at {table.copy / 1e9:.3g} GB/s here, measured;"
             " what lies in caches may go beyond 1.")  # fmt: skip
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from meshloom.errors import MeshError, known_name
 from meshloom.mesh.lists import NodeLists
+
+if TYPE_CHECKING:
+    from meshloom.mesh.mesh import Mesh
 
 _MOST_ALONG = 129  # points of an axis that cut planes are drawn with: more are smaller than a pixel or two
 Corners = np.ndarray | NodeLists  # of the cells of a picture: points of each, (cells, corners) where all have as many
@@ -22,7 +28,7 @@ class Picture:
 
     values: np.ndarray
     label: str
-    window: tuple[float, float, float, float]  # xmin, xmax, ymin, ymax
+    window: tuple[float, float, float, float] | None = None  # xmin, xmax, ymin, ymax; None: all of it
     axes: tuple[str, str] = ("x", "y")
     points: np.ndarray | None = None
     polygons: Corners | None = None
@@ -61,6 +67,30 @@ class SpacePicture:
     polygons: Corners
     view: tuple[float, float, float] = (1.0, -1.6, 0.9)
     curves: tuple[str, ...] | None = None  # the monitors to draw beside it; None: all
+
+
+def on_surface(
+    mesh: Mesh,
+    values: ArrayLike,
+    label: str,
+    groups: Sequence[str] = (),
+    *,
+    view: tuple[float, float, float] = (1.0, -1.6, 0.9),
+    curves: tuple[str, ...] | None = None,
+) -> SpacePicture:
+    """The boundary of a mesh in space with the ``values`` (cells,) of the cells behind it: some groups, or all."""
+    if mesh.dim != 3:
+        raise MeshError(f"on_surface: the mesh has {mesh.dim} dimensions; a Picture draws a plane one")
+    for name in groups:
+        known_name("boundary group", name, mesh.groups, error=MeshError)
+    found = np.asarray(values)
+    if found.shape != (len(mesh.cells),):
+        raise MeshError(f"on_surface: values of shape {found.shape}, expected ({len(mesh.cells)},), one for each cell")
+    chosen = np.isin(mesh.boundary_group.numpy(), [mesh.groups[name] for name in groups or mesh.groups])
+    if not chosen.any():
+        raise MeshError(f"on_surface: there are no boundary faces{' in ' + ', '.join(groups) if groups else ''}")
+    polygons, cells = mesh.lists.boundary_faces.taken(np.flatnonzero(chosen)), mesh.boundary_cells.indices[chosen, 0]
+    return SpacePicture(found[cells], label, mesh.coordinates.numpy(), polygons, view, curves)
 
 
 def cut_planes(

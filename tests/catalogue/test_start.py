@@ -42,15 +42,20 @@ def test_it_runs_at_once(meshloom: Command, tmp_path: Path, kind: str) -> None:
     assert single.code == 0, single.err
 
 
-def test_heat_is_what_mathematics_says(meshloom: Command) -> None:
-    """A rod that is warm at one end and insulated at the other: its mean is a sum of exponentials."""
+@pytest.mark.parametrize("across", [1, 2])
+def test_heat_is_what_mathematics_says(meshloom: Command, tmp_path: Path, across: int) -> None:
+    """A rod that is warm at one end and insulated at the other: its mean is a sum of exponentials, on a mesh of squares
+    and on the one of flat cells that somebody has put into its place."""
     import numpy as np
 
     meshloom("new", "rod")
-    cells, steps = 20, 400
+    text = (tmp_path / "rod.py").read_text()
+    assert "box((plate.cells, plate.cells))" in text
+    (tmp_path / "rod.py").write_text(text.replace("box((plate.cells, plate", f"box((plate.cells, {across} * plate"))
+    cells, steps = 20, 400 * across
     words = ("--backend", "numpy", "--iterations", str(steps), "--set", "output.plot=false", "--json", "--quiet")
     mean = meshloom("run", "rod.py", *words, "--set", f"plate.cells={cells}").json["monitors"]["mean"]
-    k, time = (np.arange(200) + 0.5) * np.pi, 0.2 * steps / cells**2
+    k, time = (np.arange(200) + 0.5) * np.pi, 0.2 * steps / (across * cells**2)
     assert mean == pytest.approx(1.0 - np.sum(2.0 / k**2 * np.exp(-(k**2) * time)), rel=2e-3)
 
 

@@ -19,6 +19,7 @@ import pytest
 
 import meshloom as ml
 from bench.airfoil import shuffled
+from meshloom.cli.main import app
 from meshloom.errors import CompilerError
 from tests.cli.harness import Command
 
@@ -187,6 +188,15 @@ def test_cases_version_info_and_help(meshloom: Command):
         assert word in help_text
     for command in ((), ("run",), ("show",), ("info",), ("cases",)):
         assert "<bool>" not in meshloom(*command, "--help").out
+
+
+def test_examples_of_the_help_are_shown_word_for_word(meshloom: Command):
+    """Also words in brackets, which are markup elsewhere."""
+    for command in app.registered_commands:
+        assert command.callback is not None
+        shown = meshloom(command.name or command.callback.__name__, "--help").out
+        assert not set((command.epilog or "").replace("\\[", "[").split()) - set(shown.split()), shown
+    assert "[study]" in meshloom("study", "--help").out
 
 
 def test_info_without_compilers(meshloom: Command, monkeypatch: pytest.MonkeyPatch):

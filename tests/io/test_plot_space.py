@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.case import cut_planes
+from meshloom.case import cut_planes, on_surface
+from meshloom.errors import MeshError
 from meshloom.io.draw import raster, surface
 from meshloom.io.draw.section import Section, section
+from tests.one_line import one_line_from
 
 pytest.importorskip("matplotlib")
 
@@ -167,6 +169,27 @@ def test_planes_through_the_middle_of_a_grid(shape: tuple[int, int, int]) -> Non
     middles = found.points[found.polygons].mean(axis=1)
     np.testing.assert_allclose(found.values, middles @ [1.0, 2.0, 4.0], rtol=1e-12)
     assert all(len(np.unique(found.points[:, axis])) <= 129 for axis in range(3)) and len(found.polygons) < 3000
+
+
+@pytest.mark.parametrize("groups", [(), ("xmax",), ("xmin", "zmax")])
+def test_the_boundary_with_the_values_of_its_cells(groups: tuple[str, ...]) -> None:
+    mesh = ml.generate.box((3, 2, 2), cells="prism").reordered("hilbert")
+    found = on_surface(mesh, mesh.cells.field("t", data=np.arange(len(mesh.cells))), "t", groups)
+    parts = [mesh.boundary(name) for name in groups or mesh.groups]
+    assert sorted(found.values) == sorted(cell for one in parts for cell in one.cells.indices[:, 0])
+    assert len(found.polygons) == len(found.values) and found.curves is None
+
+
+def test_a_boundary_that_cannot_be_drawn() -> None:
+    flat, mesh = ml.generate.box((2, 2)), ml.generate.box((2, 2, 2))
+    with one_line_from(MeshError, "has 2 dimensions; a Picture draws a plane one"):
+        on_surface(flat, np.zeros(4), "t")
+    with one_line_from(MeshError, "values of shape .3,., expected .8,., one for each cell"):
+        on_surface(mesh, np.zeros(3), "t")
+    with one_line_from(MeshError, "no boundary group 'wing'|unknown boundary group 'wing'"):
+        on_surface(mesh, np.zeros(8), "t", ["wing"])
+    with one_line_from(MeshError, "there are no boundary faces"):
+        on_surface(mesh.periodic({"xmin": "xmax", "ymin": "ymax", "zmin": "zmax"}), np.zeros(8), "t")
 
 
 def test_pyvista_renders_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

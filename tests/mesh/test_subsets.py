@@ -282,3 +282,26 @@ def test_a_part_reads_what_it_writes_at_other_elements(backend: str, numbering: 
     with one_line_from(MeshloomError, "z is passed as near and as z, and one of them is written"):
         relax(halves[0], weights[0], z[inside], z)
     np.testing.assert_allclose(z.numpy(), expected, rtol=1e-13)
+
+
+@ml.kernel
+def hold(value: ml.Read, u: ml.Write):
+    u[...] = value
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_what_a_map_leads_to(ordered: bool) -> None:
+    """The nodes of a wall are a part, in any order of the mesh; to write through its map is refused, and says so."""
+    mesh = ml.generate.box((3, 4), cells="triangle")
+    mesh = mesh.reordered("hilbert") if ordered else mesh
+    wall, at_wall = mesh.boundary("xmin"), mesh.coordinates.numpy()[:, 0] == 0.0
+    part, u = mesh.nodes.subset(wall.nodes), mesh.nodes.field("u", data=0.0)
+    hold(part, 1.0, u)
+    assert len(part) == 5 and np.array_equal(u.numpy(), at_wall)
+    middle = mesh.nodes.subset([7])
+    round_it = mesh.cells.subset(middle.restricted(mesh.node_cells))
+    assert np.array_equal(round_it.members.indices[:, 0], np.flatnonzero((mesh.cell_nodes.indices == 7).any(axis=1)))
+    with one_line_from(MeshloomError, r"shares nodes entry .* loop over those it leads to: nodes.subset\(map\)"):
+        hold(wall, 1.0, u[wall.nodes])
+    with one_line_from(MeshError, "leads to nodes and not to cells"):
+        mesh.cells.subset(wall.nodes)

@@ -79,14 +79,14 @@ def test_progress_goes_by_time(tmp_path: Path):
     shares = [now.share for now in seen]
     assert shares == sorted(shares) and shares[-1] == 1.0 and seen[-1].is_last
     assert [now.is_last for now in seen].count(True) == 1
-    assert seen[0].counter().startswith("1, time 1.100e-02/1") and seen[-1].left_text() == ""
+    assert seen[0].counter().startswith("1, time 0.01100/1") and seen[-1].left_text() == ""
 
 
 def test_lines_name_the_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     import sys
 
     run(tmp_path / "a", report=PlainReport(sys.stdout))
-    assert f"iteration {steps_to(1.0)}, time 1.000e+00/1  heat" in capsys.readouterr().out
+    assert f"iteration {steps_to(1.0)}, time 1.000/1  heat" in capsys.readouterr().out
 
 
 def test_the_series_is_listed_by_time(tmp_path: Path):

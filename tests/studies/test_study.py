@@ -213,6 +213,9 @@ def test_on_the_command_line(meshloom: Command, tmp_path: Path) -> None:
     assert "kettle.loss  seconds       run\n       0.25" in result.out and "studies/pot/study.csv" in result.out
     assert not [*(tmp_path / "studies" / "pot" / "run-0001").glob("*.vtu")]
     meshloom("study", "own/pot.py").refused(2, "what varies? give --over")
+    words = ("study", "own/pot.py", "--over", "kettle.loss=[0.1]", "--backend", "numpy", "--threads", "1")
+    meshloom(*words, "--iterations", "x").refused(2, "--iterations x")
+    meshloom(*words, "--precision", "half").refused(2, "--precision half")
     meshloom("study", "own/pot.py", "--over", "kettle.loss=0.1").refused(2, "--over: kettle.loss takes a list")
     meshloom("study", "own/pot.py", "--over", "kettle.loss=[9]").refused(2, "kettle.loss must be")
     meshloom("study", "own/s.toml", "--over", "kettle.loss=[0]").refused(2, "says what varies in its [study]")

@@ -82,5 +82,6 @@ def check_one_to_one(loop: str, one: Map) -> None:
         element, slot = np.argwhere(lost)[0]
         raise KernelError(
             f"loop {loop} writes through map {one.name}, but element {element} shares {one.target.name} entry"
-            f" {rows[element, slot]} with another one; use Inc, Min or Max, or a map that leads to each target once"
+            f" {rows[element, slot]} with another one; use Inc, Min or Max, a map that leads to each target once,"
+            f" or loop over those it leads to: {one.target.name}.subset(map)"
         )

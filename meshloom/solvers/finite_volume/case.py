@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import PRECISIONS, Case, Chart, Limit, Picture, SpacePicture
+from meshloom.case import PRECISIONS, Case, Chart, Limit, Picture, SpacePicture, on_surface
 from meshloom.errors import ConfigError
 from meshloom.solvers.finite_volume.conditions import BoundaryCondition, join_periodic, vector
 from meshloom.solvers.finite_volume.contradictions import check_sense
@@ -216,14 +216,10 @@ class FiniteVolumeCase(Case):
         return ("lift", "drag") if isinstance(self.steps, StepsInTime) else ("residual_density",)
 
     def _on_walls(self, name: str, label: str, curves: tuple[str, ...]) -> SpacePicture | None:
-        walls = [side.name for side in self.flow.at.sides if side.condition.is_wall]
-        faces = np.flatnonzero(np.isin(self.mesh.boundary_group.numpy(), [self.mesh.groups[one] for one in walls]))
-        faces = faces if len(faces) else np.arange(len(self.mesh.boundary_faces))
-        if not len(faces):  # periodic on all sides
+        walls = [one.name for one in self.flow.at.sides if one.condition.is_wall and len(self.mesh.boundary(one.name))]
+        if not len(self.mesh.boundary_faces):  # periodic on all sides
             return None
-        values = self.cell_fields()[name][self.mesh.boundary_cells.indices[faces, 0]]
-        polygons = self.mesh.lists.boundary_faces.taken(faces)
-        return SpacePicture(values, label, self.mesh.coordinates.numpy(), polygons, curves=curves)
+        return on_surface(self.mesh, self.cell_fields()[name], label, walls, curves=curves)
 
     def window(self) -> tuple[float, float, float, float]:
         if self.config.output.window:
