@@ -15,7 +15,7 @@ import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_count
 from meshloom.case import Case, RunOptions, UnknownLoop, loops_text
 from meshloom.case.settings import setting_rows
-from meshloom.catalogue import case_names, find, names_a_file
+from meshloom.catalogue import case_names, check_made, find, names_a_file
 from meshloom.config import Setting, build, flatten, parse_settings, read_settings
 from meshloom.errors import ConfigError, MeshloomError, RunError, UserError, nearest, one_line, shown
 from meshloom.io import checkpoint as checkpoints
@@ -223,6 +223,7 @@ def set_up(job: Job) -> Case:
     """The case, built on the back end that it asks for; a restart's state is put in."""
     _choose_backend(job.config.run)
     case = _made(job.case, job.config)
+    check_made(case)
     _check_schedules(job, case)
     if job.start is not None:
         _continue_from(case, job.start)

@@ -268,3 +268,24 @@ def test_where_nothing_is_compiled_there_is_no_text() -> None:
     ml.use("numpy")
     with pytest.raises(ScheduleError, match="the back end numpy compiles nothing"):
         Flow().loop().source  # noqa: B018
+
+
+@pytest.mark.parametrize(("mode", "sign"), [(ml.Max, 1.0), (ml.Min, -1.0)])
+def test_an_extreme_that_a_loop_makes_infinite(mode: object, sign: float) -> None:
+    """A maximum may start from minus infinity, but no loop may bring it to infinity."""
+    cells = ml.Set(4, "cells")
+    a, most = cells.field("a", data=[1.0, 2.0, 0.0, 4.0]), ml.Global(0.0, "most")
+
+    def offer(a, most):
+        most[...] = sign / a
+
+    offer.__annotations__ = {"a": ml.Read, "most": mode}
+    kernel = ml.kernel(offer)
+    with ml.debug(nan=True):
+        with pytest.raises(ml.errors.RunError, match="loop offer: most becomes infinite at cells element 2; "):
+            kernel(cells, a, most)
+        assert most.value == 0.0
+        a.fill(-sign)
+        most.value = -sign * np.inf  # where it starts from
+        kernel(cells, a, most)
+        assert most.value == -1.0

@@ -72,7 +72,7 @@ def _entry(made: Callable[[Any], object]) -> Callable[[str, Any], None]:
 
 def measuring(config: type) -> type:
     """The settings of a case with the tables of what is measured, which every case has."""
-    if hasattr(config, "__measures__"):
+    if hasattr(config, "__measures__") or not isinstance(config, type):  # which is refused where cases are checked
         return config
     tables = (
         ("probes", table("Values at places, in probes.csv: name = [x, y], or {at = [x, y], fields = [\"mach\"]} for"

@@ -8,9 +8,12 @@ from typing import Any
 from meshloom.case import Case, OutputOptions, RunOptions
 from meshloom.config import Setting, build, check_definition
 from meshloom.errors import ConfigError, UserError, shown
+from meshloom.mesh.field import Field
+from meshloom.mesh.globals import Global
 from meshloom.run.names import file_name
 
 _SECTIONS = {"run": RunOptions, "output": OutputOptions}
+_COUNTER = "iteration"
 _NEEDED = {
     "name": 'a word, such as name = "heat"',
     "title": "one line about it, for meshloom cases",
@@ -42,12 +45,23 @@ def _check_answers(case: type[Case]) -> None:
     monitors = case.monitors
     if not isinstance(monitors, tuple) or not all(isinstance(one, str) for one in monitors):
         raise ValueError(f'has monitors = {shown(monitors)}; it must be a tuple of names, such as ("hottest",)')
+    if unfit := [one for one in monitors if not one.strip() or one == _COUNTER]:
+        raise ValueError(f"has a monitor {shown(unfit[0])}; it needs a name, other than that of the first column of"
+                         f" monitors.csv, {_COUNTER}")  # fmt: skip
     if len(set(monitors)) < len(monitors):
         raise ValueError(f"has two monitors called '{max(monitors, key=monitors.count)}'")
     if case.shown is not None and (unknown := [one for one in case.shown if one not in monitors]):
         raise ValueError(f"shows {shown(unknown[0])}, which is none of its monitors")
     if missing := sorted(case.__abstractmethods__):
         raise ValueError(f"lacks {', '.join(f'{name}()' for name in missing)}")
+
+
+def check_made(case: Case) -> None:
+    """UserError unless a case that was made has a state and what is recorded, as things that can be saved."""
+    for name, kinds, what in (("state", (Field, Global), "fields and globals"), ("recorded", (Global,), "globals")):
+        found = getattr(case, name)
+        if not isinstance(found, tuple | list) or not all(isinstance(one, kinds) for one in found):
+            raise UserError(f"case '{case.name}' has self.{name} = {shown(found)}; it must be a tuple of {what}")
 
 
 def _check_config(case: type[Case]) -> None:

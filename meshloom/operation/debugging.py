@@ -69,9 +69,11 @@ def _put(values: Iterable[tuple[Any, Any]]) -> None:
 
 
 def _not_finite(loop: Operation, one: Storage, now: np.ndarray) -> np.ndarray:
-    """What is wrong among values (elements, components); a minimum starts from infinity, and padding is nobody's."""
+    """What is wrong among values (elements, components); a minimum starts from infinity (a maximum from the negative
+    one), and padding is nobody's."""
     combines = {o.mode.combine for o in loop.operands if o.storage is one and o.mode.writes}
-    bad = np.isnan(now) if combines & {"minimum", "maximum"} else ~np.isfinite(now)
+    starts = {"minimum": np.inf, "maximum": -np.inf}
+    bad = ~np.isfinite(now) & ~np.isin(now, [starts[name] for name in combines & starts.keys()])
     if isinstance(one, Field):
         bad[one.set.padding] = False
     return bad

@@ -44,15 +44,24 @@ def _clean(task: RunTask) -> None:
                 field.assign_rows(np.where(np.isfinite(rows), rows, 0.0))
 
 
-def healthy(task: RunTask, recorded: np.ndarray) -> np.ndarray:
-    """For values (n, recorded) after n iterations: which of them are finite and within the case's limits, (n,)."""
-    good = np.isfinite(task.monitor_rows(recorded)).all(axis=1)
+def healthy(task: RunTask, recorded: np.ndarray, monitors: np.ndarray) -> np.ndarray:
+    """For values (n, recorded) and the monitors (n, monitors) made of them after n iterations: which of them are finite
+    and within the case's limits, (n,)."""
+    good = np.isfinite(monitors).all(axis=1)
     start = 0
     for one in task.recorded:
         if one.name in task.limits:
             good &= ~task.limits[one.name].broken(recorded[:, start : start + one.dim]).any(axis=1)
         start += one.dim
     return good
+
+
+def _monitors(task: RunTask, recorded: np.ndarray) -> np.ndarray:
+    """Those of the case; what they are made of where it fails to say them, which is no reason to search no further."""
+    try:
+        return np.asarray(task.monitor_rows(recorded), np.float64)
+    except Exception:
+        return recorded
 
 
 def breakdown(task: RunTask, snapshot: Snapshot, before: int, last: int) -> str:
@@ -66,7 +75,8 @@ def breakdown(task: RunTask, snapshot: Snapshot, before: int, last: int) -> str:
             restore(task, good)
             _clean(task)
             return f"{_first_loop(task, strictly=False)} in iteration {iteration}"
-        if healthy(task, recorded).all() and all(np.isfinite(stored.saved()).all() for stored in task.state):
+        monitors = _monitors(task, recorded)
+        if healthy(task, recorded, monitors).all() and all(np.isfinite(one.saved()).all() for one in task.state):
             continue
         for strictly in (True, False):
             restore(task, good)

@@ -22,7 +22,7 @@ from meshloom.operation.operation import Operation
 from meshloom.operation.replay import backends_of
 from meshloom.run.report import duration
 from meshloom.run.task import RunTask, SettingRow
-from meshloom.run.times import TimeTable
+from meshloom.run.times import TimeTable, of_types
 
 FINISHED, STOPPED, FAILED, UNFINISHED = "finished", "stopped", "failed", "unfinished"
 _FORMAT = 1
@@ -111,7 +111,7 @@ def read_facts(path: Path) -> RunFacts | None:
         return _from_json(json.loads(path.read_bytes()))
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise UserError(f"{path}: not the account of a run ({type(error).__name__}: {one_line(str(error))[:80]});"
                         " remove it, and the page is made without it") from None  # fmt: skip
 
@@ -124,11 +124,11 @@ def _from_json(found: Any) -> RunFacts:
         **text,
         iteration=int(found["iteration"]),
         summary=_rows(found["summary"]),
-        settings=tuple(SettingRow(**row) for row in found["settings"]),
-        parts=tuple(RunPart(**row) for row in found["parts"]),
+        settings=tuple(of_types(SettingRow(**row)) for row in found["settings"]),
+        parts=tuple(of_types(RunPart(**row)) for row in found["parts"]),
         machine=_rows(found["machine"]),
         times=TimeTable.from_json(found["times"]) if found["times"] else None,
-        schedules=tuple(ScheduleRow(**row) for row in found["schedules"]),
+        schedules=tuple(of_types(ScheduleRow(**row)) for row in found["schedules"]),
     )
 
 

@@ -40,8 +40,10 @@ def write_on_mesh(
 
 
 def check_sizes(fields: Mapping[str, Field | np.ndarray], shape: tuple[int, ...], why: str) -> None:
-    """ValueError unless every field has a number, or several, for each place of ``shape``."""
+    """ValueError or TypeError unless every field has a name, and a number, or several, for each place of ``shape``."""
     for name, values in fields.items():
+        if not isinstance(name, str):
+            raise TypeError(f"a field is called {shown(name)} where a text is right")
         found = np.asarray(values)
         if found.shape[: len(shape)] != shape or found.dtype.kind not in "biuf":
             raise ValueError(f"{shown(name)} is an array of shape {found.shape} and type {found.dtype} where {shape} is"

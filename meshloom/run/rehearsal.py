@@ -5,6 +5,8 @@ Everything is asked for and looked at; nothing is drawn and nothing written, so 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -28,9 +30,10 @@ def rehearse(task: RunTask, history: np.ndarray) -> None:
         with guard.trying("monitor_rows"):
             row = _monitor_row(task, now)
             rows = history if len(history) else row
-        for method in ("steps_left", "time_span"):
-            with guard.trying(method):
-                getattr(task, method)(now)
+        with guard.trying("steps_left"):
+            _check_steps(task.steps_left(now))
+        with guard.trying("time_span"):
+            _check_span(task.time_span(now))
         if task.output.vtu and task.shows_checkpoints:
             with guard.trying(task.fields_method):
                 task.try_fields()
@@ -45,11 +48,24 @@ def rehearse(task: RunTask, history: np.ndarray) -> None:
 
 
 def _monitor_row(task: RunTask, now: np.ndarray) -> np.ndarray:
-    row = np.asarray(task.monitor_rows(now[None, :]), np.float64)
+    row = np.asarray(task.monitor_rows(now[None, :]))
+    if row.dtype.kind == "c":
+        raise ValueError("it gives complex values where real ones are right")
+    row = row.astype(np.float64)
     if row.shape != (1, len(task.monitors)):
         raise ValueError(f"it gives an array of shape {row.shape} where (1, {len(task.monitors)}) is right: one value"
                          f" for each of {', '.join(task.monitors)}")  # fmt: skip
     return row
+
+
+def _check_steps(left: Any) -> None:
+    if left is not None and (isinstance(left, bool) or not isinstance(left, Integral)):
+        raise TypeError(f"it gives {shown(left)} where a whole number of iterations, or None, is right")
+
+
+def _check_span(span: Any) -> None:
+    if span is not None and not (isinstance(span, tuple | list) and len(span) == 2 and _are_numbers(span)):
+        raise TypeError(f"it gives {shown(span)} where (time now, time at the end), or None, is right")
 
 
 def _try_pictures(task: RunTask, guard: Guard) -> None:
@@ -58,7 +74,8 @@ def _try_pictures(task: RunTask, guard: Guard) -> None:
         if picture is not None:
             _check_view(task, picture)
     with guard.trying("maps"):
-        for view in task.maps().values():
+        for name, view in task.maps().items():
+            _check_texts("a name", name)
             _check_view(task, view)
 
 
@@ -68,6 +85,7 @@ def _check_view(task: RunTask, view: Any) -> None:
         return _check_chart(view)
     if not isinstance(view, Picture | Image | SpacePicture):
         raise TypeError(f"it gives {shown(view)} where a Picture, a SpacePicture, an Image or a Chart is right")
+    _check_texts("its label", view.label)
     if unknown := [name for name in view.curves or () if name not in task.monitors]:
         raise ValueError(f"its curves name {shown(unknown[0])}, which is none of the monitors")
     if isinstance(view, Image):
@@ -84,15 +102,33 @@ def _check_polygons(task: RunTask, view: Picture | SpacePicture) -> None:
         raise ValueError("it brings no points and polygons, and the case has no mesh to draw it over")
     polygons = view.polygons if view.polygons is not None or over is None else over[1]
     _expect("values", view.values, (len(polygons),), "one for each cell")  # type: ignore[arg-type]
-    if isinstance(view, Picture) and view.window is not None and len(view.window) != 4:
-        raise ValueError(f"its window is {shown(view.window)} where (xmin, xmax, ymin, ymax) is right")
+    if isinstance(view, Picture) and view.window is not None:
+        _check_window(view.window)
+
+
+def _check_window(window: Any) -> None:
+    if not (isinstance(window, tuple | list) and len(window) == 4 and _are_numbers(window)):
+        raise ValueError(f"its window is {shown(window)} where (xmin, xmax, ymin, ymax) is right")
+    if not (window[0] < window[1] and window[2] < window[3]):
+        raise ValueError(f"its window is {shown(window)} where xmin < xmax and ymin < ymax is right")
 
 
 def _check_chart(chart: Any) -> None:
     if not isinstance(chart, Chart):
         raise TypeError(f"it gives {shown(chart)} where a Chart is right")
+    _check_texts("its name or label", chart.name, chart.x_label, chart.y_label)
     for name, curve in chart.curves.items():
+        _check_texts("the name of a curve", name)
         _expect(f"the curve {shown(name)}", curve, (len(chart.x),), "one value for each x")
+
+
+def _check_texts(what: str, *texts: Any) -> None:
+    if wrong := [one for one in texts if not isinstance(one, str)]:
+        raise TypeError(f"{what} is {shown(wrong[0])} where a text is right")
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(one, Real) for one in values)
 
 
 def _expect(what: str, values: Any, shape: tuple[int, ...], why: str) -> None:

@@ -137,8 +137,9 @@ class Runner:
             recorded = self._iterated(min(self.pace.chunk(), self._until_due()))
             count = len(recorded)
             rows = self._monitor_rows(recorded)
-            trusted = rows is None or self.task.watched is None
-            good = np.ones(count, bool) if trusted else healthy(self.task, recorded)
+            good = np.ones(count, bool)
+            if rows is not None and self.task.watched is not None:
+                good = healthy(self.task, recorded, rows)
             rows = np.full((count, len(self.task.monitors)), np.nan) if rows is None else rows
             self.pace.done(count, time.perf_counter() - start)
             if not good.all():
@@ -185,7 +186,7 @@ class Runner:
         if self._has_converged():
             return 0
         least = self.task.steps_left(self.recorded)
-        return most if least is None else min(most, least)
+        return most if least is None else max(0, min(most, least))
 
     def _has_converged(self) -> bool:
         """Whether the monitor that ends the run is below its limit."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields, replace
+from types import NoneType
+from typing import Any, NamedTuple, TypeVar
 
 from meshloom.errors import CompilerError, MeshloomError, one_line
 from meshloom.operation.operation import Operation
@@ -28,6 +29,11 @@ _UNITS = {
              " single one would break it up.",
 }  # fmt: skip
 _LONGEST = 44  # letters of a name in the table
+_NUMBERS = (int, float)
+_PLAIN: dict[str, tuple[type, ...]] = {  # as annotated
+    "str": (str,), "int": (int,), "float": _NUMBERS, "float | None": (*_NUMBERS, NoneType),
+}  # fmt: skip
+_Read = TypeVar("_Read")
 
 
 class Spent(NamedTuple):
@@ -58,6 +64,15 @@ class LoopTime:
         return self.flops * self.calls / self.seconds if self.flops and self.seconds > 0.0 else None
 
 
+def of_types(read: _Read) -> _Read:
+    """A dataclass that was read from a file; TypeError where a text or a number in it is something else."""
+    for one in fields(read):  # type: ignore[arg-type]  # which it is
+        value, allowed = getattr(read, one.name), _PLAIN.get(str(one.type), (object,))
+        if not isinstance(value, allowed):
+            raise TypeError(f"{one.name} is a {type(value).__name__}")
+    return read
+
+
 @dataclass(frozen=True)
 class TimeTable:
     """The rows, the longest first; ``seconds``: of all iterations, Python between them included. ``copy``: bytes per
@@ -78,8 +93,8 @@ class TimeTable:
     @classmethod
     def from_json(cls, found: Any) -> TimeTable:
         """What ``asdict`` made of one; KeyError or TypeError where it is something else."""
-        rows = tuple(LoopTime(**row) for row in found["rows"])
-        return cls(float(found["seconds"]), rows, str(found["unit"]), found["copy"])
+        rows = tuple(of_types(LoopTime(**row)) for row in found["rows"])
+        return of_types(cls(float(found["seconds"]), rows, str(found["unit"]), found["copy"]))
 
 
 class Stopwatch:

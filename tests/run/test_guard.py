@@ -12,7 +12,7 @@ import pytest
 
 import meshloom as ml
 from meshloom import launch
-from meshloom.case import Case, Picture, registry
+from meshloom.case import Case, Chart, Picture, registry
 from tests.cli.conftest import meshloom as meshloom  # the fixture
 from tests.cli.harness import Command
 from tests.run.cooling import Cooling
@@ -92,6 +92,71 @@ def test_it_is_found_before_the_first_iteration(
     problem = "TypeError: it gives 42" if answer is nonsense else problem
     result.refused(2, f"{method}() of case 'wrong' failed: ", problem, f"({__file__}:{line}); found before the first")
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "problem"),
+    [
+        ("steps_left", "many", "TypeError: it gives 'many' where a whole number of iterations, or None, is right"),
+        ("steps_left", 3.7, "it gives 3.7 where a whole number"),
+        ("time_span", 3, "TypeError: it gives 3 where (time now, time at the end), or None, is right"),
+        ("time_span", ("a", "b"), "where (time now, time at the end)"),
+        ("monitor_rows", [[1j, 2.0]], "ValueError: it gives complex values where real ones are right"),
+        ("cell_fields", {3: np.zeros(12)}, "TypeError: a field is called 3 where a text is right"),
+        ("picture", Picture(np.zeros(12), 5, (0.0, 1.0, 0.0, 1.0)), "TypeError: its label is 5"),  # type: ignore[arg-type]
+        ("picture", Picture(np.zeros(12), "t", (1.0, 0.0, 0.0, 1.0)), "where xmin < xmax and ymin < ymax is right"),
+        ("picture", Picture(np.zeros(12), "t", (0, "a", None, 1)), "(xmin, xmax, ymin, ymax) is right"),  # type: ignore
+        ("maps", {3: Picture(np.zeros(12), "t", (0.0, 1.0, 0.0, 1.0))}, "TypeError: a name is 3"),
+        ("charts", [Chart(3, np.zeros(1), {}, "x", "y")], "TypeError: its name or label is 3"),  # type: ignore[arg-type]
+        ("charts", [Chart("c", np.zeros(1), {3: np.zeros(1)}, "x", "y")], "the name of a curve is 3"),  # type: ignore
+    ],
+)
+def test_answers_of_wrong_kinds_are_found_too(
+    meshloom: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, method: str, answer: Any, problem: str
+) -> None:
+    monkeypatch.setattr(Wrong, method, lambda self, *given: answer)
+    result = meshloom("run", "wrong", "--backend", "numpy", "--set", "output.plot=true", "--out", "a", "--quiet")
+    result.refused(2, f"{method}() of case 'wrong' failed: ", problem, "; found before the first iteration")
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(("name", "given"), [("state", "abc"), ("state", (1.0,)), ("recorded", (np.zeros(1),))])
+def test_state_and_recorded_are_fields_and_globals(
+    meshloom: Command, monkeypatch: pytest.MonkeyPatch, name: str, given: Any
+) -> None:
+    made = Wrong.__init__
+
+    def spoilt(self: Wrong, config: Any) -> None:
+        made(self, config)
+        setattr(self, name, given)
+
+    monkeypatch.setattr(Wrong, "__init__", spoilt)
+    meshloom("run", "wrong", "--backend", "numpy", "--quiet").refused(2, f"self.{name} = ", "it must be a tuple of")
+
+
+def test_steps_left_below_zero_is_the_end(meshloom: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a formula for a time that is past."""
+    right = Wrong.steps_left
+    monkeypatch.setattr(Wrong, "steps_left", lambda self, recorded: (right(self, recorded) or 0) or -5)
+    result = meshloom("run", "wrong", "--backend", "numpy", "--out", "a", "--json", "--quiet")
+    assert result.code == 0 and result.json["finished"], result.err
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_monitors_that_fail_at_any_time_cost_no_run(
+    meshloom: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, calls: int
+) -> None:
+    right, asked = Wrong.monitor_rows, list[int]()
+
+    def later(self: Wrong, recorded: np.ndarray) -> np.ndarray:
+        asked.append(len(recorded))
+        return right(self, recorded) if len(asked) <= calls else divides(self)
+
+    monkeypatch.setattr(Wrong, "monitor_rows", later)
+    run = ("run", "wrong", "--backend", "numpy", "--set", "output.every=3", "--out", "a", "--json", "--quiet")
+    result = meshloom(*run)
+    assert result.code == 3 and result.json["finished"], result.err
+    assert (tmp_path / "a" / "checkpoint.h5").exists()
 
 
 @pytest.mark.parametrize("answer", [nonsense, divides])

@@ -18,7 +18,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.config import build, parse_set
-from meshloom.errors import RunError
+from meshloom.errors import RunError, UserError
 from meshloom.launch import make_page
 from meshloom.run.facts import Monitors, RunFacts, RunPart, command, read_facts
 from meshloom.run.folder import claim
@@ -197,6 +197,33 @@ def test_made_again_from_the_folder(tmp_path: Path):
     assert (
         "mesh.i (changed) 6" in found.text and "not at its end" in found.text and "meshloom run --restart" in found.text
     )
+
+
+def places(found: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
+    """Every place in what JSON holds; of lists the first row stands for all."""
+    if path:
+        yield path
+    inner = found.items() if isinstance(found, dict) else enumerate(found[:1]) if isinstance(found, list) else ()
+    for key, value in inner:
+        yield from places(value, *path, key)
+
+
+def test_an_account_that_was_spoilt_anywhere_is_a_page_or_a_line(tmp_path: Path):
+    ml.march(Hot().step, steps=4, out=tmp_path / "a")
+    account = tmp_path / "a" / "report.json"
+    right = json.loads(account.read_text())
+    for path in places(right):
+        for wrong in (None, -np.inf, [], {"a": 1}, "</script><script>alert(1)</script>"):
+            found = inner = json.loads(json.dumps(right))
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = wrong
+            account.write_text(json.dumps(found))
+            try:
+                make_page(tmp_path / "a")
+            except UserError as refused:
+                assert "remove it, and the page is made without it" in str(refused), path
+            assert "<script>alert" not in (tmp_path / "a" / "report.html").read_text(), path
 
 
 def test_made_again_where_nothing_is_shown(tmp_path: Path):
