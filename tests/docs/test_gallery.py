@@ -67,5 +67,6 @@ def test_the_command_draws_the_picture(name: str, tmp_path: Path) -> None:
     words = shlex.split(ENTRIES[name]["command"])
     done = run(["-m", *words, "--quiet", "--backend", "cpu", "--out", "drawn"], tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    (tmp_path / "drawn" / "picture.png").rename(tmp_path / f"{name}.png")
+    (tmp_path / "gallery").mkdir()
+    (tmp_path / "drawn" / "picture.png").rename(tmp_path / "gallery" / f"{name}.png")
     check_same(f"gallery/{name}.png", tmp_path)
