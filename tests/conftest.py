@@ -11,6 +11,7 @@ import pytest
 import meshloom as ml
 from meshloom.backend import _BACKENDS
 from meshloom.backend.cuda.backend import EmulatedCuda
+from meshloom.operation.operation import Operation
 from meshloom.target import EMULATED
 
 # Tests that were started in the background, or by nohup, ignore signals, and so would the processes that they start.
@@ -25,10 +26,12 @@ AT_FIRST = ml.backend(), ml.threads()
 
 @pytest.fixture(autouse=True)
 def first_back_end() -> Iterator[None]:
-    """Every test begins with the back end of a fresh process, whatever others, or fixtures of a module, have chosen."""
+    """Every test begins with the back end of a fresh process, and nobody looks for what is not finite, whatever others,
+    or fixtures of a module, have chosen."""
     ml.use(AT_FIRST[0], threads=AT_FIRST[1])
     yield
     ml.use(AT_FIRST[0], threads=AT_FIRST[1])
+    Operation.watched = None
 
 
 def pytest_collection_finish() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.errors import RunError, SolveError, one_line
+from meshloom.errors import RunError, SolveError, UserError, one_line
 from meshloom.run.diagnose import Snapshot, breakdown, healthy, take_snapshot
 from meshloom.run.facts import Monitors, Outcome, gathered
 from meshloom.run.files import Files, NoFiles, Start
@@ -107,7 +107,8 @@ class Runner:
         except BaseException as error:
             self.files.give_back()
             said = f"{error}{self.files.kept()}" if isinstance(error, RunError) else f"{type(error).__name__}: {error}"
-            if isinstance(error, Exception) and not isinstance(error, MemoryError):
+            refused = isinstance(error, UserError) and not isinstance(error, RunError)  # nothing has happened
+            if isinstance(error, Exception) and not isinstance(error, MemoryError) and not refused:
                 self._tell(reason=said)
             if isinstance(error, RunError):
                 raise RunError(said) from error

@@ -253,7 +253,7 @@ def test_charts_over_decades(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_an_axis_that_grows_downwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     seen = []
-    monkeypatch.setattr("meshloom.io.plots._save", lambda figure, _: seen.append(figure.axes[0].yaxis_inverted()))
+    monkeypatch.setattr("meshloom.io.plots.save_figure", lambda figure, _: seen.append(figure.axes[0].yaxis_inverted()))
     x = np.arange(2.0)
     for downwards in (False, True):
         save_curves(tmp_path / "a.png", x, {"cp": x}, labels=("x", "cp"), title="t", downwards=downwards)
