@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests import nursery
+from tests.docs.test_examples import MOST
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -83,7 +84,10 @@ def check_shown(expected: list[str], real: list[str], where: str) -> None:
         assert any(r.startswith(head) for r in real), f"{where}\nis not printed: {line}\nbut: {real[:20]}"
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+OTHERS = [one for one in sorted((ROOT / "examples").glob("*.py")) if one.name not in MOST]  # test_examples.py has these
+
+
+@pytest.mark.parametrize("example", OTHERS, ids=lambda path: path.stem)
 def test_examples(example: Path, tmp_path: Path) -> None:
     done = run([str(example)], tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
