@@ -17,7 +17,7 @@ from meshloom.kernel.recent import Recent
 from meshloom.schedule.nest.code import Pass, partial_name
 from meshloom.schedule.nest.nodes import Name, Statement, let
 from meshloom.schedule.nest.walk import names as names_in
-from meshloom.schedule.plan.plan import Plan, arrays, sizes
+from meshloom.schedule.plan.plan import Plan, arrays, leaves, sizes
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import emitter
 from meshloom.target import CPU, Target
@@ -97,10 +97,11 @@ def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), t
     """The generated source as data: a function of the loop's spec and of which arrays the plan has, of which types.
 
     A solver that goes through colors has hundreds of loops which are one loop over other rows: where a plan has no
-    arrays, the unit of the last such loop serves."""
-    if arrays(plan):
+    arrays, and the same numbers if any, the unit of the last such loop serves."""
+    parts = tuple(leaves(plan))
+    if any(isinstance(one, np.ndarray) for _, one in parts):
         return _made(spec, plan, extra, target)
-    key = (spec, type(plan), plan.strategy, plan.block, extra, target)
+    key = (spec, type(plan), plan.strategy, plan.block, parts, extra, target)
     return _UNITS.find_or_make(key, lambda: _made(spec, plan, extra, target))
 
 

@@ -79,12 +79,15 @@ def run_case(
 def _run(job: Job, folder: RunFolder, report: RunReport, began: float) -> CaseRun:
     made, runner = prepare(job, folder, report, began)
     outcome = iterate(job, folder, runner)
-    for failure in outcome.failures:
+    fields: dict[str, np.ndarray] = {}
+    if outcome.finished:
+        with runner.guard.trying("fields_by_name"):
+            fields = _fields(made)
+    failures = runner.guard.failures
+    for failure in failures:
         warnings.warn(f"{failure}; everything else is there", stacklevel=3)
-    done = CaseRun(
-        made.name, outcome.monitors, runner.by_name(), _fields(made) if outcome.finished else {}, folder.path,
-        outcome.iteration, outcome.seconds, outcome.failures,
-    )  # fmt: skip
+    done = CaseRun(made.name, outcome.monitors, runner.by_name(), fields, folder.path, outcome.iteration,
+                   outcome.seconds, failures)  # fmt: skip
     if outcome.stopped_by == signal.SIGINT:
         go_on = f"go on with restart={str(folder.path)!r}"
         raise interrupted(f"run_case {made.name}: stopped after iteration {outcome.iteration}; {go_on}", done=done)
@@ -94,11 +97,8 @@ def _run(job: Job, folder: RunFolder, report: RunReport, began: float) -> CaseRu
 
 
 def _fields(case: Case) -> dict[str, np.ndarray]:
-    """Copies: the fields themselves live on the back end of the run. {} where the case fails to give them."""
-    try:
-        return {name: np.array(values) for name, values in case.fields_by_name().items()}
-    except Exception:
-        return {}
+    """Copies: the fields themselves live on the back end of the run."""
+    return {name: np.array(values) for name, values in case.fields_by_name().items()}
 
 
 def _target(case: Any) -> str | type[Case]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -219,7 +220,7 @@ class _Shape:
         """From the first cell of each face to the second, (faces, d)."""
         return self.reach[:, 0] - self.reach[:, 1]
 
-    @property
+    @cached_property
     def has_few_neighbours(self) -> np.ndarray:
         """Which cells are triangles or tetrahedra, (cells,)."""
         faces = np.bincount(np.concatenate([self.cells.ravel(), self.boundary_cells]), minlength=len(self.volume))
