@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
@@ -284,7 +286,15 @@ def test_a_plan_of_another_type_or_form_is_rejected() -> None:
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path))
     monkeypatch.setattr(plan_cache, "SMALLEST_CACHED", 1)
+    monkeypatch.setattr(plan_cache, "_living", Forgetful())
     return tmp_path
+
+
+class Forgetful(dict[str, Plan]):
+    """Nobody has a plan: it comes from the disk."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return None
 
 
 def built(monkeypatch: pytest.MonkeyPatch | None = None) -> tuple[Plan, int]:
@@ -317,6 +327,82 @@ def test_plans_are_kept_on_disk_and_rebuilt_when_damaged(own_cache: Path) -> Non
     before = {"sizes": np.zeros(1, np.int64), "size_names": np.frombuffer(b"tiles0", np.uint8)}
     cache.store_arrays("plans", file.stem, arrays(first) | before)  # as an older version wrote them
     assert built()[1] == 1
+
+
+def test_a_plan_that_somebody_has_is_not_read_again(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    living: WeakValueDictionary[str, Plan] = WeakValueDictionary()
+    monkeypatch.setattr(plan_cache, "_living", living)
+    first, _ = built()
+    (file,) = (own_cache / "plans").iterdir()
+    file.write_bytes(b"no zip at all")
+    again, times = built()
+    assert again is first and times == 0
+    maps = replace(grid(5), digest="others")
+    other = strategy("tile").plan(maps, 16)
+    assert cached_plan(lambda *_: other, TilePlan, "tile", maps, 16, verify) is other
+    del first, again, other
+    gc.collect()
+    assert not living and built()[1] == 1
+    with plan_cache.plans_held():
+        number = id(built()[0])
+        gc.collect()
+        assert len(living) == 1 and id(built()[0]) == number
+    gc.collect()
+    assert not living
+
+
+def test_blocks_of_other_sizes_share_the_arrays_that_do_not_depend_on_them(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_cache, "_living", WeakValueDictionary())
+    owner, topo = strategy("owner"), grid()
+    kind = owner.plan_type(target=CPU, variant="")
+
+    def of(block: int) -> Plan:
+        return cached_plan(partial(owner.build, target=CPU), kind, "owner", topo, block, verify, by_block=False)
+
+    small, large = of(16), of(64)
+    assert (small.block, large.block) == (16, 64)
+    ours, theirs = arrays(small), arrays(large)
+    assert ours.keys() == theirs.keys() and all(ours[name] is theirs[name] for name in ours)
+
+
+def test_weighing_ways_to_fuse_reads_every_plan_once(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_cache, "_living", WeakValueDictionary())
+    read: list[str] = []
+    inner = plan_cache._read_or_built
+
+    def counted(*arguments: Any) -> Plan:
+        read.append(arguments[-1])
+        return inner(*arguments)
+
+    monkeypatch.setattr(plan_cache, "_read_or_built", counted)
+    mesh = ml.generate.box((12, 12), cells="triangle")
+    u, rate, size = (mesh.cells.field(name, data=np.ones(len(mesh.cells))) for name in ("u", "rate", "size"))
+
+    @ml.kernel
+    def empty(rate: ml.Write):
+        rate[...] = 0.0
+
+    @ml.kernel
+    def exchange(u: ml.Read, rate: ml.Inc):
+        rate[0] += u[1] - u[0]
+        rate[1] += u[0] - u[1]
+
+    @ml.kernel
+    def advance(rate: ml.Read, size: ml.Read, u: ml.ReadWrite):
+        u += 0.01 * rate / size
+
+    @ml.program
+    def step():
+        for _ in range(3):
+            empty(mesh.cells, rate)
+            exchange(mesh.faces, u[mesh.face_cells], rate[mesh.face_cells])
+            advance(mesh.cells, rate, size, u)
+
+    with ml.using("emulated"):
+        step.run(2)
+    assert read and len(read) == len(set(read))
 
 
 class OnDisk:

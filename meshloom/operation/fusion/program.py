@@ -18,6 +18,7 @@ from meshloom.operation.fusion.groups import fills_moved_on, grouped, why_apart
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.fusion.recompute import with_recomputing
 from meshloom.operation.operation import Operation
+from meshloom.schedule.plan.plan_cache import plans_held
 from meshloom.target import Rates
 
 
@@ -92,7 +93,8 @@ Way = Callable[[Sequence[Operation], dict[Field, float], bool], FusedProgram | N
 def fuse(operations: Sequence[Operation]) -> FusedProgram:
     """A recorded program with its loops fused where that is possible; what points of a grid look for at others they may
     compute themselves."""
-    return with_recomputing(operations, _fused)
+    with plans_held():
+        return with_recomputing(operations, _fused)
 
 
 def _fused(operations: Sequence[Operation]) -> FusedProgram:

@@ -1,4 +1,4 @@
-"""Plans on disk, found by content and believed by nobody.
+"""Plans on disk, found by content and believed by nobody; and those in memory, which were verified once.
 
 An entry is an outline and the arrays that it numbers. The outline (JSON) follows the declaration: the schema, the name
 of the plan's type, then its fields, of parts the names of their types too. An entry of another schema or type, with
@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -26,12 +30,28 @@ Builder = Callable[[Topology, int], Plan]
 Verifier = Callable[[Plan, Topology], None]
 Stored = dict[str, np.ndarray]
 
+#: Those that somebody still has, by their keys: maps of the same content have the same plans.
+_living: WeakValueDictionary[str, Plan] = WeakValueDictionary()
+_held: ContextVar[list[Plan] | None] = ContextVar("_held", default=None)
+
+
+@contextmanager
+def plans_held() -> Iterator[None]:
+    """A block in which no plan is forgotten. Who weighs ways to run a program asks for the plans of many loops that are
+    then given up, and most of them for the same few: reading and verifying one takes seconds on millions of cells."""
+    token = _held.set([])
+    try:
+        yield
+    finally:
+        _held.reset(token)
+
 
 def cached_plan(
     build: Builder, kind: type[Plan], name: str, topo: Topology, block: int, verify: Verifier, variant: str = "",
     by_block: bool = True
 ) -> Plan:  # fmt: skip
-    """The plan of type ``kind`` from the disk or built, and verified in either case: what is read may be anything.
+    """The plan of type ``kind``: the one that somebody has, or from the disk or built, and verified in either case:
+    what is read may be anything.
 
     An entry that is damaged, or not right for these maps, is built again and replaced. ``by_block``: the arrays depend
     on the block size; else one entry serves all.
@@ -40,6 +60,18 @@ def cached_plan(
         return fresh_plan(build, topo, block, verify)
     described = f"{SCHEMA}|{kind.__name__}|{name}|{variant}|{block if by_block else 0}|{topo.digest}"
     key = hashlib.sha256(described.encode()).hexdigest()
+    plan = _living.get(key)
+    if plan is None:
+        plan = _living[key] = _read_or_built(build, kind, name, topo, block, verify, key)
+    held = _held.get()
+    if held is not None and not any(plan is one for one in held):
+        held.append(plan)
+    return plan if plan.block == block else replace(plan, block=block)
+
+
+def _read_or_built(
+    build: Builder, kind: type[Plan], name: str, topo: Topology, block: int, verify: Verifier, key: str
+) -> Plan:
     found = restored(kind, name, block, cache.load_arrays("plans", key))
     if found is not None and _right(found, topo, verify):
         return found
