@@ -27,9 +27,11 @@ def races(loop: ml.Loop) -> str:
 
 def loop_shares(program: ml.Program | ml.Sequence, device: Device) -> list[dict[str, Any]]:
     """Each loop of a program by itself, in order of time: its name, how its elements meet, milliseconds, and its share
-    of all of them, and the bytes that it must move. Loops of one name count as one. What they change is put back."""
+    of all of them, the bytes that it must move and its operations. Loops of one name count as one. What they change is
+    put back."""
     took: dict[tuple[str, str], float] = {}
     moved: dict[tuple[str, str], float] = {}
+    done: dict[tuple[str, str], float] = {}
     for loop in program.loops:
         executable: Any = loop.prepare()
         kept = [(one, one.storage.copy()) for one in loop.writes]
@@ -39,9 +41,11 @@ def loop_shares(program: ml.Program | ml.Sequence, device: Device) -> list[dict[
         place = loop.name, races(loop)
         took[place] = took.get(place, 0.0) + seconds
         moved[place] = moved.get(place, 0.0) + float(loop.compulsory)
+        done[place] = done.get(place, 0.0) + float(loop.flops)
     in_all = sum(took.values())
     found = [
-        {"loop": name, "races": kind, "ms": 1e3 * one, "share": one / in_all, "bytes": moved[name, kind]}
+        {"loop": name, "races": kind, "ms": 1e3 * one, "share": one / in_all, "bytes": moved[name, kind],
+         "flops": done[name, kind]}
         for (name, kind), one in took.items()
     ]
     return sorted(found, key=lambda row: -row["ms"])
@@ -64,18 +68,31 @@ def apart(program: ml.Program | ml.Sequence) -> ml.Program | ml.Sequence:
 
 
 def whole_row(case: str, settings: Sequence[str], device: Device, cores: Device | None) -> dict[str, Any]:
-    """Shares by loop, and a step here and, where they are others, on the cores."""
+    """A step here, all of it as it runs, then its loops by themselves; and a step on the cores, where they are
+    others. What each part took is told as it comes: meshes of millions of cells take their time."""
     ml.use(device.backend)
+    begin = time.perf_counter()
+
+    def told(what: str) -> None:
+        print(f"{case}: {what} after {time.perf_counter() - begin:.0f} s", flush=True)
+
     made = make(case, *settings)
+    told("made")
+    row: dict[str, Any] = {"case": case, "settings": list(settings), "cells": made.mesh.cells.size,
+                           "ms": 1e3 * step_seconds(made.program, device)}  # fmt: skip
+    told(f"a step of {row['ms']:.4g} ms")
+    as_run = getattr(made.program, "steps", ())
+    row |= {"step_bytes": float(sum(one.compulsory for one in as_run)),
+            "step_flops": float(sum(one.flops for one in as_run))}  # fmt: skip
     by_itself = apart(made.program)
     by_itself.run(2)
-    row: dict[str, Any] = {"case": case, "settings": list(settings), "cells": made.mesh.cells.size,
-                           "loops": loop_shares(by_itself, device)}  # fmt: skip
-    del made, by_itself
+    row["loops"] = loop_shares(by_itself, device)
+    told("loops by themselves")
+    del made, by_itself, as_run
     device.clear()
-    row["ms"] = 1e3 * step_seconds(make(case, *settings).program, device)
     if cores is not None:
         ml.use(cores.backend)
         row["cores_ms"] = 1e3 * step_seconds(make(case, *settings).program, cores)
+        told(f"a step of {row['cores_ms']:.4g} ms on the cores")
         ml.use(device.backend)
     return row
