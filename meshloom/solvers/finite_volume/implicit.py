@@ -38,7 +38,8 @@ CUT = 0.2  # by which steps become shorter then
 _TRY = "a smaller time.cfl_max, a start with scheme.order = 1, another scheme.limiter or better cells there may help"
 LEAST_CFL = 1e-3  # shorter ones would not help: the flow has no solution, or the mesh is at fault
 FASTER = 1.1  # it becomes so many times longer than the residual becomes smaller, or it would come to rest with that
-SLOWEST = 0.3  # a ``cfl`` becomes at most so many times itself where the residual grows
+SLOWEST = 0.3  # a ``cfl`` becomes at least so many times itself where the residual grows
+FORGIVEN = 10.0  # a residual that has fallen so many times as far as ``cfl_max`` asks for may grow so much again
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,10 @@ class Newton:
         self.inflow, self.change, self.kept = (flow.u.like(name) for name in ("inflow", "change", "kept"))
         self.cfl = ml.Global(options.cfl, "cfl", dtype=flow.dtype)
         self.norm = ml.Global(np.inf, "norm")  # of the residual at ``kept``
+        self.wanted = ml.Global(options.cfl, "wanted_cfl")  # by the residual alone
         self.share = ml.Global(1.0, "smallest_share", dtype=flow.dtype)
         self.iterations = ml.Global(0, "linear_iterations", dtype=np.int64)
-        self.clock = (self.cfl, self.norm, self.share)
+        self.clock = (self.cfl, self.wanted, self.norm, self.share)
         self._rate = ml.Global(0.0, "rate", dtype=flow.dtype)  # of u in the terms of a step in time
         self._measure, self._assemble = ml.Program(self.measure), ml.Program(self.assemble)
         self._update, self._back = ml.Program(self.update), ml.Program(self._take_back)
@@ -134,7 +136,8 @@ class Newton:
 
     def begin(self, cfl: float, rate: float) -> None:
         """With a system of its own: no step before counts. ``rate``: of u in the terms of a step in time."""
-        self.cfl.value, self.norm.value, self._rate.value = cfl, np.inf, rate
+        self.cfl.value = self.wanted.value = cfl
+        self.norm.value, self._rate.value = np.inf, rate
 
     @cached_property
     def solver(self) -> ml.linalg.GMRES:
@@ -161,15 +164,17 @@ class Newton:
             self._go_back(now)
         last, cfl = float(self.norm.value), float(self.cfl.value)
         if np.isfinite(last):
-            self.cfl.value = min(max(cfl * self._growth(last, now), LEAST_CFL), self.options.cfl_max)
+            wanted = self.wanted.value = self._wanted(last, now)
+            most = 1.0 if float(self.share.value) < MOST_CHANGE else self.options.growth
+            self.cfl.value = min(max(wanted, SLOWEST * cfl), most * cfl, self.options.cfl_max)
         self.norm.value = now
 
-    def _growth(self, last: float, now: float) -> float:
-        """By what a step may be longer than the last: as the residual becomes smaller, and a little more."""
-        if now >= last and now > 0.0:
-            return max(last / now, SLOWEST)
-        most = 1.0 if float(self.share.value) < MOST_CHANGE else self.options.growth
-        return most if now == 0.0 else min(FASTER * last / now, most)
+    def _wanted(self, last: float, now: float) -> float:
+        """Longer as the residual becomes smaller, and a little more; shorter as it becomes larger again. What is beyond
+        ``cfl_max`` is not taken but kept in mind: a flow that develops may have a larger residual for a while."""
+        ratio = np.inf if now == 0.0 else last / now
+        wanted = float(self.wanted.value) * ratio * (FASTER if ratio > 1.0 else 1.0)
+        return float(np.clip(wanted, LEAST_CFL, FORGIVEN * self.options.cfl_max))
 
     def residual(self) -> float:
         """The root of the mean square of the rates, in units of the free stream."""
@@ -192,7 +197,7 @@ class Newton:
         if cfl < LEAST_CFL or hopeless:
             worst = f"most in {worst_cell(self.flow.mesh, self.inflow)}"
             raise SolveError(f"implicit step: {why}, {worst}, and steps of cfl {cfl:.2g} would not help; {_TRY}")
-        self.cfl.value = cfl
+        self.cfl.value = self.wanted.value = cfl
 
     def assemble(self) -> None:
         flow = self.flow
