@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bench import compressible, published, record
+from bench.cases import make
 
 
 @pytest.mark.slow
@@ -74,3 +75,18 @@ def test_rows_are_told_and_the_latest_counts() -> None:
     assert published.line_of(row) == "plate: 12 cells, 3 steps, friction 0.002713; {'u': 1}"
     assert published.latest([{"rows": [row, {"name": "wing"}]}, {"rows": [row | {"cells": 13}]}]) == [
         row | {"cells": 13}, {"name": "wing"}]  # fmt: skip
+
+
+def test_sections_of_a_wing_are_drawn_beside_the_taps(tmp_path: Path) -> None:
+    case = make("onera_m6", "mesh.cells=3000", "time.method=explicit", "time.cfl=0.1")
+    sections = compressible.sections_of(case)
+    assert list(sections) == ["20", "44", "65", "80", "90", "96", "99"]
+    assert all(np.all(np.diff(one["x"]) >= 0.0) and len(one["x"]) == len(one["cp"]) > 10 for one in sections.values())
+    assert min(sections["44"]["x"]) >= 0.0 and max(sections["44"]["x"]) <= 1.0
+    row = {"name": "wing, Euler, level 1, implicit", "cells": 3000, "sections": sections}
+    compressible.draw([{"name": "airfoil"}, row], tmp_path / "wing.png")
+    assert (tmp_path / "wing.png").stat().st_size > 20_000
+    with pytest.raises(SystemExit, match="no row of these results is a wing"):
+        compressible.draw([{"name": "airfoil"}], tmp_path / "none.png")
+    with pytest.raises(SystemExit):
+        compressible.main(["--draw", "wing.png"])
