@@ -18,6 +18,7 @@ from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
 from meshloom.native import machine
 from meshloom.native.together import together
+from meshloom.operation.field_layouts import layouts_by_votes
 from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion import FusedProgram, fuse
 from meshloom.operation.operation import Operation, prepared
@@ -26,7 +27,6 @@ from meshloom.operation.recorded import Recorded, check_written_first, without_i
 from meshloom.operation.replay import ReadyProgram, Replay, Way, backends_of, left_behind, transients_among, written_by
 from meshloom.operation.ties import Kept, tied
 from meshloom.recording import outside_program, recorder, refuse_in_program
-from meshloom.schedule.choice.layouts import best_layout
 
 MOST_REPLAYS = 2**48
 MOST_INLINED = 100_000  # operations that a program takes from one inside it
@@ -58,6 +58,7 @@ class Program(NoCopy):
         self._fused: tuple[tuple[object, ...], FusedProgram, list[FusedRecording]] | None = None
         self._being_recorded: set[tuple[Any, ...]] = set()  # arguments, by their addresses
         self._kept: Kept[tuple[Any, ...], ReadyProgram] = Kept()  # for other arguments each
+        self._laid_out = False  # do fields have the layouts that it likes?
 
     @cached_property
     def parameters(self) -> Parameters:
@@ -113,15 +114,23 @@ class Program(NoCopy):
     @cached_property
     def layouts(self) -> dict[Field, str]:
         """On a GPU, what fields whose layout is free are changed to: decided once, by the sum over the loops."""
-        loops = [o for o in self.loops if o.domain.visits_elements and o.backend.target.together]
-        chosen: dict[Field, str] = {}
-        for one in dict.fromkeys(s for o in loops for s in o.storages if isinstance(s, Field)):
-            if one.layout_is_free and one.dim > 1 and not any(o.wish.layout for o in loops if one in o.storages):
-                votes = [(o.schedule.strategy, o.estimate) for o in loops if one in o.storages]
-                best, _ = best_layout(votes)
-                if best != str(one.layout):
-                    chosen[one] = best
-        return chosen
+        return layouts_by_votes(self.loops)
+
+    def lay_out(self, others: Sequence[Operation] = ()) -> None:
+        """Change them, once; ``others``: operations that use the same fields in turn with its own, and have a vote.
+
+        Programs may differ about a field that they share: changed to and fro in every round, everything would be made
+        ready again in every round.
+        """
+        if self._laid_out:
+            return
+        if others:
+            own = {one for o in self.loops for one in o.storages}
+            self.layouts = {one: best for one, best in layouts_by_votes(others).items() if one in own}
+        for one, layout in self.layouts.items():
+            if one.layout_is_free:
+                one.relayout(layout, free=True)
+        self._laid_out = True
 
     def __call__(self, *arguments: Any, **named: Any) -> None:
         """Replay once; inside another program, become a part of it."""
@@ -208,9 +217,7 @@ class Program(NoCopy):
         """Run the recorded operations; ``watched`` are globals that somebody looks at after replays."""
         for operation in self.loops:
             operation.settle()
-        for one, layout in self.layouts.items():
-            if one.layout_is_free:
-                one.relayout(layout, free=True)
+        self.lay_out()
         used = self._backends()
         for target in watched if len(used) == 1 else ():
             target.move(next(iter(used)).place(target.storage))
@@ -394,7 +401,9 @@ class Program(NoCopy):
     @outside_program()
     def _explained(self) -> str:
         loops = [o.explain() for o in dict.fromkeys(self.loops) if not o.domain.all_memory]
-        moved = [f"layout of {f.name}: {layout}, the least time over all loops" for f, layout in self.layouts.items()]
+        laid_out = self._laid_out
+        chosen = [(f.name, layout) for f, layout in self.layouts.items() if not laid_out or str(f.layout) == layout]
+        moved = [f"layout of {name}: {layout}, the least time over all loops" for name, layout in chosen]
         graph = self.graph if self._fused_recording() or self._ready else ""  # loops by themselves are not compiled
         fused = "\n".join(filter(None, [self._explained_fusion(), graph]))
         return "\n\n".join(filter(None, [*moved, fused, *loops]))

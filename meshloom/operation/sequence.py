@@ -54,6 +54,11 @@ class Sequence(NoCopy):
         self.part_seconds, self.rounds = [0.0] * len(parts), 0  # of each part, in all; whole rounds so far
 
     @cached_property
+    def _of_programs(self) -> tuple[Operation, ...]:
+        """The operations of its programs, which share fields."""
+        return tuple(loop for one in self._programs for loop in one.loops)
+
+    @cached_property
     def loops(self) -> tuple[Operation, ...]:
         """The operations of its programs, and of functions that say theirs."""
         return tuple(loop for one in self.parts for loop in getattr(one, "loops", ()))
@@ -71,6 +76,8 @@ class Sequence(NoCopy):
         refuse_in_program(f"running sequence {self.name}", "make its programs part of the outer one, and solve outside")
         times = whole_number(f"sequence {self.name}: rounds", times, 0, MOST_REPLAYS, error=ProgramError)
         kept = checked_record(self.name, record, times)
+        for program in self._programs:
+            program.lay_out(self._of_programs)
         for program, ready in self._programs.items():
             ready.begin()
             if not times:

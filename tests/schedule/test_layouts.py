@@ -9,6 +9,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import ScheduleError
+from meshloom.operation import program
 from meshloom.schedule.choice.layouts import PREFERENCE, best_layout
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilMeshOptions
 
@@ -43,6 +44,57 @@ def test_a_program_changes_free_layouts_once_and_gives_the_same() -> None:
         else:
             assert layouts == {}
         np.testing.assert_allclose(results[-1], results[0], rtol=0, atol=1e-12)
+
+
+def programs_that_differ() -> tuple[ml.Mesh, ml.Field, list[ml.Program]]:
+    """Two programs that read one field: one likes its components together, the other apart."""
+    mesh = ml.generate.box((16, 15))
+    q = mesh.cells.field("q", 4, data=np.random.default_rng(3).random((len(mesh.cells), 4)))
+    sums = [mesh.cells.field(name, 4) for name in ("first", "second")]
+
+    @ml.kernel
+    def exchange(q: ml.Read, total: ml.Inc):
+        total[0] += q[1]
+        total[1] += q[0]
+
+    def using(total: ml.Field, strategy: str) -> ml.Program:
+        def add() -> None:
+            exchange.loop(mesh.faces, q[mesh.face_cells], total[mesh.face_cells], schedule=strategy)()
+
+        return ml.Program(add)
+
+    return mesh, q, [using(sums[0], "atomic"), using(sums[1], "owner")]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_programs_that_differ_about_a_layout_do_not_change_it_to_and_fro(together: bool) -> None:
+    with ml.using("emulated"):
+        _, q, programs = programs_that_differ()
+        sequence = ml.Sequence(*programs)
+        layouts, buffers = [], []
+        for _ in range(3):
+            if together:
+                sequence.run(2)
+            else:
+                for one in programs:
+                    one()
+            layouts.append(str(q.layout))
+            buffers.append(q.storage)
+        assert len(set(layouts)) == 1 and all(one is buffers[0] for one in buffers)
+
+
+def test_a_sequence_counts_the_votes_of_all_its_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ml.using("emulated"):
+        _, q, programs = programs_that_differ()
+        asked: list[int] = []
+        votes = program.layouts_by_votes
+        monkeypatch.setattr(program, "layouts_by_votes", lambda loops: (asked.append(len(loops)), votes(loops))[1])
+        ml.Sequence(*programs).run(1)
+        assert asked == [2, 2]
+        kept = q.storage
+        for one in programs:
+            one()
+        assert q.storage is kept
 
 
 def test_a_layout_that_somebody_asked_for_stays() -> None:

@@ -1,0 +1,21 @@
+"""Which layouts the fields of some operations should have, where nobody has said it: on a GPU, by votes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from meshloom.mesh.core import Field
+from meshloom.operation.operation import Operation
+from meshloom.schedule.choice.layouts import best_layout
+
+
+def layouts_by_votes(operations: Sequence[Operation]) -> dict[Field, str]:
+    """Fields whose layout is free and should be another one, by the sum of times over the operations that use them."""
+    loops = [o for o in operations if o.domain.visits_elements and o.backend.target.together]
+    chosen: dict[Field, str] = {}
+    for one in dict.fromkeys(s for o in loops for s in o.storages if isinstance(s, Field)):
+        if one.layout_is_free and one.dim > 1 and not any(o.wish.layout for o in loops if one in o.storages):
+            best, _ = best_layout([(o.schedule.strategy, o.estimate) for o in loops if one in o.storages])
+            if best != str(one.layout):
+                chosen[one] = best
+    return chosen
