@@ -32,21 +32,35 @@ def stopping(wanted: threading.Event) -> Iterator[None]:
         _of_thread.stop = None
 
 
-def run_apart(command: list[str], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
-    """A program's output, as text; it reads nothing. TimeoutExpired where it takes longer than it may.
+def still_wanted() -> None:
+    """NobodyWaits where what ends the programs of this thread (``stopping``) is set: for work that is no program."""
+    if (stop := _stop_of_thread()) is not None and stop.is_set():
+        raise NobodyWaits("the work was given up: nobody waits for it")
+
+
+def _stop_of_thread() -> threading.Event | None:
+    return getattr(_of_thread, "stop", None)
+
+
+def run_apart(
+    command: list[str], seconds: float | None = None, *, given: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A program's output, as text; it reads what is given, if anything. TimeoutExpired where it takes longer than it
+    may.
 
     It has a session of its own: Ctrl-C in the terminal comes to us alone, and we end the program with all that it has
     started, whether a signal ends us or raises something here.
     """
     process: subprocess.Popen[str] | None = None
+    reads = subprocess.DEVNULL if given is None else subprocess.PIPE
     try:
         with held_back():  # none is started that nobody knows how to end
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                command, stdin=reads, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                 errors="replace", start_new_session=True,
             )  # fmt: skip
             undo_if_stopped(process, partial(end_group, process.pid))
-        out, err = _output(process, seconds, getattr(_of_thread, "stop", None))
+        out, err = _output(process, given, seconds, _stop_of_thread())
         return subprocess.CompletedProcess(command, process.returncode, out, err)
     except BaseException:
         if process is not None:
@@ -57,15 +71,18 @@ def run_apart(command: list[str], seconds: float | None = None) -> subprocess.Co
         forget(process)
 
 
-def _output(process: subprocess.Popen[str], seconds: float | None, stop: threading.Event | None) -> tuple[str, str]:
+def _output(
+    process: subprocess.Popen[str], given: str | None, seconds: float | None, stop: threading.Event | None
+) -> tuple[str, str]:
     """What a program has printed, when it ends."""
     if stop is None:
-        return process.communicate(timeout=seconds)
+        return process.communicate(given, timeout=seconds)
     deadline = None if seconds is None else time.monotonic() + seconds
     while True:
         try:
-            return process.communicate(timeout=_PATIENCE)
+            return process.communicate(given, timeout=_PATIENCE)
         except subprocess.TimeoutExpired:
+            given = None  # it goes on with what it was given first
             if stop.is_set():
                 raise NobodyWaits("the program was ended: nobody waits for it") from None
             if deadline is not None and time.monotonic() > deadline:
