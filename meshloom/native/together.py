@@ -79,9 +79,9 @@ _now = _OfThread()
 
 @contextmanager
 def together() -> Iterator[None]:
-    """A block in which loops are made ready: what ``begin`` is told is compiled at the same time. One inside another is
-    part of it."""
-    if _now.batch is not None:
+    """A block in which loops are made ready: what ``start`` is told is done at the same time, where there is more than
+    one core to do it. One inside another is part of it."""
+    if _now.batch is not None or _cores() == 1:
         yield
         return
     batch = _now.batch = Batch()

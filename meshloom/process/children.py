@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -52,15 +53,14 @@ def run_apart(
     started, whether a signal ends us or raises something here.
     """
     process: subprocess.Popen[str] | None = None
-    reads = subprocess.DEVNULL if given is None else subprocess.PIPE
     try:
-        with held_back():  # none is started that nobody knows how to end
+        with _to_read(given) as stdin, held_back():  # none is started that nobody knows how to end
             process = subprocess.Popen(
-                command, stdin=reads, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                 errors="replace", start_new_session=True,
             )  # fmt: skip
             undo_if_stopped(process, partial(end_group, process.pid))
-        out, err = _output(process, given, seconds, _stop_of_thread())
+        out, err = _output(process, seconds, _stop_of_thread())
         return subprocess.CompletedProcess(command, process.returncode, out, err)
     except BaseException:
         if process is not None:
@@ -71,18 +71,28 @@ def run_apart(
         forget(process)
 
 
-def _output(
-    process: subprocess.Popen[str], given: str | None, seconds: float | None, stop: threading.Event | None
-) -> tuple[str, str]:
+@contextmanager
+def _to_read(given: str | None) -> Iterator[int]:
+    """What a program reads from: a file without a name, because ``communicate``, called again after a time-out, never
+    writes what a pipe had no room for."""
+    if given is None:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(given.encode(errors="surrogatepass"))
+        file.seek(0)
+        yield file.fileno()
+
+
+def _output(process: subprocess.Popen[str], seconds: float | None, stop: threading.Event | None) -> tuple[str, str]:
     """What a program has printed, when it ends."""
     if stop is None:
-        return process.communicate(given, timeout=seconds)
+        return process.communicate(timeout=seconds)
     deadline = None if seconds is None else time.monotonic() + seconds
     while True:
         try:
-            return process.communicate(given, timeout=_PATIENCE)
+            return process.communicate(timeout=_PATIENCE)
         except subprocess.TimeoutExpired:
-            given = None  # it goes on with what it was given first
             if stop.is_set():
                 raise NobodyWaits("the program was ended: nobody waits for it") from None
             if deadline is not None and time.monotonic() > deadline:
