@@ -64,7 +64,7 @@ def build(source: str, name: str, architecture: str, *, flags: tuple[str, ...] =
     ``apart``: by a process of its own, so that several threads may build at the same time; in ours where none can be
     had.
     """
-    entry = _Entry.of(source, name, architecture, flags)
+    entry = _Kept.of(source, name, architecture, flags)
     found = entry.stored()
     if found is not None:
         return found
@@ -79,10 +79,10 @@ def build(source: str, name: str, architecture: str, *, flags: tuple[str, ...] =
 
 def known(source: str, name: str, architecture: str, *, flags: tuple[str, ...] = ()) -> MachineCode | None:
     """What ``build`` gives, where the cache has it."""
-    return _Entry.of(source, name, architecture, flags).stored()
+    return _Kept.of(source, name, architecture, flags).stored()
 
 
-class _Entry(NamedTuple):
+class _Kept(NamedTuple):
     """A place in the cache: what it is found by, where it is, and how what is there is compiled."""
 
     key: str
@@ -90,7 +90,7 @@ class _Entry(NamedTuple):
     options: tuple[str, ...]
 
     @classmethod
-    def of(cls, source: str, name: str, architecture: str, flags: tuple[str, ...]) -> _Entry:
+    def of(cls, source: str, name: str, architecture: str, flags: tuple[str, ...]) -> _Kept:
         options = (f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", "--ptxas-options=-v", *flags)
         key = hashlib.sha256("\0".join([_FORM, source, *options, version()]).encode()).hexdigest()
         return cls(key, kept.cache_dir("cuda") / f"{safe_name(name)}-{key[:32]}.cubin", options)
