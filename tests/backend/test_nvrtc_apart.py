@@ -27,12 +27,13 @@ from meshloom.errors import CompilerError
 from meshloom.native import compiler, together
 from meshloom.operation.operation import Operation, prepared
 from meshloom.target import H200, Target
-from tests.backend.test_cuda import needs_nvrtc
+from tests.backend.test_cuda import has_nvrtc, needs_nvrtc
 from tests.process.test_activity import Terminal, terminal
 
 __all__ = ["terminal"]  # a fixture
 
 SOURCE = 'extern "C" __global__ void k(double* p) { p[threadIdx.x] *= 3.0; }  // é'
+VERSION = nvrtc.version() if has_nvrtc() else ""
 BROKEN = "__global__ void k() { return 1 }"
 
 
@@ -196,6 +197,8 @@ def built_again(cache: Path, build: Callable[[], nvrtc.MachineCode]) -> bool:
 @pytest.mark.parametrize("answer", [
     no_such_program, answering(""), answering("rubbish\n"), answering("[]\n"), answering('{"version": "1.0"}\n'),
     answering('{"version": "1.0", "status": 0, "log": "", "cubin": ""}\n'), answering("", -9),
+    answering(f'{{"version": "{VERSION}", "status": 1, "log": "no memory", "cubin": ""}}\n'),
+    answering(f'{{"version": "{VERSION}", "status": 0, "log": "", "cubin": "?"}}\n'),
 ])  # fmt: skip
 def test_without_an_answer_we_compile_ourselves(
     answer: Callable[..., Any], cache: Path, monkeypatch: pytest.MonkeyPatch

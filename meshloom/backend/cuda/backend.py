@@ -109,8 +109,8 @@ class CudaBackend(Backend):
         wide_index = _largest(bound, plan) >= 2**31
         if not wide_index:
             plan = with_arrays(plan, lambda a: a.astype(np.int32) if a.dtype == np.int64 else a)
-        made_for, unit = bound.compiled.get((self.key, "unit"), (None, None))
-        if unit is None or made_for is not bound.plan():
+        made_for, needs_64_bits, unit = bound.compiled.get((self.key, "unit"), (None, False, None))
+        if unit is None or made_for is not bound.plan() or needs_64_bits != wide_index:
             share = share_of(bound.spec, bound.schedule, bound.elements)
             spec = replace(bound.spec, whole_rows=bound.schedule.whole_rows, share=share)
             unit = make_unit(spec, plan, target=self.target)
@@ -121,7 +121,7 @@ class CudaBackend(Backend):
         if bound.compiled.get(self.key, (None,))[0] is made_for:
             return
         bound, plan, unit, wide_index = self._unit(bound)
-        bound.compiled[self.key, "unit"] = made_for, unit  # for prepare, which comes soon
+        bound.compiled[self.key, "unit"] = made_for, wide_index, unit  # for prepare, which comes soon
         wanted = self._wanted(bound, plan, unit, wide_index)
         if wanted not in self._loaded:
             known = partial(known_kernels, wanted, engine.known, engine.emulation)

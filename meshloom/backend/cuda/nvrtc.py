@@ -135,8 +135,8 @@ def _compiled(source: str, name: str, options: tuple[str, ...], *, apart: bool =
 
 
 def _by_a_child(source: str, file: str, options: tuple[str, ...]) -> Compilation | None:
-    """The same by a process of its own; None where there is no Python to start, or it gives no answer, whatever the
-    reason: we can still do it ourselves."""
+    """The same by a process of its own; None where there is no Python to start, or no code comes back, whatever the
+    reason: we can still do it ourselves, and then have the reason."""
     if "python" not in Path(sys.executable or "").name.lower():  # none, or a program that Python is embedded in
         return None
     command = [sys.executable, "-P", nvrtc_child.__file__]  # whose folder has modules with the names of others

@@ -73,12 +73,13 @@ def request(source: str, file: str, options: Sequence[str]) -> str:
 
 
 def told(output: str, wanted_version: str) -> Compilation | None:
-    """What the program has answered, without PTX; None where it has not, or where it has found another NVRTC."""
+    """What the program has answered, without PTX; None where it has not, or where it has found another NVRTC, or where
+    nothing was made: who knows whether for a mistake in the source, or for want of memory."""
     try:
         found = json.loads(output.splitlines()[-1])
-        if found["version"] != wanted_version:
+        if found["version"] != wanted_version or found["status"] != 0:
             return None
-        return Compilation(int(found["status"]), str(found["log"]), base64.b64decode(found["cubin"], validate=True))
+        return Compilation(0, str(found["log"]), base64.b64decode(found["cubin"], validate=True))
     except (LookupError, TypeError, ValueError):
         return None
 
