@@ -26,6 +26,7 @@ from meshloom.backend.cuda.kernels import GpuCode
 from meshloom.errors import CompilerError
 from meshloom.native import compiler, tidy, together
 from meshloom.operation.operation import Operation, prepared
+from meshloom.process.children import _stop_of_thread
 from meshloom.target import H200, Target
 from tests.backend.test_cuda import has_nvrtc, needs_nvrtc
 from tests.process.test_activity import Terminal, terminal
@@ -125,6 +126,13 @@ def children(monkeypatch: pytest.MonkeyPatch, first: Callable[[], object] = lamb
 
     monkeypatch.setattr(nvrtc, "_by_a_child", noted)
     return asked
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait, but not for ever."""
+    deadline = time.monotonic() + 60.0
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 # --- a child
@@ -297,7 +305,9 @@ def test_what_is_in_the_cache_is_not_begun(
     cache: Path, monkeypatch: pytest.MonkeyPatch, terminal: Terminal
 ) -> None:
     """Nor told: the line of the terminal is for those who wait."""
-    first = prepared(two_loops())
+    with monkeypatch.context() as for_now:
+        children(for_now, lambda: until(lambda: "compiling" in terminal.getvalue()))
+        first = prepared(two_loops())
     assert "compiling 1 of 2: double" in terminal.getvalue() and terminal.shown() == ""
     told = terminal.getvalue()
     monkeypatch.setattr(together, "ThreadPoolExecutor", refuse)
@@ -347,10 +357,8 @@ def test_ctrl_c_ends_children_and_leaves_nothing(
     started: list[Path] = []
 
     def stop() -> None:
-        deadline = time.monotonic() + 60.0
-        while len(started) < 2 and time.monotonic() < deadline:
-            started[:] = tmp_path.glob("child*")
-            time.sleep(0.01)
+        until(lambda: len([*tmp_path.glob("child*")]) == 2)
+        started[:] = tmp_path.glob("child*")
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=stop, daemon=True).start()
@@ -376,14 +384,14 @@ def test_without_children_programs_are_compiled_and_given_up_between_kernels(
 
     def interrupted(*given: Any) -> Any:
         calls.append(threading.current_thread().name)
-        time.sleep(0.3)  # until the block is over
+        stop = _stop_of_thread()
+        assert stop is not None and stop.wait(60), "the block is over"
         return compiled(*given)
 
     monkeypatch.setattr(nvrtc_child, "compilation", interrupted)
     with pytest.raises(KeyboardInterrupt), together.together():
         (loop, _) = two_loops()
         loop.begin_to_prepare()
-        while not calls:
-            time.sleep(0.01)
+        until(lambda: bool(calls))
         raise KeyboardInterrupt
     assert len(calls) == 1, "the search for the best number of registers ends with the one that was under way"
