@@ -18,9 +18,10 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.backend import register
-from meshloom.backend.cuda import dialect, nvrtc
 from meshloom.backend.cuda.backend import CudaBackend
+from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Device, LaunchFunction
+from meshloom.backend.cuda.kernels import GpuCode
 from meshloom.errors import MeshloomError
 from meshloom.target import H200
 
@@ -40,10 +41,8 @@ class _Compiler(Device):
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
         return {}
 
-    def load(self, unit: Any, made: Any, *, wide_index: bool, flags: tuple[str, ...]) -> Any:
-        source = dialect.render(unit, made, wide_index=wide_index)
-        _, log = nvrtc.build(source, unit.spec.name, self.architecture, flags=flags)
-        return defaultdict(lambda: _no_launch), nvrtc.resources(log)
+    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
+        return defaultdict(lambda: _no_launch)
 
 
 def _no_launch(*arguments: Any, **options: Any) -> None:

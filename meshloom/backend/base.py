@@ -42,13 +42,17 @@ class Backend(ABC):
 
     name: str = ""
     fuses: bool = True  # can it run loops of a program as one?
-    compiles_apart: bool = False  # are its compilers processes of their own, so that several may run at the same time?
     strict: bool = False  # are all kernels strict from now on? one answer for all back ends, so it is set on this class
 
     @property
     def target(self) -> Target:
         """What there is where its code runs."""
         return CPU
+
+    @property
+    def compiles_apart(self) -> bool:
+        """Are its compilers processes of their own, so that several may run at the same time?"""
+        return False
 
     def place(self, storage: Any) -> Any:
         """The values of a field or global in this back end's memory; they stay there until somebody moves them."""

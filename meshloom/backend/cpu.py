@@ -51,7 +51,6 @@ class CpuBackend(Backend):
     """``threads`` is read by generated code at every call, so changing it needs no new code."""
 
     name = "cpu"
-    compiles_apart = True
 
     def __init__(self) -> None:
         self.threads = threads.in_use
@@ -60,6 +59,10 @@ class CpuBackend(Backend):
     @property
     def key(self) -> tuple[object, ...]:
         return *super().key, self.contract
+
+    @property
+    def compiles_apart(self) -> bool:
+        return True
 
     def unavailable(self) -> str | None:
         try:

@@ -15,12 +15,11 @@ import numpy as np
 
 from meshloom.backend.base import Recording, Replayed
 from meshloom.backend.branches import Turn
-from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.backend import CudaBackend
 from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.driver import DeviceLaunch
-from meshloom.backend.cuda.engine import NO_CONTRACTION, Device, Engine, LaunchFunction
-from meshloom.backend.unit import Unit
+from meshloom.backend.cuda.engine import Device, Engine, LaunchFunction
+from meshloom.backend.cuda.kernels import NO_CONTRACTION, GpuCode, GpuText
 from meshloom.errors import CompilerError
 from meshloom.mesh.core import Global
 from meshloom.target import Target, of_properties
@@ -33,25 +32,36 @@ class HipDevice(Device):
     """The current AMD device, by CuPy for ROCm. Launches go to CuPy's current stream and return at once."""
 
     name = "hip"
+    compiles_apart = False
 
     @cached_property
     def target(self) -> Target:
         runtime = self.cupy.cuda.runtime
         return of_properties(runtime.getDeviceProperties(runtime.getDevice()))
 
+    @property
+    def architecture(self) -> str:
+        return ""  # CuPy asks the device
+
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
         return Engine.usage(self, launch, threads, shared)
 
-    def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
-             flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
-        source = dialect.render(unit, made, wide_index=wide_index)
-        options = ("-std=c++17", *(_FLAGS[one] for one in flags))
+    def known(self, text: GpuText) -> GpuCode | None:
+        return None
+
+    def compiled(self, text: GpuText, *, apart: bool = False) -> GpuCode:
+        """The text: CuPy compiles and loads in one."""
+        return GpuCode(text, {})
+
+    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
+        text: GpuText = code.content
+        options = ("-std=c++17", *(_FLAGS[one] for one in text.flags))
         try:
-            module = self.cupy.RawModule(code=source, options=options)
-            return {one.name: HipLaunch(module.get_function(one.name), wide_index) for one in made}, {}
+            module = self.cupy.RawModule(code=text.source, options=options)
+            return {one.name: HipLaunch(module.get_function(one.name), wide_index) for one in made}
         except self.cupy.cuda.compiler.CompileException as error:
             first = next((line for line in str(error).splitlines() if "error" in line), str(error).strip())
-            raise CompilerError(f"{unit.spec.name}: the HIP code did not compile: {first}") from error
+            raise CompilerError(f"{text.name}: the HIP code did not compile: {first}") from error
 
 
 class HipLaunch(DeviceLaunch):

@@ -17,6 +17,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -30,9 +31,11 @@ import numpy as np
 from meshloom.native import tidy
 from meshloom.native.trust import distrust, own_file
 from meshloom.process.beside import replacing
+from meshloom.process.children import still_wanted
 from meshloom.process.signals import undo_if_stopped
 
 _NOWHERE = Path(os.devnull, "meshloom")  # nothing is there, nothing can be put there
+_LOCK_SECONDS = 300.0  # a builder that takes longer is taken for dead; waiting is an economy, not a need
 _private: list[Path] = []  # the last one is in use
 _told: set[str] = set()
 
@@ -217,6 +220,34 @@ def content(path: Path) -> bytes | None:
     with file, suppress(OSError):
         return file.read()
     return None
+
+
+@contextmanager
+def building(path: Path) -> Iterator[None]:
+    """Waits while somebody else makes the same file, so that the ranks of a run, and threads, compile it once.
+
+    Only an economy: without locks (some network file systems) everybody compiles and the last rename wins.
+    """
+    try:
+        import fcntl
+
+        flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW  # a pipe in its place must not make us wait
+        lock = open(os.open(path.with_suffix(".lock"), flags, 0o600), "wb")  # noqa: SIM115 - held over the yield
+    except (ImportError, OSError):
+        yield
+        return
+    with lock:
+        give_up = time.monotonic() + _LOCK_SECONDS
+        while time.monotonic() < give_up:
+            still_wanted()
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.02)
+            except OSError:
+                break
+        yield
 
 
 # ---- arrays -----------------------------------------------------------------------------------------------------

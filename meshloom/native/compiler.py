@@ -20,10 +20,9 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-import time
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache as remembered
 from pathlib import Path
@@ -44,7 +43,6 @@ CANDIDATES = ("c++", "g++", "clang++")
 _OPENMP, _NO_OPENMP = "-fopenmp", "-Wno-unknown-pragmas"
 _SEAL = b"meshloom-seal-2:"  # part of the key: what another version has sealed is another library
 _SEAL_BYTES = len(_SEAL) + hashlib.sha256().digest_size
-_LOCK_SECONDS = 300.0  # a builder that takes longer is taken for dead; waiting is an economy, not a need
 SECONDS = 600.0  # that a compiler may take, unless MESHLOOM_COMPILER_SECONDS says otherwise
 _NO_ROOM = ("No space left on device", "Disk quota exceeded")
 
@@ -108,7 +106,7 @@ def build(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> Path:
 
     def made(folder: Path) -> Path:
         library = folder / f"{stem}.so"
-        with _building(library):
+        with cache.building(library):
             if not _sealed(library):  # nobody else made it while we waited
                 _compile(compiler, source, name, library, extra_flags)
         return library
@@ -384,33 +382,6 @@ def _sealed(library: Path) -> bool:
         return False
     body = content[:-_SEAL_BYTES]
     return content[-_SEAL_BYTES:] == _seal(body, library.stem) and is_whole(body)
-
-
-@contextmanager
-def _building(library: Path) -> Iterator[None]:
-    """Waits while another process builds the same library, so that the ranks of a run compile it once.
-
-    Only an economy: without locks (some network file systems) everybody compiles and the last rename wins.
-    """
-    try:
-        import fcntl
-
-        flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW  # a pipe in its place must not make us wait
-        lock = open(os.open(library.with_suffix(".lock"), flags, 0o600), "wb")  # noqa: SIM115 - held over the yield
-    except (ImportError, OSError):
-        yield
-        return
-    with lock:
-        give_up = time.monotonic() + _LOCK_SECONDS
-        while time.monotonic() < give_up:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(0.02)
-            except OSError:
-                break
-        yield
 
 
 def _somewhere(job: Callable[[Path], T]) -> T:

@@ -30,7 +30,7 @@ KINDS = {
     # .h, .gch and .sum: headers that earlier versions had the compiler read ahead
     "code": (("library", "libraries"), re.compile(rf"{_KEYED}\.(so|cpp|log|lock|h|h\.gch|sum)")),
     "plans": (("plan", "plans"), re.compile(r"(?P<entry>[0-9a-f]{64})\.npz")),
-    "cuda": (("GPU program", "GPU programs"), re.compile(rf"{_KEYED}\.(cubin|log)")),
+    "cuda": (("GPU program", "GPU programs"), re.compile(rf"{_KEYED}\.(cubin|log|lock)")),
     "compiler": (("compiler tried", "compilers tried"), re.compile(r"(?P<entry>[0-9a-f]{32})\.json")),
 }
 _HALF_TRIED = re.compile(r"probe-\w{8}")

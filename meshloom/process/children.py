@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -32,21 +33,34 @@ def stopping(wanted: threading.Event) -> Iterator[None]:
         _of_thread.stop = None
 
 
-def run_apart(command: list[str], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
-    """A program's output, as text; it reads nothing. TimeoutExpired where it takes longer than it may.
+def still_wanted() -> None:
+    """NobodyWaits where what ends the programs of this thread (``stopping``) is set: for work that is no program."""
+    if (stop := _stop_of_thread()) is not None and stop.is_set():
+        raise NobodyWaits("the work was given up: nobody waits for it")
+
+
+def _stop_of_thread() -> threading.Event | None:
+    return getattr(_of_thread, "stop", None)
+
+
+def run_apart(
+    command: list[str], seconds: float | None = None, *, given: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A program's output, as text; it reads what is given, if anything. TimeoutExpired where it takes longer than it
+    may.
 
     It has a session of its own: Ctrl-C in the terminal comes to us alone, and we end the program with all that it has
     started, whether a signal ends us or raises something here.
     """
     process: subprocess.Popen[str] | None = None
     try:
-        with held_back():  # none is started that nobody knows how to end
+        with _to_read(given) as stdin, held_back():  # none is started that nobody knows how to end
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                 errors="replace", start_new_session=True,
             )  # fmt: skip
             undo_if_stopped(process, partial(end_group, process.pid))
-        out, err = _output(process, seconds, getattr(_of_thread, "stop", None))
+        out, err = _output(process, seconds, _stop_of_thread())
         return subprocess.CompletedProcess(command, process.returncode, out, err)
     except BaseException:
         if process is not None:
@@ -55,6 +69,19 @@ def run_apart(command: list[str], seconds: float | None = None) -> subprocess.Co
         raise
     finally:
         forget(process)
+
+
+@contextmanager
+def _to_read(given: str | None) -> Iterator[int]:
+    """What a program reads from: a file without a name, because ``communicate``, called again after a time-out, never
+    writes what a pipe had no room for."""
+    if given is None:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(given.encode(errors="surrogatepass"))
+        file.seek(0)
+        yield file.fileno()
 
 
 def _output(process: subprocess.Popen[str], seconds: float | None, stop: threading.Event | None) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.emulator import Emulator
 from meshloom.backend.cuda.graph import captured
-from meshloom.backend.unit import Unit
+from meshloom.backend.cuda.kernels import GpuCode, GpuText
 from meshloom.mesh.core import Global
 
 
@@ -129,8 +129,13 @@ class ShuffledCuda(EmulatedCuda):
 class Silent(Emulator):
     """Kernels that do nothing, and so need no compiler."""
 
-    def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool, flags: tuple[str, ...]) -> Any:
-        return {one.name: lambda *_: None for one in made}, {}
+    def compiled(self, text: GpuText, *, apart: bool = False) -> GpuCode:
+        return GpuCode(None, {})
+
+    known = compiled
+
+    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> Any:
+        return {one.name: lambda *_: None for one in made}
 
 
 class SilentCuda(ShuffledCuda):

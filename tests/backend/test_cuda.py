@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.backend.cuda import dialect, nvrtc
+from meshloom.backend.cuda import nvrtc
 from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Engine
-from meshloom.backend.unit import Unit
+from meshloom.backend.cuda.kernels import GpuCode, GpuText
 from meshloom.errors import CompilerError, ScheduleError, install
 from meshloom.operation.fusion import fuse
 from meshloom.operation.program import FusedRecording
@@ -49,12 +49,14 @@ class CompileOnly(Engine):
     def upload(self, array: np.ndarray) -> Any:
         return array
 
-    def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool, flags: tuple[str, ...]) -> Any:
+    def compiled(self, text: GpuText, *, apart: bool = False) -> GpuCode:
         for architecture in self.architectures:
-            source = dialect.render(unit, made, wide_index=wide_index)
-            _, log = nvrtc.build(source, unit.spec.name, architecture, flags=flags)
-            self.resources[f"{unit.spec.name} {architecture}"] = nvrtc.resources(log)
-        return {one.name: lambda *_: None for one in made}, {}
+            _, log = nvrtc.build(text.source, text.name, architecture, flags=text.flags)
+            self.resources[f"{text.name} {architecture}"] = nvrtc.resources(log)
+        return GpuCode(None, {})
+
+    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> Any:
+        return {one.name: lambda *_: None for one in made}
 
 
 class CompileBackend(EmulatedCuda):

@@ -17,7 +17,7 @@ from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Engine
-from meshloom.backend.unit import Unit
+from meshloom.backend.cuda.kernels import GpuCode, GpuText
 from meshloom.errors import CompilerError
 from meshloom.native.compiler import host_compiler
 from meshloom.schedule.plan.plan import Plan, arrays
@@ -52,16 +52,21 @@ class Sanitized(Engine):
     def upload(self, array: np.ndarray) -> np.ndarray:
         return np.array(array, order="C")
 
-    def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool, flags: tuple[str, ...]) -> Any:
-        header = dialect.for_a_cpu(unit.target) + HEADER.read_text()
-        source = dialect.render(unit, made, wide_index=wide_index, emulation=header)
+    @property
+    def emulation(self) -> str:
+        return dialect.for_a_cpu(self.target) + HEADER.read_text()
+
+    def compiled(self, text: GpuText, *, apart: bool = False) -> GpuCode:
+        return GpuCode(text, {})
+
+    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> Any:
         choices = "".join(f'if (!strcmp(w[1], "{k.name}")) return ml_launch(n, w, run_{k.name});' for k in made)
-        source += f"int main(int n, char** w) {{ if (n < 2) return 3; {choices} return 3; }}"
+        source = code.content.source + f"int main(int n, char** w) {{ if (n < 2) return 3; {choices} return 3; }}"
         text, program = self.folder / "loop.cpp", self.folder / "loop"
         text.write_text(source)
         subprocess.run([host_compiler().path, *FLAGS, str(text), "-o", str(program)], check=True, capture_output=True)
         number = np.int64 if wide_index else np.int32
-        return {k.name: self._launcher(program, k.name, number) for k in made}, {}
+        return {k.name: self._launcher(program, k.name, number) for k in made}
 
     def _launcher(self, program: Path, name: str, number: type) -> Callable[..., None]:
         def launch(grid: int, threads: int, shared: int, arguments: list[Any]) -> None:

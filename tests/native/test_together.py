@@ -22,13 +22,13 @@ def source(number: int) -> str:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(together, "_cores", lambda: 2)
     compiler.host_compiler()
     return tmp_path / "cache"
 
 
 def test_compilers_run_at_the_same_time(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each waits until the other one has begun: one after the other they would wait for ever."""
-    monkeypatch.setattr(together, "_cores", lambda: 2)
     both, build = threading.Barrier(2, timeout=60), compiler.build
 
     def meeting(*given: str, **more: tuple[str, ...]) -> Path:

@@ -11,13 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meshloom.process import signals, start
-from meshloom.process.children import run_apart
+from meshloom.process.children import NobodyWaits, run_apart, still_wanted, stopping
 from meshloom.process.signals import CHECKPOINT, STOPPING
 from meshloom.process.start import is_command
 from meshloom.process.streams import loss_of, outlet, tell_when_lost
@@ -303,6 +304,27 @@ def _alive(process: int) -> bool:
 def test_a_program_has_a_session_of_its_own_and_its_answer_comes_back():
     done = run_apart([sys.executable, "-c", "import os, sys; print(os.getsid(0)); sys.exit(f'{os.getpid()}')"])
     assert done.returncode == 1 and done.stdout == done.stderr and int(done.stdout) != os.getsid(0)
+
+
+@pytest.mark.parametrize("stop", [None, threading.Event()])
+def test_a_program_reads_what_it_is_given(stop: threading.Event | None):
+    """Once, also where it takes longer than between two looks whether it is to be ended."""
+    words = "a word\n" * 100_000  # more than a pipe holds
+    with nullcontext() if stop is None else stopping(stop):
+        assert run_apart(["bash", "-c", "sleep 0.2; cat"], given=words).stdout == words
+        assert run_apart(["true"], given=words).returncode == 0, "it need not read all of it"
+        assert run_apart(["cat"]).stdout == ""
+
+
+def test_work_is_given_up_where_programs_are_ended():
+    stop = threading.Event()
+    still_wanted()
+    with stopping(stop):
+        still_wanted()
+        stop.set()
+        with pytest.raises(NobodyWaits):
+            still_wanted()
+    still_wanted()
 
 
 # --- what is printed to be typed

@@ -9,13 +9,15 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend.cuda import nvrtc
+from meshloom.backend.cuda.backend import LoadedKernels
+from meshloom.backend.cuda.kernels import WantedKernels
 from meshloom.backend.unit import Unit
 from meshloom.errors import ScheduleError
 from meshloom.mesh.layout import parse_layout
 from meshloom.schedule.choice.schedule import VECTORS
 from meshloom.schedule.spec import Share
 from meshloom.schedule.strategies.common import vectors
-from tests.backend.test_cuda import CompileBackend, CompileOnly, needs_nvrtc
+from tests.backend.test_cuda import CompileBackend, needs_nvrtc
 
 HALO = 9  # elements after those of the loop, which it must not touch
 PRECISIONS = (np.float64, np.float32)
@@ -157,19 +159,21 @@ def test_a_width_that_does_not_exist_is_refused() -> None:
         ml.Schedule(vector=12)
 
 
-class Keeping(CompileOnly):
+class Keeping(CompileBackend):
     """Keeps what would be compiled."""
 
-    def load(self, unit: Unit, made: Any, *, wide_index: bool, flags: tuple[str, ...]) -> Any:
-        self.unit = unit
-        return {one.name: lambda *_: None for one in made}, {}
+    def __init__(self) -> None:
+        super().__init__(())
+
+    def _kernels(self, wanted: WantedKernels) -> LoadedKernels:
+        self.unit = wanted.unit
+        return super()._kernels(wanted)
 
 
 def loaded(loop: ml.Loop) -> Unit:
-    backend = CompileBackend()
-    loop.backend, backend.engine = backend, Keeping(())
+    loop.backend = backend = Keeping()
     loop.prepare()
-    return backend.engine.unit
+    return backend.unit
 
 
 def body(unit: Unit) -> str:

@@ -6,7 +6,7 @@ import importlib.util
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,11 +18,13 @@ from meshloom.backend.cuda import dialect, nvrtc
 from meshloom.backend.cuda.dialect import FINISH, KernelText
 from meshloom.backend.cuda.driver import DeviceLaunch
 from meshloom.backend.cuda.emulator import Emulator
-from meshloom.backend.cuda.engine import NO_CONTRACTION, Device, Engine, LaunchFunction
+from meshloom.backend.cuda.engine import Device, Engine, LaunchFunction
 from meshloom.backend.cuda.graph import GraphRecording, dealt_out
+from meshloom.backend.cuda.kernels import WantedKernels, compiled_kernels, known_kernels
 from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
 from meshloom.errors import CompilerError, ScheduleError, install
 from meshloom.mesh.core import Map
+from meshloom.native import together
 from meshloom.native.threads import DEVICE_LEFT_BEHIND, check_device, device_begins, device_left_behind
 from meshloom.schedule.nest.code import Pass, partial_name
 from meshloom.schedule.nest.nodes import PairOf
@@ -31,10 +33,6 @@ from meshloom.schedule.plan.plan import Plan, with_arrays
 from meshloom.schedule.plan.plan import arrays as plan_arrays
 from meshloom.schedule.strategies.common.vectors import share_of
 from meshloom.target import H200, Target
-
-ENOUGH_BLOCKS = 3  # at a time: below that, spilling a little is better than one less
-FEW_SPILLS = 16  # bytes per thread that one more block on a multiprocessor makes up for
-FEW_THREADS = 512  # on a multiprocessor: with fewer, one more block is worth another try
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +53,7 @@ class CudaBackend(Backend):
     def __init__(self) -> None:
         self.engine = Device()
         self._maps: weakref.WeakKeyDictionary[Map, tuple[int, Any]] = weakref.WeakKeyDictionary()
-        self._loaded: weakref.WeakValueDictionary[tuple[Any, ...], LoadedKernels] = weakref.WeakValueDictionary()
+        self._loaded: weakref.WeakValueDictionary[WantedKernels, LoadedKernels] = weakref.WeakValueDictionary()
 
     def unavailable(self) -> str | None:
         if device_left_behind() and vars(self).get("_reason") is None:  # it had one, or nobody knows
@@ -86,6 +84,10 @@ class CudaBackend(Backend):
     def target(self) -> Target:
         return self.engine.target
 
+    @property
+    def compiles_apart(self) -> bool:
+        return self.engine.compiles_apart
+
     def place(self, storage: Any) -> Any:
         """A field's or global's values in the memory of this back end."""
         return self.engine.upload(storage) if isinstance(storage, np.ndarray) else storage
@@ -107,19 +109,35 @@ class CudaBackend(Backend):
         wide_index = _largest(bound, plan) >= 2**31
         if not wide_index:
             plan = with_arrays(plan, lambda a: a.astype(np.int32) if a.dtype == np.int64 else a)
-        share = share_of(bound.spec, bound.schedule, bound.elements)
-        bound = replace(bound, spec=replace(bound.spec, whole_rows=bound.schedule.whole_rows, share=share))
-        return bound, plan, make_unit(bound.spec, plan, target=self.target), wide_index
+        made_for, needs_64_bits, unit = bound.compiled.get((self.key, "unit"), (None, False, None))
+        if unit is None or made_for is not bound.plan() or needs_64_bits != wide_index:
+            share = share_of(bound.spec, bound.schedule, bound.elements)
+            spec = replace(bound.spec, whole_rows=bound.schedule.whole_rows, share=share)
+            unit = make_unit(spec, plan, target=self.target)
+        return replace(bound, spec=unit.spec), plan, unit, wide_index
+
+    def begin(self, bound: Bound) -> None:
+        made_for, engine = bound.plan(), self.engine
+        if bound.compiled.get(self.key, (None,))[0] is made_for:
+            return
+        bound, plan, unit, wide_index = self._unit(bound)
+        bound.compiled[self.key, "unit"] = made_for, wide_index, unit  # for prepare, which comes soon
+        wanted = self._wanted(bound, plan, unit, wide_index)
+        if wanted not in self._loaded:
+            known = partial(known_kernels, wanted, engine.known, engine.emulation)
+            job = partial(compiled_kernels, wanted, partial(engine.compiled, apart=True), engine.emulation)
+            together.start(wanted, unit.spec.name, known=known, job=job)
 
     def prepare(self, bound: Bound) -> Executable:
         made_for, (bound, plan, unit, wide_index) = bound.plan(), self._unit(bound)
         threads = self.target.whole_warps(plan.block)
         kept = bound.compiled.get(self.key)
         if kept is None or kept[0] is not made_for:
-            compiled = self._compiled(unit, plan.block, threads, bound.schedule.registers, wide_index)
-            wanted = {name for one in compiled.made for _, name in one.parameters}
-            tables = {name: self.engine.upload(array) for name, array in plan_arrays(plan).items() if name in wanted}
-            kept = bound.compiled[self.key] = made_for, compiled, tables
+            loaded = self._kernels(self._wanted(bound, plan, unit, wide_index))
+            received = {name for one in loaded.made for _, name in one.parameters}
+            tables = {name: self.engine.upload(array) for name, array in plan_arrays(plan).items() if name in received}
+            kept = bound.compiled[self.key] = made_for, loaded, tables
+            bound.compiled.pop((self.key, "unit"), None)
         loaded, tables = kept[1:]
         made, functions, resources = loaded.made, loaded.functions, loaded.resources
         used = {name: dict(one) for name, one in resources.items()}
@@ -138,46 +156,19 @@ class CudaBackend(Backend):
         footprint = footprint_of(bound, scratch.values())
         return Executable(steps, used, list(arrays.values()), self.engine.events(), footprint, max(needed, default=0.0))
 
-    def _compiled(self, unit: Unit, block: int, threads: int, registers: int | None, wide_index: bool) -> LoadedKernels:
+    def _wanted(self, bound: Bound, plan: Plan, unit: Unit, wide_index: bool) -> WantedKernels:
+        threads, registers = self.target.whole_warps(plan.block), bound.schedule.registers
+        return WantedKernels(unit, plan.block, threads, registers or None, wide_index, self.engine.architecture)
+
+    def _kernels(self, wanted: WantedKernels) -> LoadedKernels:
         """Those of another loop with such a unit, as long as there is one: often the same kernel over another color."""
-        key = unit, block, threads, registers, wide_index
-        found = self._loaded.get(key)
+        found = self._loaded.get(wanted)
         if found is None:
-            found = self._loaded[key] = LoadedKernels(*self._compiled_anew(*key))
+            engine = self.engine
+            made, code = together.finish(wanted, partial(compiled_kernels, wanted, engine.compiled, engine.emulation))
+            functions = engine.load(code, made, wide_index=wanted.wide_index)
+            found = self._loaded[wanted] = LoadedKernels(made, functions, code.resources)
         return found
-
-    def _compiled_anew(self, unit: Unit, block: int, threads: int, registers: int | None, wide_index: bool) -> Any:
-        """Kernels, launch functions and resources. Without a wish for ``registers`` each kernel gets as many as it
-        likes, unless a few less, with hardly any spilling, let one more block run at a time; or more, where few do."""
-
-        def load(resident: Sequence[int]) -> Any:
-            made = dialect.kernels(unit, block, threads, resident)
-            return made, *self.engine.load(unit, made, wide_index=wide_index, flags=flags)
-
-        flags = (NO_CONTRACTION,) if unit.spec.strict else ()
-        count = len(unit.passes)
-        if registers:
-            most = max(1, self.target.registers // (registers * threads))
-            found = load([most] * count)
-            while unit.spec.may_use_more_registers and most > ENOUGH_BLOCKS and _spills(found[2]) > FEW_SPILLS:
-                most -= 1
-                found = load([most] * count)
-            return found
-        made, functions, used = load([1] * count)
-        names = [f"pass{k}" for k in range(count)]
-        if not all("registers" in used.get(name, {}) for name in names):
-            return made, functions, used
-        blocks = [self.target.blocks_with(used[name]["registers"], threads) for name in names]
-        chosen, trying = [1] * count, set(range(count))
-        while trying:
-            asked = [blocks[k] + 1 if k in trying else chosen[k] for k in range(count)]
-            tight = load(asked)[2]
-            trying = {k for k in trying if _worth(tight.get(names[k], {}), used[names[k]])}
-            for k in trying:
-                chosen[k] = blocks[k] = asked[k]
-                used = used | {names[k]: tight[names[k]]}
-            trying = {k for k in trying if blocks[k] * threads < FEW_THREADS}
-        return load(chosen) if any(b > 1 for b in chosen) else (made, functions, used)
 
     def copy_bandwidth(self) -> float:
         return self.engine.copy_bandwidth()
@@ -284,17 +275,6 @@ def _no_compiler() -> str | None:
     except CompilerError as error:
         return str(error)
     return None
-
-
-def _worth(tight: dict[str, Any], used: dict[str, Any]) -> bool:
-    """Is a kernel that was given fewer registers as good as before?"""
-    fits = "registers" in tight and tight["spills"] <= FEW_SPILLS
-    return fits and bool(tight["registers"] < used["registers"])
-
-
-def _spills(used: dict[str, dict[str, Any]]) -> int:
-    """Bytes that the worst of some kernels puts aside for each thread."""
-    return max((one.get("spills", 0) for one in used.values()), default=0)
 
 
 def _largest(bound: Bound, plan: Plan) -> int:

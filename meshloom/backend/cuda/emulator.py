@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.dialect import KernelText
-from meshloom.backend.cuda.engine import NO_CONTRACTION, Engine, LaunchFunction
-from meshloom.backend.unit import Unit
+from meshloom.backend.cuda.engine import Engine, LaunchFunction
+from meshloom.backend.cuda.kernels import NO_CONTRACTION, GpuCode, GpuText
 from meshloom.native import compiler
 from meshloom.native.closing import function_of
 from meshloom.native.ffi import address
@@ -24,6 +25,7 @@ class Emulator(Engine):
     """The same kernels compiled for the CPU, a block's threads as fibres. For tests: correct, not fast."""
 
     name = "emulated"
+    compiles_apart = True
 
     def __init__(self, target: Target = H200):
         self._target = target
@@ -32,18 +34,25 @@ class Emulator(Engine):
     def target(self) -> Target:
         return self._target
 
+    @cached_property
+    def emulation(self) -> str:
+        return dialect.for_a_cpu(self.target) + dialect.FIBRES
+
     def upload(self, array: np.ndarray) -> Any:
         return np.array(array, order="C")
 
-    def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
-             flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
-        header = dialect.for_a_cpu(self.target) + dialect.FIBRES
-        source = dialect.render(unit, made, wide_index=wide_index, emulation=header)
-        # fibres jump from stack to stack, which checks that some compilers add by themselves take for a mistake
-        strictly = ("-ffp-contract=off",) if NO_CONTRACTION in flags else ()
-        options = ("-O1", "-U_FORTIFY_SOURCE", "-fno-strict-aliasing", *strictly)
-        loaded = compiler.load(source, f"emulated_{unit.spec.name}", extra_flags=options)
-        return {one.name: self._launcher(loaded, f"run_{one.name}", wide_index) for one in made}, {}
+    def known(self, text: GpuText) -> GpuCode | None:
+        library = compiler.known(text.source, _name(text), extra_flags=_options(text))
+        return None if library is None else GpuCode(text, {})
+
+    def compiled(self, text: GpuText, *, apart: bool = False) -> GpuCode:
+        compiler.build(text.source, _name(text), extra_flags=_options(text))  # a process anyway
+        return GpuCode(text, {})
+
+    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
+        text: GpuText = code.content
+        loaded = compiler.load(text.source, _name(text), extra_flags=_options(text))
+        return {one.name: self._launcher(loaded, f"run_{one.name}", wide_index) for one in made}
 
     def _launcher(self, library: ctypes.CDLL, name: str, wide_index: bool) -> LaunchFunction:
         number = ctypes.c_int64 if wide_index else ctypes.c_int32
@@ -56,3 +65,13 @@ class Emulator(Engine):
                 function(ctypes.c_int64(grid), ctypes.c_int64(threads), ctypes.c_int64(shared), table)
 
         return launch
+
+
+def _name(text: GpuText) -> str:
+    return f"emulated_{text.name}"
+
+
+def _options(text: GpuText) -> tuple[str, ...]:
+    # fibres jump from stack to stack, which checks that some compilers add by themselves take for a mistake
+    strictly = ("-ffp-contract=off",) if NO_CONTRACTION in text.flags else ()
+    return ("-O1", "-U_FORTIFY_SOURCE", "-fno-strict-aliasing", *strictly)

@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.cuda import dialect, nvrtc
+from meshloom.backend.cuda import nvrtc
 from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.driver import DeviceKernel, Driver, Module
-from meshloom.backend.unit import Unit
+from meshloom.backend.cuda.kernels import GpuCode, GpuText
 from meshloom.errors import ScheduleError
 from meshloom.native import threads
 from meshloom.native.runtime import copy_bandwidth
 from meshloom.target import H200, Target, of_device
 
-NO_CONTRACTION = "--fmad=false"  # as NVRTC is told to round every product by itself
 #: launch(grid, threads, shared bytes, arguments): arguments are arrays of the engine and whole numbers
 LaunchFunction = Callable[[int, int, int, list[Any]], None]
 
@@ -27,20 +26,39 @@ class Engine(ABC):
     """An allocator, a compiler and a launch."""
 
     name: str = ""
+    compiles_apart: bool = False  # may several threads compile at the same time, each by a process of its own?
 
     @property
     def target(self) -> Target:
         """What there is; where there is no device, what a large one has."""
         return H200
 
+    @property
+    def architecture(self) -> str:
+        """What it compiles for, as its compiler calls it."""
+        return ""
+
+    @property
+    def emulation(self) -> str:
+        """A header with which a CPU's compiler takes the text, where that is what compiles it."""
+        return ""
+
     @abstractmethod
     def upload(self, array: np.ndarray) -> Any:
         """A copy of a host array in the engine's memory."""
 
+    def known(self, text: GpuText) -> GpuCode | None:
+        """What ``compiled`` gives, where nothing has to be compiled for it. In any thread."""
+        return None
+
     @abstractmethod
-    def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
-             flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
-        """Launch functions by kernel name, and the resources (registers, spills) of each where known."""
+    def compiled(self, text: GpuText, *, apart: bool = False) -> GpuCode:
+        """What a compiler makes of it; ``apart``: by a process of its own, if possible. In any thread, where the engine
+        ``compiles_apart``: no device is asked."""
+
+    @abstractmethod
+    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
+        """Launch functions by kernel name."""
 
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
         """What the engine knows about a kernel with so many threads and so much shared memory, which must be there."""
@@ -79,6 +97,7 @@ class Device(Engine):
     """The current CUDA device, by CuPy and the driver. Launches go to CuPy's current stream and return at once."""
 
     name = "cuda"
+    compiles_apart = True
 
     def __init__(self) -> None:
         self.driver = Driver(enter=self._enter)
@@ -129,17 +148,24 @@ class Device(Engine):
         known = super().usage(launch, threads, shared)
         return {**known, "occupancy": launch.blocks(threads, shared) * threads / self.target.resident_threads}
 
-    def load(self, unit: Unit, made: list[KernelText], *, wide_index: bool,
-             flags: tuple[str, ...]) -> tuple[dict[str, LaunchFunction], dict[str, dict[str, int]]]:  # fmt: skip
-        source = dialect.render(unit, made, wide_index=wide_index)
-        module, log = self._module(source, unit.spec.name, flags)
-        return {one.name: module.kernel(one.name) for one in made}, nvrtc.resources(log)
+    def known(self, text: GpuText) -> GpuCode | None:
+        found = nvrtc.known(text.source, text.name, text.architecture, flags=text.flags)
+        return None if found is None else _read(found)
+
+    def compiled(self, text: GpuText, *, apart: bool = False) -> GpuCode:
+        return _read(nvrtc.build(text.source, text.name, text.architecture, flags=text.flags, apart=apart))
+
+    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
+        module = self._module(code)
+        return {one.name: module.kernel(one.name) for one in made}
 
     def kernel(self, source: str, name: str) -> DeviceKernel:
         """The kernel of that name in some CUDA C++."""
-        return self._module(source, name, ())[0].kernel(name)
+        return self._module(self.compiled(GpuText(source, name, (), self.architecture))).kernel(name)
 
-    def _module(self, source: str, name: str, flags: tuple[str, ...]) -> tuple[Module, str]:
-        """Compiled and loaded, and what the compiler said."""
-        cubin, log = nvrtc.build(source, name, self.architecture, flags=flags)
-        return Module(self.driver, self.cupy, cubin, self.target.shared_unasked), log
+    def _module(self, code: GpuCode) -> Module:
+        return Module(self.driver, self.cupy, code.content, self.target.shared_unasked)
+
+
+def _read(made: nvrtc.MachineCode) -> GpuCode:
+    return GpuCode(made.cubin, nvrtc.resources(made.log))

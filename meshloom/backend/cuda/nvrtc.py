@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+import sys
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from meshloom.backend.cuda import nvrtc_child
+from meshloom.backend.cuda.nvrtc_child import Compilation, NvrtcRefusal
 from meshloom.errors import CompilerError, install
 from meshloom.native import cache as kept
 from meshloom.native.names import safe_name
 from meshloom.process.activity import compiling
+from meshloom.process.children import run_apart, still_wanted
 
 _FORM = "checksum of key, length, code and log"  # of cached files; part of their key
 
@@ -40,75 +44,123 @@ def _missing(what: str) -> CompilerError:
 
 def version() -> str:
     """Version of the library, such as 13.0."""
-    major, minor = _answer(library().nvrtcVersion())
-    return f"{major}.{minor}"
+    try:
+        return nvrtc_child.version(library())
+    except NvrtcRefusal as error:
+        raise _does_not_work(error) from None
 
 
-def build(source: str, name: str, architecture: str, *, flags: tuple[str, ...] = ()) -> tuple[bytes, str]:
-    """(cubin, log) for an architecture such as "sm_90", cached by content. The log tells registers and spills."""
-    options = (f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", "--ptxas-options=-v", *flags)
-    key = hashlib.sha256("\0".join([_FORM, source, *options, version()]).encode()).hexdigest()
-    file = kept.cache_dir("cuda") / f"{safe_name(name)}-{key[:32]}.cubin"
-    stored = kept.content(file) or b""
-    checksum, length, rest = stored[:32], int.from_bytes(stored[32:40], "little"), stored[40:]
-    if checksum == _checksum(key, stored[32:]):
-        return rest[:length], rest[length:].decode(errors="replace")
-    with compiling(name):
-        cubin, _, log = _compile(source, name, options)
-    content = len(cubin).to_bytes(8, "little") + cubin + log.encode()
-    with kept.kept_if_possible(file) as temporary:
-        temporary.write_bytes(_checksum(key, content) + content)
-    return cubin, log
+class MachineCode(NamedTuple):
+    """A cubin, and the log, which tells registers and spills."""
+
+    cubin: bytes
+    log: str
 
 
-def _checksum(key: str, content: bytes) -> bytes:
-    """Of what is kept and of what it was made from: what lies under another's name is not taken for it."""
-    return hashlib.sha256(key.encode() + content).digest()
+def build(source: str, name: str, architecture: str, *, flags: tuple[str, ...] = (),
+          apart: bool = False) -> MachineCode:  # fmt: skip
+    """For an architecture such as "sm_90", cached by content.
+
+    ``apart``: by a process of its own, so that several threads may build at the same time; in ours where none can be
+    had.
+    """
+    entry = _Kept.of(source, name, architecture, flags)
+    found = entry.stored()
+    if found is not None:
+        return found
+    with compiling(name), kept.building(entry.file):
+        found = entry.stored()  # if somebody else made it while we waited
+        if found is None:
+            made = _compiled(source, name, entry.options, apart=apart)
+            found = MachineCode(made.cubin, made.log)
+            entry.store(found)
+    return found
+
+
+def known(source: str, name: str, architecture: str, *, flags: tuple[str, ...] = ()) -> MachineCode | None:
+    """What ``build`` gives, where the cache has it."""
+    return _Kept.of(source, name, architecture, flags).stored()
+
+
+class _Kept(NamedTuple):
+    """A place in the cache: what it is found by, where it is, and how what is there is compiled."""
+
+    key: str
+    file: Path
+    options: tuple[str, ...]
+
+    @classmethod
+    def of(cls, source: str, name: str, architecture: str, flags: tuple[str, ...]) -> _Kept:
+        options = (f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", "--ptxas-options=-v", *flags)
+        key = hashlib.sha256("\0".join([_FORM, source, *options, version()]).encode()).hexdigest()
+        return cls(key, kept.cache_dir("cuda") / f"{safe_name(name)}-{key[:32]}.cubin", options)
+
+    def stored(self) -> MachineCode | None:
+        """What is there, intact."""
+        stored = kept.content(self.file) or b""
+        checksum, length, rest = stored[:32], int.from_bytes(stored[32:40], "little"), stored[40:]
+        if checksum != self._checksum(stored[32:]):
+            return None
+        return MachineCode(rest[:length], rest[length:].decode(errors="replace"))
+
+    def store(self, made: MachineCode) -> None:
+        content = len(made.cubin).to_bytes(8, "little") + made.cubin + made.log.encode()
+        with kept.kept_if_possible(self.file) as temporary:
+            temporary.write_bytes(self._checksum(content) + content)
+
+    def _checksum(self, content: bytes) -> bytes:
+        """Of what is kept and of what it was made from: what lies under another's name is not taken for it."""
+        return hashlib.sha256(self.key.encode() + content).digest()
 
 
 def assembly(source: str, name: str, architecture: str) -> str:
     """The PTX of a source, to see which instructions the compiler has chosen."""
-    _, text, _ = _compile(source, name, (f"--gpu-architecture={architecture}", "--std=c++17", "-default-device"))
-    return text.rstrip(b"\0").decode()
+    made = _compiled(source, name, (f"--gpu-architecture={architecture}", "--std=c++17", "-default-device"))
+    return made.ptx.rstrip(b"\0").decode()
 
 
-def _compile(source: str, name: str, options: tuple[str, ...]) -> tuple[bytes, bytes, str]:
-    """Machine code, PTX and log."""
-    nvrtc = library()
-    (program,) = _answer(nvrtc.nvrtcCreateProgram(source.encode(), f"{safe_name(name)}.cu".encode(), 0, [], []))
+def _compiled(source: str, name: str, options: tuple[str, ...], *, apart: bool = False) -> Compilation:
+    """Machine code, PTX (not where it was made ``apart``) and log; CompilerError where there is none."""
+    still_wanted()
+    file = f"{safe_name(name)}.cu"
+    made = _by_a_child(source, file, options) if apart else None
+    if made is None:
+        try:
+            made = nvrtc_child.compilation(library(), source, file, options)
+        except NvrtcRefusal as error:
+            raise _does_not_work(error) from None
+    if made.status:
+        raise CompilerError(_failure(source, name, made))
+    return made
+
+
+def _by_a_child(source: str, file: str, options: tuple[str, ...]) -> Compilation | None:
+    """The same by a process of its own; None where there is no Python to start, or no code comes back, whatever the
+    reason: we can still do it ourselves, and then have the reason."""
+    if "python" not in Path(sys.executable or "").name.lower():  # none, or a program that Python is embedded in
+        return None
+    command = [sys.executable, "-P", nvrtc_child.__file__]  # whose folder has modules with the names of others
     try:
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [one.encode() for one in options])
-        log = _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
-        said = log.rstrip(b"\0").decode(errors="replace")
-        if int(status):
-            number = hashlib.sha256(source.encode()).hexdigest()[:32]
-            file = kept.cache_dir("cuda") / f"{safe_name(name)}-{number}.log"
-            with kept.kept_if_possible(file) as temporary:
-                temporary.write_text(f"{said}\n\n{source}", encoding="utf-8", errors="replace")
-            first = next(
-                (line for line in said.splitlines() if "error" in line), said.strip() or f"NVRTC status {int(status)}"
-            )
-            where = f" (log: {file})" if file.is_file() else ""
-            raise CompilerError(f"{name}: the CUDA code did not compile: {first}{where}")
-        cubin = _fetch(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
-        return cubin, _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program), said
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
+        done = run_apart(command, given=nvrtc_child.request(source, file, options))
+    except OSError:
+        return None
+    return nvrtc_child.told(done.stdout, version()) if done.returncode == 0 else None
 
 
-def _answer(result: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a function of the bindings gives beside its status, which must be 0."""
-    status, *rest = result
-    if int(status):
-        raise CompilerError(f"NVRTC does not work here: {status!r}")
-    return tuple(rest)
+def _does_not_work(error: NvrtcRefusal) -> CompilerError:
+    return CompilerError(f"NVRTC does not work here: {error}")
 
 
-def _fetch(size_of: Callable[[Any], Any], get: Callable[[Any, bytearray], Any], program: Any) -> bytes:
-    (size,) = _answer(size_of(program))
-    buffer = bytearray(size)  # written by the library: no object of bytes, which Python may share, must be
-    _answer(get(program, buffer))
-    return bytes(buffer)
+def _failure(source: str, name: str, made: Compilation) -> str:
+    """One line with the compiler's first error and the place of the whole log, if it could be written."""
+    said = made.log
+    number = hashlib.sha256(source.encode()).hexdigest()[:32]
+    file = kept.cache_dir("cuda") / f"{safe_name(name)}-{number}.log"
+    with kept.kept_if_possible(file) as temporary:
+        temporary.write_text(f"{said}\n\n{source}", encoding="utf-8", errors="replace")
+    first = next((line for line in said.splitlines() if "error" in line), said.strip() or f"NVRTC status {made.status}")
+    where = f" (log: {file})" if file.is_file() else ""
+    return f"{name}: the CUDA code did not compile: {first}{where}"
 
 
 def resources(log: str) -> dict[str, dict[str, int]]:
