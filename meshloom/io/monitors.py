@@ -77,7 +77,7 @@ class SampleLog:
     """
 
     def __init__(self, path: Path, names: tuple[str, ...], after: int | None = None, *, keep_last: bool = True):
-        self.path, self.last = path, 0
+        self.path, self.last = path, -1
         head = _header(("iteration", *names))
         kept = "" if after is None else self._kept(head, after if keep_last else after - 1)
         write_atomically(path, (head + kept).encode())
@@ -95,7 +95,7 @@ class SampleLog:
             raise UserError(f"{self.path}: the run that is continued has other columns ({odd}); give another folder, or"
                             " put that file elsewhere")  # fmt: skip
         rows = [row for row in found[1:] if row.endswith("\n") and int(row.partition(",")[0]) <= after]
-        self.last = int(rows[-1].partition(",")[0]) if rows else 0
+        self.last = int(rows[-1].partition(",")[0]) if rows else -1
         return "".join(rows)
 
     def append(self, iteration: int, values: np.ndarray) -> None:

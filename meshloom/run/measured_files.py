@@ -29,7 +29,8 @@ class MeasuredFiles:
     def begin(self) -> None:
         """The time loop starts. UserError where the run that is continued has measured something else."""
         sampler, time = self.sampler, ("time",) if self._is_timed else ()
-        stays = self.after is None or not self.task.shows_checkpoints or is_due(self.after, self.task.wishes.rows_every)
+        was_due = bool(self.after) and is_due(self.after or 0, self.task.wishes.rows_every)
+        stays = self.after is None or not self.task.shows_checkpoints or was_due
         for path, names, row in ((self.folder.probes, sampler.probe_names, sampler.probe_row),
                                  (self.folder.integrals, sampler.integral_names, sampler.integral_row)):  # fmt: skip
             if names:

@@ -48,6 +48,7 @@ class Runner:
         began: float | None = None, *, profile: bool = False,
     ):  # fmt: skip
         self.task, self.report, self.profile = task, report, profile
+        self.begins_anew = start is None
         self.first = self.iteration = start.checkpoint.iteration if start else 0
         self.history = [start.checkpoint.monitors if start else np.empty((0, len(task.monitors)))]
         self.began = time.perf_counter() if began is None else began
@@ -64,6 +65,8 @@ class Runner:
         with self._until_the_end(), StopRequest() as stop:
             with self._monitors_open():
                 self.files.catch_up(self._point(), self.all_monitors())
+                if self._left() == 0 and self.begins_anew:  # where it ends: its files are all that there is to make
+                    self._write_what_is_due(now=False)
                 while self._left() > 0 and not stop:
                     self._advance()
                     self._write_what_is_due(now=stop.checkpoint_wanted())
@@ -191,11 +194,12 @@ class Runner:
 
     def _has_converged(self) -> bool:
         """Whether the monitor that ends the run is below its limit."""
-        stop, rows = self.task.stops_at, [part for part in self.history if len(part)]
-        if stop is None or not rows:
+        stop = self.task.stops_at
+        first = next((part for part in self.history if len(part)), None)  # not all: there is a part for every chunk
+        if stop is None or first is None:
             return False
         column = self.task.monitors.index(stop.monitor)
-        return stop.is_met(self.iteration, float(rows[0][0, column]), float(rows[-1][-1, column]))
+        return stop.is_met(self.iteration, float(first[0, column]), float(self.history[-1][-1, column]))
 
     def _until_due(self) -> int:
         """Iterations until the next file or the (earliest) end."""

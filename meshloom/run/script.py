@@ -44,7 +44,8 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Until:
-    """A run ends when ``time`` has come to ``end``; ``step``, where it is known, is cut so that it does so exactly."""
+    """A run ends when ``time`` has come to ``end``, a number of its type; ``step``, where it is known, is cut so that
+    it does so exactly."""
 
     time: Global
     end: float
@@ -56,7 +57,7 @@ class Until:
             return 0
         length = self._length()
         steps = (self.end - now) / length
-        rounding = 4.0 * steps * np.finfo(float).eps * max(abs(self.end), abs(now)) / length
+        rounding = 4.0 * steps * float(np.finfo(self.time.dtype).eps) * max(abs(self.end), abs(now)) / length
         return max(0, math.floor(steps - 1.0 - rounding))
 
     def _length(self) -> float:
@@ -77,7 +78,8 @@ class Until:
         finally:
             self.step.value = length
         # The sum of two numbers need not be the number that was meant.
-        if row[0, column] != self.end and abs(row[0, column] - self.end) <= 8.0 * np.spacing(abs(self.end) + left):
+        rounding = 8.0 * float(np.spacing(self.time.dtype.type(abs(self.end) + left)))
+        if row[0, column] != self.end and abs(row[0, column] - self.end) <= rounding:
             self.time.value = row[0, column] = self.end
         return row
 

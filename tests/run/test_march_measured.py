@@ -73,6 +73,7 @@ def test_what_is_measured(tmp_path: Path) -> None:
     np.testing.assert_allclose(integrals["side"], 5 * share, rtol=1e-13)
     up = table(tmp_path / "a/chart_up.csv")
     np.testing.assert_allclose(up["n"], (2.0 + 4.0 * up["distance"]) / 64, rtol=1e-13)
+    assert (tmp_path / "a/chart_up.png").read_bytes().startswith(b"\x89PNG")  # as in cases
     assert [time for time, _ in Series.resume(tmp_path / "a/surface.pvd").entries] == [3, 6]
 
 
@@ -82,6 +83,23 @@ def test_a_script_that_goes_on_adds_rows(tmp_path: Path) -> None:
     Plate().march(8, out=tmp_path / "a", **wishes)
     Plate().march(8, out=tmp_path / "b", **wishes)
     assert (tmp_path / "a/probes.csv").read_bytes() == (tmp_path / "b/probes.csv").read_bytes()
+
+
+def test_over_what_is_empty(tmp_path: Path) -> None:
+    ml.use("numpy")
+    box = ml.generate.box((2, 2))
+    mesh = ml.Mesh.from_cells(box.coordinates.numpy(), box.cell_nodes.indices, "quad", {"hole": np.zeros((0, 2), int)},
+                              cell_groups={"none": []})  # fmt: skip
+    c, n = mesh.cells.field("c", data=1.0), mesh.nodes.field("n", data=1.0)
+
+    @ml.program
+    def step() -> None:
+        fade(mesh.cells, c)
+
+    names = {f"{of} {over}": {"of": of, "over": over} for of in ("c", "n") for over in ("none", "hole")}
+    ml.march(step, steps=1, fields=(c, n), out=tmp_path / "a", integrals=names)
+    found = table(tmp_path / "a/integrals.csv")
+    assert [found[name].tolist() for name in names] == [[0.0]] * 4
 
 
 def test_a_grid(tmp_path: Path) -> None:
@@ -107,6 +125,8 @@ MISUSE: list[tuple[dict[str, Any], str]] = [
     ({"integrals": {"i": {"of": "c", "over": "right"}}}, "integrals.i is over 'right'.*left"),
     ({"lines": {"l": (0, 1)}}, "march: lines 'l' takes {from ="),
     ({"surface": "hole"}, "^surface names 'hole', which is no boundary group"),
+    ({"surface": 3}, "march: surface takes names of boundary groups, got 3"),
+    ({"surface": [3]}, r"march: surface takes names of boundary groups, got \[3\]"),
     ({"probes": {"p": (0.5, 0.5)}, "probe_every": -1}, "march: probe_every"),
     ({"probes": {"p": (0.5, 0.5)}, "fields": {}}, "has no fields on a mesh or grid"),
     ({"probes": {"p": (0.5, 0.5)}, "out": None}, "what is measured goes into files; give a folder"),

@@ -53,6 +53,29 @@ def test_chunks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert first.state["q"].tobytes() == second.state["q"].tobytes()
 
 
+@pytest.mark.parametrize("stop", [[], ["run.stop.monitor='rms'", "run.stop.below=1e-9"]])
+def test_a_chunk_costs_the_same_however_many_there_were_before(monkeypatch: pytest.MonkeyPatch, stop: list[str]):
+    """A run of days has a million: whoever looks through all of them after each never ends."""
+    looked_at: list[int] = []
+
+    class Parts(list[np.ndarray]):
+        def __iter__(self) -> Iterator[np.ndarray]:
+            for part in super().__iter__():
+                looked_at.append(1)
+                yield part
+
+    monkeypatch.setattr(Pace, "chunk", lambda self: 1)
+    runner = Runner(small(*stop), None, RunReport())
+    runner.history = Parts(runner.history)
+    counts = []
+    for _ in range(20):
+        looked_at.clear()
+        runner._advance()
+        runner._left()
+        counts.append(len(looked_at))
+    assert counts[-1] <= counts[1]
+
+
 def test_checkpoints_by_iterations_and_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     saved: list[int] = []
     real = checkpoint.save
