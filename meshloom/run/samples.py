@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -351,6 +352,19 @@ def check_measured(task: RunTask) -> None:
     _ = task.stops_at
     with np.errstate(all="ignore"):
         Sampler(task)
+        if task.wishes.tracks:
+            _check_chart_names(task)
+
+
+def _check_chart_names(task: RunTask) -> None:
+    """UserError where a line would take the file of a chart that the task has at its end."""
+    own: tuple[Chart, ...] = ()
+    with suppress(Exception):  # what is wrong with them is told elsewhere, with its place
+        row = task.monitor_rows(task.recorded_now()[None, :])
+        own = task.charts(dict(zip(task.monitors, row.T, strict=True)))
+    for chart in own:
+        if chart.name in task.wishes.tracks:
+            raise UserError(f"lines.{toml_key((chart.name,))}: {task.name} has a chart of that name; take another")
 
 
 def _shares_of(one: Integral, now: Sampled) -> Shares:
