@@ -50,18 +50,21 @@ def of_points(grid: Grid) -> Shares:
 
 
 def over_cells(mesh: Mesh, x: np.ndarray, cells: np.ndarray | None, *, on_nodes: bool) -> Shares:
-    """Over some cells, or all, of a mesh whose nodes are at ``x`` (nodes, d)."""
-    table = mesh.lists.cells
+    """Over some cells, or all, of a mesh whose nodes are at ``x`` (nodes, d); copies of another rank's count there."""
+    table, owned = mesh.lists.cells, mesh.cells.owned
+    chosen = slice(owned) if cells is None else cells[cells < owned]
     if not on_nodes:
         volumes = table.measured(lambda block: geometry.cell_volumes(x, block.nodes, block.kind.name))
-        return Shares(slice(None), volumes) if cells is None else Shares(cells, volumes[cells])
-    counts = np.ones(len(table), bool) if cells is None else np.isin(np.arange(len(table)), cells)
+        return Shares(chosen, volumes[chosen])
+    counts = np.zeros(len(table))
+    counts[chosen] = 1.0
     parts = [(block.nodes, _corner_volumes(x, block) * counts[block.numbers][:, None]) for block in table.blocks]
     return _summed(mesh, parts)
 
 
 def over_faces(mesh: Mesh, x: np.ndarray, faces: np.ndarray, *, on_nodes: bool, normal: bool) -> Shares:
     """Over boundary faces (m,); ``normal``: times the normal, out of the domain."""
+    faces = faces[faces < mesh.boundary_faces.owned]
     lists = mesh.lists.boundary_faces.taken(faces)
     if not on_nodes:
         vectors = lists.measured(lambda rows: geometry.area_vectors(x, rows), mesh.dim)

@@ -55,6 +55,18 @@ def test_parts_and_what_is_empty() -> None:
         assert over_faces(mesh, x, none, on_nodes=on_nodes, normal=True).of(values).tolist() == [0.0, 0.0]
 
 
+def test_copies_of_another_rank_count_there() -> None:
+    box = ml.generate.box((4, 3))
+    parts = (box.cell_nodes, box.face_nodes, box.face_cells, box.boundary_nodes, box.boundary_cells)
+    x, every = box.coordinates.numpy(), np.arange(len(box.boundary_faces))
+    mesh = Mesh.from_parts(x, *(one.indices for one in parts), kind="quad", halo={"cells": 2, "boundary_faces": 3})
+    for on_nodes, values in ((True, np.ones(len(x))), (False, np.ones(12))):
+        assert over_cells(mesh, x, None, on_nodes=on_nodes).of(values) == pytest.approx([10 / 12])
+        assert over_cells(mesh, x, np.array([0, 11]), on_nodes=on_nodes).of(values) == pytest.approx([1 / 12])
+        lengths = np.linalg.norm(box.boundary_normals[:-3], axis=1).sum()
+        assert over_faces(mesh, x, every, on_nodes=on_nodes, normal=False).of(values) == pytest.approx([lengths])
+
+
 def test_the_nodes_are_where_they_are_now() -> None:
     mesh = MESHES["triangle"]
     x = 2.0 * mesh.coordinates.numpy()
