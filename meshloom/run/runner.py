@@ -27,7 +27,8 @@ from meshloom.run.stop import StopRequest
 from meshloom.run.task import Point, RunTask
 from meshloom.run.times import RunTimes
 
-_SNAPSHOT_SECONDS = 1.0  # a copy of the state costs some milliseconds on large meshes: not before every chunk
+_SNAPSHOT_SECONDS = 1.0  # between copies of the state at least: not before every chunk
+_SNAPSHOT_SHARE = 0.02  # of the time of a run that they may take: one of a large state on a GPU takes seconds
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class _Good:
     """A state known to be finite, to repeat from when a later one is not."""
 
     iteration: int
-    time: float
+    until: float  # ``time.monotonic`` when a later one may take its place
     state: Snapshot
 
 
@@ -57,7 +58,7 @@ class Runner:
         self.pace, self.guard = Pace(), Guard(task, report)
         self.files = NoFiles() if folder is None else Files(task, folder, self.guard, report, start)
         self.folder = folder
-        self.good = _Good(self.iteration, time.monotonic(), take_snapshot(task))
+        self.good = self._good_now()
         self.times = RunTimes(task.program)
 
     def run(self) -> Outcome:
@@ -133,9 +134,8 @@ class Runner:
 
     def _advance(self) -> None:
         """One chunk, checked."""
-        if time.monotonic() - self.good.time > _SNAPSHOT_SECONDS:
-            self._check_state()
-            self.good = _Good(self.iteration, time.monotonic(), take_snapshot(self.task))
+        if time.monotonic() > self.good.until:
+            self.good = self._good_now()
         start = time.perf_counter()
         with np.errstate(all="ignore"):  # what is not finite is found here, with loop and cell
             recorded = self._iterated(min(self.pace.chunk(), self._until_due()))
@@ -167,6 +167,15 @@ class Runner:
             raise RunError(breakdown(self.task, self.good.state, self.good.iteration, last)) from None
         self.times.done(len(found), time.perf_counter() - before)
         return found
+
+    def _good_now(self) -> _Good:
+        """The state as it is; RunError where it is not good."""
+        before = time.monotonic()
+        if self.iteration > self.first:
+            self._check_state()
+        state = take_snapshot(self.task)
+        now = time.monotonic()
+        return _Good(self.iteration, now + max(_SNAPSHOT_SECONDS, (now - before) / _SNAPSHOT_SHARE), state)
 
     def _check_state(self) -> None:
         """RunError where something that is watched is not finite: monitors do not show everything."""

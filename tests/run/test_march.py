@@ -146,7 +146,7 @@ def test_a_run_that_begins_at_its_end_is_a_whole_one(tmp_path: Path, replaces: b
     again = ml.march(one.step, **said | {"until": (one.t, END + 0.05, one.dt)}, restart=True)
     assert (again.steps, one.t.value) == (2, END + 0.05)
     with open(folder / "probes.csv", encoding="ascii") as file:
-        assert [row["iteration"] for row in csv.DictReader(file)] == ["2"]  # the row of an end that is none any more goes
+        assert [row["iteration"] for row in csv.DictReader(file)] == ["2"]  # that of the end before goes
 
 
 def test_a_program_that_knows_its_step_ends_where_it_says(tmp_path: Path):
