@@ -73,16 +73,19 @@ class SampleLog:
 
     ``after``: go on with the rows of iterations up to this one that are there; what an earlier run wrote past it is
     dropped. None: begin anew. ``keep_last``: that of this iteration itself stays, too; else it was the row of an end
-    that is none any more. UserError where the file has other columns.
+    that is none any more. UserError where the file has other columns. Nothing is written before ``open``.
     """
 
     def __init__(self, path: Path, names: tuple[str, ...], after: int | None = None, *, keep_last: bool = True):
         self.path, self.last = path, -1
         head = _header(("iteration", *names))
-        kept = "" if after is None else self._kept(head, after if keep_last else after - 1)
-        write_atomically(path, (head + kept).encode())
-        with writing(path):
-            self._file = open(path, "a", encoding="ascii")  # noqa: SIM115  closed by ``close``
+        self._begins = head + ("" if after is None else self._kept(head, after if keep_last else after - 1))
+
+    def open(self) -> None:
+        """Rows may come."""
+        write_atomically(self.path, self._begins.encode())
+        with writing(self.path):
+            self._file = open(self.path, "a", encoding="ascii")  # noqa: SIM115  closed by ``close``
 
     def _kept(self, head: str, after: int) -> str:
         if not self.path.exists():

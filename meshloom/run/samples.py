@@ -301,9 +301,17 @@ class Sampler:
 
     # --- values
 
-    def probe_row(self) -> np.ndarray:
-        """The values of ``probe_names`` now; not a number where a mesh has moved away."""
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """The values of ``probe_names`` and of ``integral_names`` now: of fields that are read once for both."""
+        own = np.array([*self.task.coefficients().values()], float)
+        if not (self.wishes.probes or self.wishes.integrals):
+            return np.empty(0), own
         now = self._now()
+        integrals = [self._integral(one, now) for one in self.wishes.integrals.values()]
+        return self._probe_row(now), np.concatenate([own, *integrals])
+
+    def _probe_row(self, now: Sampled) -> np.ndarray:
+        """Not a number where a mesh has moved away."""
         parts = []
         for one in self.wishes.probes.values():
             names = one.fields or now.names
@@ -313,14 +321,6 @@ class Sampler:
             except Outside:
                 parts += [np.full(len(now.components(name)), np.nan) for name in names]
         return np.concatenate([np.empty(0), *parts])
-
-    def integral_row(self) -> np.ndarray:
-        """The values of ``integral_names`` now."""
-        own = np.array([*self.task.coefficients().values()], float)
-        if not self.wishes.integrals:
-            return own
-        now = self._now()
-        return np.concatenate([own, *(self._integral(one, now) for one in self.wishes.integrals.values())])
 
     def charts(self) -> tuple[Chart, ...]:
         """The lines now, over the distance from their starts."""

@@ -12,6 +12,7 @@ import pytest
 import meshloom as ml
 from meshloom.errors import UserError
 from meshloom.io.vtk import Series
+from meshloom.run.script import Script
 from tests.one_line import one_line_from
 
 
@@ -83,6 +84,30 @@ def test_a_script_that_goes_on_adds_rows(tmp_path: Path) -> None:
     Plate().march(8, out=tmp_path / "a", **wishes)
     Plate().march(8, out=tmp_path / "b", **wishes)
     assert (tmp_path / "a/probes.csv").read_bytes() == (tmp_path / "b/probes.csv").read_bytes()
+
+
+def test_other_integrals_are_refused_before_any_row_goes(tmp_path: Path) -> None:
+    """Rows that a run wrote after its checkpoint stay, too, until it really goes on."""
+    wishes: dict[str, Any] = {"probes": {"p": (0.3, 0.6)}, "integrals": {"sum": "c"}, "probe_every": 1}
+    Plate().march(4, out=tmp_path / "a", **wishes)
+    with (tmp_path / "a/probes.csv").open("a") as file:
+        file.write("5,1.0,1.0\n")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    with one_line_from(UserError, r"has other columns \(all, sum\)"):
+        Plate().march(8, out=tmp_path / "a", **wishes | {"integrals": {"all": "c"}}, restart=True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before
+
+
+def test_fields_are_read_once_for_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, real = list[int](), Script.sampled
+    monkeypatch.setattr(Script, "sampled", lambda task: (read.append(1), real(task))[1])
+    found = list[int]()
+    for steps in (2, 7):
+        read.clear()
+        out = tmp_path / str(steps)
+        Plate().march(steps, out=out, probes={"p": (0.3, 0.6)}, integrals={"sum": "c"}, probe_every=1)
+        found.append(len(read))
+    assert found[1] - found[0] == 5  # one for each row; those before the first are checks
 
 
 def test_over_what_is_empty(tmp_path: Path) -> None:
