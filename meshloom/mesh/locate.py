@@ -74,9 +74,11 @@ class MeshPlaces:
         return some[((point >= self._low[some]) & (point <= self._high[some])).all(axis=1)]
 
     def _beyond(self, cell: int, point: np.ndarray) -> float:
-        """How far a place is on the wrong side of the sides of a cell, as a share of its size; below 0 inside. A side
-        that is bent counts from its outermost corner."""
+        """How far a place is outside a cell, as a share of its size; below 0 inside. In space cells are convex: it is
+        the most beyond one of the sides, and a side that is bent counts from its outermost corner."""
         nodes = self.mesh.lists.cells.nodes[cell]
+        if len(point) == 2:
+            return _outside_polygon(self.x[nodes], point) / float(self._sizes[cell])
         out = []
         for face in self._kind(cell).faces:
             rows = nodes[list(face)][None, :]
@@ -121,6 +123,17 @@ def _by_width(begins: np.ndarray, widths: np.ndarray) -> list[_Slab]:
         cells = cells[np.argsort(begins[cells], kind="stable")]
         found.append(_Slab(cells, begins[cells], float(widths[cells].max()) * (1.0 + _ON_A_SIDE)))
     return found
+
+
+def _outside_polygon(corners: np.ndarray, point: np.ndarray) -> float:
+    """How far a point is from the edge of a polygon (k, 2), which need not be convex; below 0 inside."""
+    ends = np.roll(corners, -1, axis=0)
+    along, away = ends - corners, point - corners
+    share = np.clip((away * along).sum(axis=1) / np.maximum((along**2).sum(axis=1), np.finfo(float).tiny), 0.0, 1.0)
+    distance = float(np.linalg.norm(away - share[:, None] * along, axis=1).min())
+    crossed = (corners[:, 1] > point[1]) != (ends[:, 1] > point[1])  # by a line from the point along x
+    x = corners[crossed, 0] + away[crossed, 1] / along[crossed, 1] * along[crossed, 0]
+    return -distance if np.count_nonzero(x > point[0]) % 2 else distance
 
 
 def _among(cell: int, numbers: range | np.ndarray) -> bool:

@@ -68,6 +68,19 @@ def test_points_of_a_grid() -> None:
         GridPlaces(grid).spot((1.2, 0.0))
 
 
+def test_cells_that_are_not_convex() -> None:
+    """An L with a square in its corner, and a quadrilateral with a dent."""
+    x = [[0, 0], [2, 0], [2, 1], [1, 1], [1, 2], [0, 2], [2, 2]]
+    mesh = Mesh.from_cells(x, {"quad": [[3, 2, 6, 4]], "polygon": [[0, 1, 2, 3, 4, 5]]})
+    for place, cell in (((1.5, 0.5), 1), ((0.5, 1.9), 1), ((0.5, 0.5), 1), ((1.5, 1.5), 0), ((1.01, 1.2), 0)):
+        assert MeshPlaces(mesh).spot(place).cell == cell
+    dent = Mesh.from_cells([[0, 0], [2, 2], [0, 1], [-2, 2]], [[0, 1, 2, 3]], "quad")
+    for place in ((0.0, 0.5), (1.2, 1.5), (-1.2, 1.5), (0.0, 1.0), (2.0, 2.0)):
+        assert MeshPlaces(dent).spot(place).cell == 0
+    with one_line_from(Outside, "lies in no cell"):
+        MeshPlaces(dent).spot((0.0, 1.01))
+
+
 @pytest.mark.parametrize("stretch", [(1.0, 1.0), (1e6, 1.0), (1.0, 1e-6)])
 def test_cells_of_very_different_widths_are_found_among_few(stretch: tuple[float, float]) -> None:
     box = ml.generate.box((40, 40), cells="triangle")
