@@ -189,7 +189,7 @@ class Script(RunTask):
 
     def setting_rows(self) -> tuple[SettingRow, ...]:
         """What ``ml.march`` was given."""
-        until, stop, wanted = self.until, self.stop, self._wanted
+        until, stop, wanted, wishes = self.until, self.stop, self._wanted, self._wishes
         end = "" if until is None else f"{until.time.name} = {until.end:g}"
         told = {
             "steps": (f"{self._steps:,}" if self._steps < MOST_STEPS else "", "", "so many in all, at most"),
@@ -202,6 +202,11 @@ class Script(RunTask):
             "checkpoint_every": (str(wanted.checkpoint_every), "0", "steps between checkpoints"),
             "checkpoint_seconds": (f"{wanted.checkpoint_seconds:g}", f"{USUAL_SECONDS:g}", "between checkpoints"),
             "watch": (str(self._watched is not None), "True", "ends it where something is not finite"),
+            "probes": (", ".join(wishes.probes), "", "places whose values are written"),
+            "lines": (", ".join(wishes.tracks), "", "lines along which values are written"),
+            "integrals": (", ".join(wishes.integrals), "", "what is integrated"),
+            "surface": (", ".join(wishes.surface), "", "boundary groups that are written"),
+            "probe_every": (str(wishes.rows_every), "0", "steps between rows of probes and integrals"),
         }
         return tuple(SettingRow(key, *map(one_line, row)) for key, row in told.items())
 

@@ -75,6 +75,8 @@ def test_what_is_measured(tmp_path: Path) -> None:
     up = table(tmp_path / "a/chart_up.csv")
     np.testing.assert_allclose(up["n"], (2.0 + 4.0 * up["distance"]) / 64, rtol=1e-13)
     assert (tmp_path / "a/chart_up.png").read_bytes().startswith(b"\x89PNG")  # as in cases
+    page = (tmp_path / "a/report.html").read_text(encoding="utf-8")
+    assert all(f">{said}</td>" in page for said in ("p, q", "up", "all, half, side", "xmin"))  # what was asked for
     assert [time for time, _ in Series.resume(tmp_path / "a/surface.pvd").entries] == [3, 6]
 
 
