@@ -228,6 +228,7 @@ def fields() -> dict[str, Any]:
         ("empty", {}, "has no elements"),
         ("u", {"limits": (1, 0)}, "low < high"),
         ("u", {"limits": 3}, "limits must be"),
+        ("u", {"limits": np.array([1j, 2.0])}, "limits must be"),
         ("u", {"window": (0, 1, 1, 0)}, "each pair ascending"),
         ("u", {"cmap": "virids"}, "no colour map 'virids'; did you mean 'viridis'"),
         ("u", {"label": 3}, "label must be a text"),

@@ -241,7 +241,7 @@ def _file(save: Any) -> tuple[Path, str]:
 def _numbers(name: str, given: Any, count: int, what: str) -> tuple[float, ...]:
     """So many finite numbers."""
     try:
-        found = tuple(float(one) for one in given) if not isinstance(given, str) else ()
+        found = () if isinstance(given, str) or np.iscomplexobj(given) else tuple(float(one) for one in given)
     except (TypeError, ValueError, OverflowError):
         found = ()
     if len(found) != count or not all(map(math.isfinite, found)):
