@@ -77,8 +77,9 @@ class Until:
             row = run()
         finally:
             self.step.value = length
-        # The sum of two numbers need not be the number that was meant.
-        rounding = 8.0 * float(np.spacing(self.time.dtype.type(abs(self.end) + left)))
+        # The sum of two numbers need not be the number that was meant, nor the step the one that was left.
+        sizes = self.time.dtype.type(abs(self.end) + left), self.step.dtype.type(left)
+        rounding = 8.0 * max(float(np.spacing(size)) for size in sizes)
         if row[0, column] != self.end and abs(row[0, column] - self.end) <= rounding:
             self.time.value = row[0, column] = self.end
         return row
