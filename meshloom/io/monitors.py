@@ -91,15 +91,19 @@ class SampleLog:
         if not self.path.exists():
             return ""
         with writing(self.path):
-            found = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+            found = self.path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
         if found[:1] != [head]:
             before, now = (set(one.strip().split(",")) for one in ("".join(found[:1]), head))
             odd = ", ".join(sorted(before ^ now)) or "their order"
             raise UserError(f"{self.path}: the run that is continued has other columns ({odd}); give another folder, or"
                             " put that file elsewhere")  # fmt: skip
-        rows = [row for row in found[1:] if row.endswith("\n") and int(row.partition(",")[0]) <= after]
-        self.last = int(rows[-1].partition(",")[0]) if rows else -1
-        return "".join(rows)
+        try:
+            numbered = [(int(row.partition(",")[0]), row) for row in found[1:] if row.endswith("\n")]
+        except ValueError:
+            raise UserError(f"{self.path}: a row does not begin with its iteration; put that file elsewhere") from None
+        rows = [(number, row) for number, row in numbered if number <= after]
+        self.last = rows[-1][0] if rows else -1
+        return "".join(row for _, row in rows)
 
     def append(self, iteration: int, values: np.ndarray) -> None:
         """A row, on the disk when this returns; none where the iteration has one."""

@@ -100,6 +100,19 @@ def test_other_integrals_are_refused_before_any_row_goes(tmp_path: Path) -> None
     assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before
 
 
+@pytest.mark.parametrize("more", [b"\n", b"x,1.0,1.0\n"])
+def test_rows_that_somebody_spoilt(more: bytes, tmp_path: Path) -> None:
+    wishes: dict[str, Any] = {"probes": {"p": (0.3, 0.6)}, "probe_every": 1, "out": tmp_path / "a"}
+    Plate().march(4, **wishes)
+    rows = tmp_path / "a/probes.csv"
+    rows.write_bytes(rows.read_bytes() + more)
+    with one_line_from(UserError, "probes.csv: a row does not begin with its iteration; put that file elsewhere"):
+        Plate().march(8, **wishes, restart=True)
+    rows.write_bytes(b"\xff\xfe")
+    with one_line_from(UserError, "has other columns"):
+        Plate().march(8, **wishes, restart=True)
+
+
 def test_fields_are_read_once_for_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read, real = list[int](), Script.sampled
     monkeypatch.setattr(Script, "sampled", lambda task: (read.append(1), real(task))[1])
