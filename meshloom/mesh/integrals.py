@@ -106,15 +106,15 @@ def _corner_volumes(x: np.ndarray, block: CellBlock) -> np.ndarray:
 def _corner_areas(x: np.ndarray, nodes: np.ndarray, normal: bool) -> np.ndarray:
     """The same of faces (m, k): (m, k, d) with the normal, else (m, k)."""
     count = nodes.shape[1]
-    whole = geometry.area_vectors(x, nodes)
+    vectors = geometry.area_vectors(x, nodes)
     found = np.zeros((*nodes.shape, x.shape[1]))
     if count < 4:
-        found += whole[:, None] / count
+        found += vectors[:, None] / count
     else:
         for half in _HALVES:
             found[:, half] += geometry.area_vectors(x, nodes[:, half])[:, None] / 6.0
     if normal:
         return found
-    areas = np.linalg.norm(whole, axis=1)
-    along = whole / np.where(areas > 0.0, areas, 1.0)[:, None]
+    areas = np.linalg.norm(vectors, axis=1)
+    along = vectors / np.where(areas > 0.0, areas, 1.0)[:, None]
     return np.einsum("mkd,md->mk", found, along)
