@@ -4,6 +4,7 @@ something with it, or says in one line what is wrong, and has changed nothing th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -174,12 +175,41 @@ def programs(w: World) -> dict[str, Attack]:
                           {"on": w.cells, "u": w.u, "factor": w.factor, "total": w.total}),
         "march": (ml.march, {"program": w.inner, "steps": 2, "until": None, "every": 1, "show": (w.total,), "out": None,
                              "fields": (), "checkpoint": None, "stop": None, "restart": False, "overwrite": False,
-                             "checkpoint_every": 1, "checkpoint_seconds": 1.0, "watch": True, "progress": False}),
+                             "checkpoint_every": 1, "checkpoint_seconds": 1.0, "watch": True, "progress": False,
+                             "probes": None, "lines": None, "integrals": None, "surface": (), "probe_every": 0}),
         "Condition": (lambda other: w.total < other, {"other": 1.0}),
     }  # fmt: skip
 
 
-ROOMS = (sets_and_fields, grids, meshes, algebra, poisson, programs)
+def around(w: World) -> dict[str, Attack]:
+    """What a person does with the results of loops."""
+    m = w.mesh
+    on_cells, cube = m.cells.field("on_cells", 2), ml.generate.box((2, 2, 2))
+    in_space = cube.cells.field("in_space")
+    tiny = {"mesh.i": 4, "mesh.j": 4, "run.iterations": 1, "output.plot": False, "output.vtu": False,
+            "run.backend": "numpy"}  # fmt: skip
+    ml.save("there.h5", w.u, w.total)
+    w.kept = cube  # type: ignore[attr-defined]  # which would go
+    return {
+        "plot": (ml.plot, {"what": on_cells, "component": None, "arrows": True, "limits": (0.0, 1.0), "cmap": None,
+                           "label": "u", "title": "t", "window": (0.0, 1.0, 0.0, 1.0), "ax": None}),
+        "plot a cut": (ml.plot, {"what": in_space, "cut": ("x", 0.5)}),
+        "plot a surface": (ml.plot, {"what": in_space, "surface": ["xmin"], "view": (1.0, 1.0, 1.0)}),
+        "save": (lambda path, value, named: ml.save(path, value, named=named),
+                 {"path": "new.h5", "value": w.u, "named": w.total}),
+        "load": (lambda path, value: ml.load(path, value), {"path": "there.h5", "value": w.u}),
+        "run_case": (partial(ml.run_case, settings=tiny), {"case": "airfoil", "out": None, "restart": None,
+                                                           "overwrite": False, "changed": False, "progress": False}),
+        "run_case, a setting": (lambda value: ml.run_case("airfoil", tiny | {"flow.mach": value}), {"value": 0.3}),
+        "Mesh.region": (m.region, {"name": "left"}), "Mesh.cell_group": (m.cell_group, {"name": "left"}),
+        "Mesh.periodic": (m.periodic, {"pairs": {"xmin": "xmax"}, "tolerance": 1e-4}),
+        "Mesh.wall_distance": (lambda name: m.wall_distance(name), {"name": "xmin"}),
+        "debug": (lambda nan: ml.debug(nan=nan).__exit__(), {"nan": True}),
+        "Loop.inspect": (lambda element: w.loop.inspect(element), {"element": 1}),
+    }  # fmt: skip
+
+
+ROOMS = (sets_and_fields, grids, meshes, algebra, poisson, programs, around)
 
 
 def state(w: World) -> list[tuple[str, int, bytes]]:

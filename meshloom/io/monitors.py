@@ -73,30 +73,37 @@ class SampleLog:
 
     ``after``: go on with the rows of iterations up to this one that are there; what an earlier run wrote past it is
     dropped. None: begin anew. ``keep_last``: that of this iteration itself stays, too; else it was the row of an end
-    that is none any more. UserError where the file has other columns.
+    that is none any more. UserError where the file has other columns. Nothing is written before ``open``.
     """
 
     def __init__(self, path: Path, names: tuple[str, ...], after: int | None = None, *, keep_last: bool = True):
-        self.path, self.last = path, 0
+        self.path, self.last = path, -1
         head = _header(("iteration", *names))
-        kept = "" if after is None else self._kept(head, after if keep_last else after - 1)
-        write_atomically(path, (head + kept).encode())
-        with writing(path):
-            self._file = open(path, "a", encoding="ascii")  # noqa: SIM115  closed by ``close``
+        self._begins = head + ("" if after is None else self._kept(head, after if keep_last else after - 1))
+
+    def open(self) -> None:
+        """Rows may come."""
+        write_atomically(self.path, self._begins.encode())
+        with writing(self.path):
+            self._file = open(self.path, "a", encoding="ascii")  # noqa: SIM115  closed by ``close``
 
     def _kept(self, head: str, after: int) -> str:
         if not self.path.exists():
             return ""
         with writing(self.path):
-            found = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+            found = self.path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
         if found[:1] != [head]:
             before, now = (set(one.strip().split(",")) for one in ("".join(found[:1]), head))
             odd = ", ".join(sorted(before ^ now)) or "their order"
             raise UserError(f"{self.path}: the run that is continued has other columns ({odd}); give another folder, or"
                             " put that file elsewhere")  # fmt: skip
-        rows = [row for row in found[1:] if row.endswith("\n") and int(row.partition(",")[0]) <= after]
-        self.last = int(rows[-1].partition(",")[0]) if rows else 0
-        return "".join(rows)
+        try:
+            numbered = [(int(row.partition(",")[0]), row) for row in found[1:] if row.endswith("\n")]
+        except ValueError:
+            raise UserError(f"{self.path}: a row does not begin with its iteration; put that file elsewhere") from None
+        rows = [(number, row) for number, row in numbered if number <= after]
+        self.last = rows[-1][0] if rows else -1
+        return "".join(row for _, row in rows)
 
     def append(self, iteration: int, values: np.ndarray) -> None:
         """A row, on the disk when this returns; none where the iteration has one."""

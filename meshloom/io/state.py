@@ -135,4 +135,6 @@ def _listed(who: str, values: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
 def _path(who: str, path: Any) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise UserError(f"{who}: the first argument is the path of the file, got {shown(path)}")
+    if not Path(path).name:
+        raise UserError(f"{who}: the first argument is the path of the file, and {shown(os.fspath(path))} is a folder")
     return Path(path)

@@ -18,6 +18,7 @@ from meshloom.mesh import geometry
 from meshloom.mesh.cell_kinds import KINDS, POLYGON, CellKind, polygon
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
+from meshloom.native.algorithms import distinct
 
 _ON_A_SIDE = 1e-9  # of the size of a cell: a place that is no further out lies in it
 
@@ -46,14 +47,18 @@ class MeshPlaces:
         self.mesh, self.x = mesh, mesh.coordinates.numpy() if x is None else x
         nodes = mesh.lists.cells.nodes
         corners, starts = self.x[nodes.entries], nodes.starts[:-1]
-        self._low, self._high = np.minimum.reduceat(corners, starts), np.maximum.reduceat(corners, starts)
-        self._sizes = np.linalg.norm(self._high - self._low, axis=1)
+        low, high = np.minimum.reduceat(corners, starts), np.maximum.reduceat(corners, starts)
+        self._sizes = np.linalg.norm(high - low, axis=1)
+        slack = _ON_A_SIDE * self._sizes[:, None]
+        self._low, self._high = low - slack, high + slack
+        widths = self._high - self._low
+        self._axis = int(np.argmax(np.ptp(self.x, axis=0) / widths.mean(axis=0)))  # that with most cells side by side
+        self._slabs = _by_width(self._low[:, self._axis], widths[:, self._axis])
 
     def spot(self, place: Sequence[float]) -> Spot:
         """The cell that holds a place, and the weights of its nodes there."""
         point = np.asarray(place, float)
-        slack = _ON_A_SIDE * self._sizes[:, None]
-        near = np.flatnonzero(((point >= self._low - slack) & (point <= self._high + slack)).all(axis=1))
+        near = self.near(point)
         out = np.array([self._beyond(int(cell), point) for cell in near])
         best = int(np.argmin(out)) if len(out) else -1
         if best < 0 or out[best] > _ON_A_SIDE:
@@ -62,10 +67,18 @@ class MeshPlaces:
         nodes = self.mesh.lists.cells.nodes[cell]
         return Spot(nodes, _linear_weights(self.x[nodes], point), cell)
 
+    def near(self, point: np.ndarray) -> np.ndarray:
+        """The cells whose boxes hold a point, ascending. Looked for among those that begin little before it along one
+        axis: a line has hundreds of places, a mesh millions of cells."""
+        some = np.sort(np.concatenate([slab.round(point[self._axis]) for slab in self._slabs]))
+        return some[((point >= self._low[some]) & (point <= self._high[some])).all(axis=1)]
+
     def _beyond(self, cell: int, point: np.ndarray) -> float:
-        """How far a place is on the wrong side of the sides of a cell, as a share of its size; below 0 inside. A side
-        that is bent counts from its outermost corner."""
+        """How far a place is outside a cell, as a share of its size; below 0 inside. In space cells are convex: it is
+        the most beyond one of the sides, and a side that is bent counts from its outermost corner."""
         nodes = self.mesh.lists.cells.nodes[cell]
+        if len(point) == 2:
+            return _outside_polygon(self.x[nodes], point) / float(self._sizes[cell])
         out = []
         for face in self._kind(cell).faces:
             rows = nodes[list(face)][None, :]
@@ -85,6 +98,42 @@ class MeshPlaces:
         cell = int(np.argmin(np.linalg.norm(centres - point, axis=1)))
         middle = self.x[self.mesh.lists.cells.nodes[cell]].mean(axis=0)
         return f"lies in no cell; the nearest one, {cell}, has its middle at ({_text(middle)})"
+
+
+@dataclass(frozen=True, eq=False)
+class _Slab:
+    """Cells that are no wider than ``width``, by where they begin along an axis, ascending."""
+
+    cells: np.ndarray
+    begins: np.ndarray
+    width: float
+
+    def round(self, value: float) -> np.ndarray:
+        """Those that may hold a value."""
+        first, last = np.searchsorted(self.begins, value - self.width), np.searchsorted(self.begins, value, "right")
+        return self.cells[first:last]
+
+
+def _by_width(begins: np.ndarray, widths: np.ndarray) -> list[_Slab]:
+    """Each with those of widths that differ by a factor of two at most."""
+    found = []
+    exponents = np.frexp(widths)[1]
+    for exponent in distinct(exponents):
+        cells = np.flatnonzero(exponents == exponent)
+        cells = cells[np.argsort(begins[cells], kind="stable")]
+        found.append(_Slab(cells, begins[cells], float(widths[cells].max()) * (1.0 + _ON_A_SIDE)))
+    return found
+
+
+def _outside_polygon(corners: np.ndarray, point: np.ndarray) -> float:
+    """How far a point is from the edge of a polygon (k, 2), which need not be convex; below 0 inside."""
+    ends = np.roll(corners, -1, axis=0)
+    along, away = ends - corners, point - corners
+    share = np.clip((away * along).sum(axis=1) / np.maximum((along**2).sum(axis=1), np.finfo(float).tiny), 0.0, 1.0)
+    distance = float(np.linalg.norm(away - share[:, None] * along, axis=1).min())
+    crossed = (corners[:, 1] > point[1]) != (ends[:, 1] > point[1])  # by a line from the point along x
+    x = corners[crossed, 0] + away[crossed, 1] / along[crossed, 1] * along[crossed, 0]
+    return -distance if np.count_nonzero(x > point[0]) % 2 else distance
 
 
 def _among(cell: int, numbers: range | np.ndarray) -> bool:
@@ -133,20 +182,6 @@ class GridPlaces:
         share = float(np.clip((value - x[first]) / (x[first + 1] - x[first]), 0.0, 1.0))
         pair = [(first, 1.0 - share), ((first + 1) % self.grid.shape[axis], share)]
         return [one for one in pair if one[1] > 0.0]
-
-
-def point_volumes(grid: Grid) -> np.ndarray:
-    """What each point of a grid stands for in an integral, in a row: by the trapezoidal rule along each axis."""
-    found = np.ones(1)
-    for axis, x in enumerate(grid.coordinates):
-        if grid.periodic[axis]:
-            around = np.concatenate(([x[-1] - grid.extent[axis]], x, [x[0] + grid.extent[axis]]))
-            share = (around[2:] - around[:-2]) / 2.0
-        else:
-            around = np.concatenate((x[:1], x, x[-1:]))
-            share = (around[2:] - around[:-2]) / 2.0 if len(x) > 1 else np.ones(1)
-        found = np.multiply.outer(found, share)
-    return found.reshape(-1)
 
 
 def _text(place: np.ndarray) -> str:

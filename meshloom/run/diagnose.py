@@ -1,9 +1,9 @@
 """Which loop, iteration and cell (or point of a grid) a solution broke down in.
 
 The runner notices NaN or infinity in the monitors, or a recorded global beyond its limit, after a chunk of
-iterations. Here the last good state is put back and the iterations are repeated one by one; the one that breaks is
-repeated loop by loop, until a field shows it. That is done with the formulas as written: a factor that cancels hides
-the division by zero that a person has to find.
+iterations. Here the last good state is put back and the iterations are repeated, by halves, until it is known which of
+them breaks; that one is repeated loop by loop, until a field shows it. That is done with the formulas as written: a
+factor that cancels hides the division by zero that a person has to find.
 """
 
 from __future__ import annotations
@@ -66,30 +66,62 @@ def _monitors(task: RunTask, recorded: np.ndarray) -> np.ndarray:
 
 def breakdown(task: RunTask, snapshot: Snapshot, before: int, last: int) -> str:
     """One line for the person: where the solution broke down between iterations ``before`` (good) and ``last``."""
+    found = _broken_iteration(task, snapshot, before, last)
+    if found is None:
+        return f"a monitor is not finite between iterations {before} and {last}, but repeating them stays finite"
+    iteration, good = found
+    restore(task, good)
+    try:
+        task.program.run(1, record=task.recorded)
+    except SolveError:
+        restore(task, good)
+        _clean(task)
+        return f"{_first_loop(task, strictly=False)} in iteration {iteration}"
+    recorded = [(one.name, np.atleast_1d(one.numpy())) for one in task.recorded]
+    for strictly in (True, False):
+        restore(task, good)
+        _clean(task)
+        where = _first_loop(task, strictly=strictly)
+        if where:
+            hint = "" if strictly else "; with formulas as written (strict=True) it stays finite"
+            return f"{where} in iteration {iteration}{hint}"
+    for name, values in recorded:
+        if not np.isfinite(values).all():
+            return f"{name} is {_what(None, values[~np.isfinite(values)][0])} after iteration {iteration}"
+    return f"a monitor is not as it should be after iteration {iteration}, and no loop shows why"
+
+
+def _broken_iteration(task: RunTask, snapshot: Snapshot, before: int, last: int) -> tuple[int, Snapshot] | None:
+    """The first iteration that breaks something, and the state before it; None where none does. By halves: there may be
+    thousands, and to look at a large state takes longer than an iteration."""
     restore(task, snapshot)
-    for iteration in range(before + 1, last + 1):
-        good = take_snapshot(task)
-        try:
-            recorded = task.program.run(1, record=task.recorded)
-        except SolveError:
-            restore(task, good)
-            _clean(task)
-            return f"{_first_loop(task, strictly=False)} in iteration {iteration}"
-        monitors = _monitors(task, recorded)
-        if healthy(task, recorded, monitors).all() and all(np.isfinite(one.saved()).all() for one in task.state):
-            continue
-        for strictly in (True, False):
-            restore(task, good)
-            _clean(task)
-            where = _first_loop(task, strictly=strictly)
-            if where:
-                hint = "" if strictly else "; with formulas as written (strict=True) it stays finite"
-                return f"{where} in iteration {iteration}{hint}"
-        for one in task.recorded:
-            values = np.atleast_1d(one.numpy())
-            if not np.isfinite(values).all():
-                return f"{one.name} is {_what(None, values[~np.isfinite(values)][0])} after iteration {iteration}"
-    return f"a monitor is not finite between iterations {before} and {last}, but repeating them stays finite"
+    steps = _steps_to_the_first(task, last - before)
+    if steps == 0:
+        return None
+    good, broken, state = before, before + steps, snapshot
+    while broken - good > 1:
+        middle = (good + broken) // 2
+        restore(task, state)
+        steps = _steps_to_the_first(task, middle - good)
+        if steps:
+            broken = good + steps
+        else:
+            good, state = middle, take_snapshot(task)
+    return broken, state
+
+
+def _steps_to_the_first(task: RunTask, count: int) -> int:
+    """Of so many iterations, how many it takes at most until something is broken; 0 where nothing is."""
+    if count <= 0:
+        return 0
+    try:
+        recorded = task.program.run(count, record=task.recorded)
+    except SolveError as error:
+        return error.replays + 1
+    good = healthy(task, recorded, _monitors(task, recorded))
+    if not good.all():
+        return int(np.argmin(good)) + 1
+    return 0 if all(np.isfinite(one.saved()).all() for one in task.state) else count
 
 
 def _first_loop(task: RunTask, *, strictly: bool) -> str:

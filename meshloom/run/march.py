@@ -204,6 +204,7 @@ def _task(
         every=whole_number("march: every", every, 0, MOST_STEPS),
         checkpoint_every=whole_number("march: checkpoint_every", checkpoint_every, 0, MOST_STEPS),
         checkpoint_seconds=_seconds(checkpoint_seconds),
+        plot=wishes is not None and bool(wishes.tracks),
     )
     shown_globals = _named("show", show, Global)
     columns = [name for key, one in shown_globals.items() for name in column_names(key, one)]
@@ -220,7 +221,12 @@ def _task(
 
 def _wishes(probes: Any, lines: Any, integrals: Any, surface: Any, every: Any, out: Any) -> Wishes | None:
     """What is to be measured; None where nothing is."""
-    groups = (surface,) if isinstance(surface, str) else tuple(surface)
+    try:
+        groups = (surface,) if isinstance(surface, str) else tuple(surface)
+    except TypeError:
+        groups = (None,)
+    if not all(isinstance(one, str) for one in groups):
+        raise UserError(f"march: surface takes names of boundary groups, got {shown(surface)}")
     rows = whole_number("march: probe_every", every, 0, MOST_STEPS)
     found = Wishes(_read("probes", probes, probe), _read("lines", lines, line), _read("integrals", integrals, integral),
                    groups, rows)  # fmt: skip
@@ -269,7 +275,11 @@ def _until(program: Program | Sequence, given: Any) -> Until | None:
     if step is not None and any(one is step for one in written):
         raise UserError(f"march: {program.name} sets the step {step.name} itself, so it must cut it, too, as in"
                         f" np.minimum(dt, end - t); give until=({clock.name}, {end:g})")  # fmt: skip
-    found = Until(clock, float(end), step)
+    with np.errstate(over="ignore"):
+        reached = float(np.asarray(end, clock.dtype))  # float32 has no 0.7, and would never come to it
+    if not math.isfinite(reached):
+        raise UserError(f"march: the end of until is {end:g}, more than the {clock.dtype} of {clock.name} holds")
+    found = Until(clock, reached, step)
     found.sure(float(clock))  # which looks at the step
     return found
 

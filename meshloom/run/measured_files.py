@@ -3,7 +3,6 @@ fields, and lines as charts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -24,16 +23,19 @@ class MeasuredFiles:
         self.task, self.folder, self.guard, self.after = task, folder, guard, after
         self.sampler = Sampler(task)
         self.surfaces = Series.resume(folder.surfaces) if after is not None else Series(folder.surfaces)
-        self._logs: list[tuple[SampleLog, Callable[[], np.ndarray]]] = []
+        self._logs: list[SampleLog | None] = []  # of probes and integrals; None where there are none
 
     def begin(self) -> None:
         """The time loop starts. UserError where the run that is continued has measured something else."""
         sampler, time = self.sampler, ("time",) if self._is_timed else ()
-        stays = self.after is None or not self.task.shows_checkpoints or is_due(self.after, self.task.wishes.rows_every)
-        for path, names, row in ((self.folder.probes, sampler.probe_names, sampler.probe_row),
-                                 (self.folder.integrals, sampler.integral_names, sampler.integral_row)):  # fmt: skip
-            if names:
-                self._logs.append((SampleLog(path, (*time, *names), self.after, keep_last=stays), row))
+        was_due = bool(self.after) and is_due(self.after or 0, self.task.wishes.rows_every)
+        stays = self.after is None or not self.task.shows_checkpoints or was_due
+        wanted = (self.folder.probes, sampler.probe_names), (self.folder.integrals, sampler.integral_names)
+        logs = [SampleLog(path, (*time, *names), self.after, keep_last=stays) if names else None
+                for path, names in wanted]  # fmt: skip
+        for log in filter(None, logs):  # none before all are right
+            log.open()
+        self._logs = logs
 
     @property
     def _is_timed(self) -> bool:
@@ -45,11 +47,12 @@ class MeasuredFiles:
 
     def write_if_due(self, at: Point) -> None:
         """Rows at the end, and after so many iterations."""
-        if at.is_last or is_due(at.iteration, self.task.wishes.rows_every):
+        if any(self._logs) and (at.is_last or is_due(at.iteration, self.task.wishes.rows_every)):
             time = [at.time] if self._is_timed else []
-            for log, row in self._logs:
-                with self.guard.trying(self.task.fields_method):
-                    log.append(at.iteration, np.concatenate((time, row())))
+            with self.guard.trying(self.task.fields_method):
+                for log, row in zip(self._logs, self.sampler.rows(), strict=True):
+                    if log is not None:
+                        log.append(at.iteration, np.concatenate((time, row)))
 
     def write_surface(self, at: Point) -> None:
         """The faces of boundary groups, where they are wanted."""
@@ -60,6 +63,6 @@ class MeasuredFiles:
     def close(self, *, failed: bool) -> None:
         """No more rows."""
         logs, self._logs = self._logs, []
-        for log, _ in logs:
+        for log in filter(None, logs):
             with suppress(*((RunError,) if failed else ())):
                 log.close()

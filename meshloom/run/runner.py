@@ -27,7 +27,8 @@ from meshloom.run.stop import StopRequest
 from meshloom.run.task import Point, RunTask
 from meshloom.run.times import RunTimes
 
-_SNAPSHOT_SECONDS = 1.0  # a copy of the state costs some milliseconds on large meshes: not before every chunk
+_SNAPSHOT_SECONDS = 1.0  # between copies of the state at least: not before every chunk
+_SNAPSHOT_SHARE = 0.02  # of the time of a run that they may take: one of a large state on a GPU takes seconds
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class _Good:
     """A state known to be finite, to repeat from when a later one is not."""
 
     iteration: int
-    time: float
+    until: float  # ``time.monotonic`` when a later one may take its place
     state: Snapshot
 
 
@@ -48,6 +49,7 @@ class Runner:
         began: float | None = None, *, profile: bool = False,
     ):  # fmt: skip
         self.task, self.report, self.profile = task, report, profile
+        self.begins_anew = start is None
         self.first = self.iteration = start.checkpoint.iteration if start else 0
         self.history = [start.checkpoint.monitors if start else np.empty((0, len(task.monitors)))]
         self.began = time.perf_counter() if began is None else began
@@ -56,7 +58,7 @@ class Runner:
         self.pace, self.guard = Pace(), Guard(task, report)
         self.files = NoFiles() if folder is None else Files(task, folder, self.guard, report, start)
         self.folder = folder
-        self.good = _Good(self.iteration, time.monotonic(), take_snapshot(task))
+        self.good = self._good_now()
         self.times = RunTimes(task.program)
 
     def run(self) -> Outcome:
@@ -64,6 +66,8 @@ class Runner:
         with self._until_the_end(), StopRequest() as stop:
             with self._monitors_open():
                 self.files.catch_up(self._point(), self.all_monitors())
+                if self._left() == 0 and self.begins_anew:  # where it ends: its files are all that there is to make
+                    self._write_what_is_due(now=False)
                 while self._left() > 0 and not stop:
                     self._advance()
                     self._write_what_is_due(now=stop.checkpoint_wanted())
@@ -130,9 +134,8 @@ class Runner:
 
     def _advance(self) -> None:
         """One chunk, checked."""
-        if time.monotonic() - self.good.time > _SNAPSHOT_SECONDS:
-            self._check_state()
-            self.good = _Good(self.iteration, time.monotonic(), take_snapshot(self.task))
+        if time.monotonic() > self.good.until:
+            self.good = self._good_now()
         start = time.perf_counter()
         with np.errstate(all="ignore"):  # what is not finite is found here, with loop and cell
             recorded = self._iterated(min(self.pace.chunk(), self._until_due()))
@@ -165,6 +168,15 @@ class Runner:
         self.times.done(len(found), time.perf_counter() - before)
         return found
 
+    def _good_now(self) -> _Good:
+        """The state as it is; RunError where it is not good."""
+        before = time.monotonic()
+        if self.iteration > self.first:
+            self._check_state()
+        state = take_snapshot(self.task)
+        now = time.monotonic()
+        return _Good(self.iteration, now + max(_SNAPSHOT_SECONDS, (now - before) / _SNAPSHOT_SHARE), state)
+
     def _check_state(self) -> None:
         """RunError where something that is watched is not finite: monitors do not show everything."""
         with np.errstate(all="ignore"):
@@ -191,11 +203,12 @@ class Runner:
 
     def _has_converged(self) -> bool:
         """Whether the monitor that ends the run is below its limit."""
-        stop, rows = self.task.stops_at, [part for part in self.history if len(part)]
-        if stop is None or not rows:
+        stop = self.task.stops_at
+        first = next((part for part in self.history if len(part)), None)  # not all: there is a part for every chunk
+        if stop is None or first is None:
             return False
         column = self.task.monitors.index(stop.monitor)
-        return stop.is_met(self.iteration, float(rows[0][0, column]), float(rows[-1][-1, column]))
+        return stop.is_met(self.iteration, float(first[0, column]), float(self.history[-1][-1, column]))
 
     def _until_due(self) -> int:
         """Iterations until the next file or the (earliest) end."""

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from meshloom.errors import UserError, nearest, shown
-from meshloom.mesh import geometry
 from meshloom.mesh.grid import Grid
-from meshloom.mesh.locate import GridPlaces, MeshPlaces, Outside, Spot, point_volumes
+from meshloom.mesh.integrals import Shares, of_points, over_cells, over_faces
+from meshloom.mesh.locate import GridPlaces, MeshPlaces, Outside, Spot
 from meshloom.mesh.mesh import Mesh
 from meshloom.run.views import Chart
 from meshloom.toml import toml_key
@@ -162,12 +163,17 @@ class Sampled:
     def dim(self) -> int:
         return self.home.rank if isinstance(self.home, Grid) else self.home.dim
 
-    def at(self, spot: Spot, name: str) -> np.ndarray:
-        """The components of a field at a place, (k,)."""
+    def rows(self, name: str) -> np.ndarray:
+        """The values of a field, (n, ...); the points of a grid in a row."""
         if name in self.points:
             values = self.points[name]
-            return spot.of_points(values.reshape(-1, *values.shape[self.dim :])).reshape(-1)
-        value = self.cells[name][spot.cell] if name in self.cells else spot.of_points(self.nodes[name])
+            return values.reshape(-1, *values.shape[self.dim :])
+        return self.cells[name] if name in self.cells else self.nodes[name]
+
+    def at(self, spot: Spot, name: str) -> np.ndarray:
+        """The components of a field at a place, (k,)."""
+        values = self.rows(name)
+        value = values[spot.cell] if name in self.cells else spot.of_points(values)
         return np.asarray(value, float).reshape(-1)
 
     def components(self, name: str) -> list[str]:
@@ -187,8 +193,10 @@ class Sampler:
         found = task.sampled() if wanted else None
         if wanted and found is None:
             raise UserError(f"{task.name} has no fields on a mesh or grid, so there is nothing to measure")
-        self._known: tuple[np.ndarray | None, MeshPlaces | GridPlaces] | None = None
+        self._positions = None if found is None else found.positions  # of the nodes, when the following was made
+        self._places: MeshPlaces | GridPlaces | None = None
         self._spots: dict[tuple[float, ...], Spot] = {}
+        self._shares: dict[Integral, Shares] = {}
         self.probe_names: tuple[str, ...] = ()
         self.integral_names: tuple[str, ...] = self.coefficients
         if found is not None:
@@ -246,24 +254,27 @@ class Sampler:
 
     # --- places
 
-    def _places(self, now: Sampled) -> MeshPlaces | GridPlaces:
-        """Made once, and again where the nodes have moved."""
-        if self._known is not None:
-            before, places = self._known
-            both = before is not None and now.positions is not None
-            if before is now.positions or (both and np.array_equal(before, now.positions)):  # type: ignore[arg-type]
-                return places
-        self._spots.clear()
-        home = now.home
-        made = GridPlaces(home) if isinstance(home, Grid) else MeshPlaces(home, now.positions)
-        self._known = now.positions, made
-        return made
+    def _follow(self, now: Sampled) -> None:
+        """What was made of the nodes goes where they have moved."""
+        if now.positions is not self._positions and not np.array_equal(now.positions, self._positions):  # type: ignore[arg-type]
+            self._places = None
+            self._spots.clear()
+            self._shares.clear()
+        self._positions = now.positions
 
     def _spot(self, place: tuple[float, ...], now: Sampled) -> Spot:
-        places = self._places(now)
         if place not in self._spots:
-            self._spots[place] = places.spot(place)
+            if self._places is None:
+                home = now.home
+                self._places = GridPlaces(home) if isinstance(home, Grid) else MeshPlaces(home, now.positions)
+            self._spots[place] = self._places.spot(place)
         return self._spots[place]
+
+    def _integral(self, one: Integral, now: Sampled) -> np.ndarray:
+        """Its components, or those of the normal."""
+        if one not in self._shares:
+            self._shares[one] = _shares_of(one, now)
+        return self._shares[one].of(now.rows(one.of))
 
     def _dimension(self, key: tuple[str, str], place: tuple[float, ...], now: Sampled) -> None:
         if len(place) != now.dim:
@@ -290,9 +301,17 @@ class Sampler:
 
     # --- values
 
-    def probe_row(self) -> np.ndarray:
-        """The values of ``probe_names`` now; not a number where a mesh has moved away."""
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """The values of ``probe_names`` and of ``integral_names`` now: of fields that are read once for both."""
+        own = np.array([*self.task.coefficients().values()], float)
+        if not (self.wishes.probes or self.wishes.integrals):
+            return np.empty(0), own
         now = self._now()
+        integrals = [self._integral(one, now) for one in self.wishes.integrals.values()]
+        return self._probe_row(now), np.concatenate([own, *integrals])
+
+    def _probe_row(self, now: Sampled) -> np.ndarray:
+        """Not a number where a mesh has moved away."""
         parts = []
         for one in self.wishes.probes.values():
             names = one.fields or now.names
@@ -302,14 +321,6 @@ class Sampler:
             except Outside:
                 parts += [np.full(len(now.components(name)), np.nan) for name in names]
         return np.concatenate([np.empty(0), *parts])
-
-    def integral_row(self) -> np.ndarray:
-        """The values of ``integral_names`` now."""
-        own = np.array([*self.task.coefficients().values()], float)
-        if not self.wishes.integrals:
-            return own
-        now = self._now()
-        return np.concatenate([own, *(integrated(one, now) for one in self.wishes.integrals.values())])
 
     def charts(self) -> tuple[Chart, ...]:
         """The lines now, over the distance from their starts."""
@@ -332,6 +343,7 @@ class Sampler:
     def _now(self) -> Sampled:
         found = self.task.sampled()
         assert found is not None
+        self._follow(found)
         return found
 
 
@@ -340,41 +352,27 @@ def check_measured(task: RunTask) -> None:
     _ = task.stops_at
     with np.errstate(all="ignore"):
         Sampler(task)
+        if task.wishes.tracks:
+            _check_chart_names(task)
 
 
-def integrated(one: Integral, now: Sampled) -> np.ndarray:
-    """An integral now, (k,)."""
+def _check_chart_names(task: RunTask) -> None:
+    """UserError where a line would take the file of a chart that the task has at its end."""
+    own: tuple[Chart, ...] = ()
+    with suppress(Exception):  # what is wrong with them is told elsewhere, with its place
+        row = task.monitor_rows(task.recorded_now()[None, :])
+        own = task.charts(dict(zip(task.monitors, row.T, strict=True)))
+    for chart in own:
+        if chart.name in task.wishes.tracks:
+            raise UserError(f"lines.{toml_key((chart.name,))}: {task.name} has a chart of that name; take another")
+
+
+def _shares_of(one: Integral, now: Sampled) -> Shares:
+    """What an integral is a weighted sum of."""
     home = now.home
     if isinstance(home, Grid):
-        values = now.points[one.of]
-        return point_volumes(home) @ values.reshape(home.inside.size, -1)
+        return of_points(home)
+    x, on_nodes = home.coordinates.numpy() if now.positions is None else now.positions, one.of not in now.cells
     if one.over in home.groups:
-        return _over_faces(one, now, home)
-    chosen: Any = slice(None) if one.over == EVERYWHERE else home.cell_groups[one.over]
-    x = home.coordinates.numpy() if now.positions is None else now.positions
-    volumes = home.lists.cells.measured(lambda cells: geometry.cell_volumes(x, cells.nodes, cells.kind.name))[chosen]
-    if one.of in now.cells:
-        values = now.cells[one.of][chosen]
-    else:
-        nodes = home.lists.cells.nodes
-        sums = np.add.reduceat(_rows(now.nodes[one.of])[nodes.entries], nodes.starts[:-1])
-        values = (sums / nodes.lengths[:, None])[chosen]
-    return volumes @ _rows(values)
-
-
-def _over_faces(one: Integral, now: Sampled, mesh: Mesh) -> np.ndarray:
-    faces = mesh.group(one.over)
-    x = mesh.coordinates.numpy() if now.positions is None else now.positions
-    normals = mesh.lists.boundary_faces.measured(lambda nodes: geometry.area_vectors(x, nodes), mesh.dim)[faces]
-    if one.of in now.cells:
-        values = now.cells[one.of][mesh.boundary_cells.indices[faces, 0]]
-    else:
-        ends = mesh.lists.boundary_faces
-        sums = np.array([_rows(now.nodes[one.of])[ends[int(face)]].mean(axis=0) for face in faces])
-        values = sums.reshape(len(faces), -1)
-    weights = normals if one.normal else np.linalg.norm(normals, axis=1)[:, None]
-    return weights.T @ _rows(values)[:, 0] if one.normal else weights[:, 0] @ _rows(values)
-
-
-def _rows(values: np.ndarray) -> np.ndarray:
-    return np.asarray(values, float).reshape(len(values), -1)
+        return over_faces(home, x, home.group(one.over), on_nodes=on_nodes, normal=one.normal)
+    return over_cells(home, x, None if one.over == EVERYWHERE else home.cell_groups[one.over], on_nodes=on_nodes)

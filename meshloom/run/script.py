@@ -44,7 +44,8 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Until:
-    """A run ends when ``time`` has come to ``end``; ``step``, where it is known, is cut so that it does so exactly."""
+    """A run ends when ``time`` has come to ``end``, a number of its type; ``step``, where it is known, is cut so that
+    it does so exactly."""
 
     time: Global
     end: float
@@ -56,7 +57,7 @@ class Until:
             return 0
         length = self._length()
         steps = (self.end - now) / length
-        rounding = 4.0 * steps * np.finfo(float).eps * max(abs(self.end), abs(now)) / length
+        rounding = 4.0 * steps * float(np.finfo(self.time.dtype).eps) * max(abs(self.end), abs(now)) / length
         return max(0, math.floor(steps - 1.0 - rounding))
 
     def _length(self) -> float:
@@ -76,8 +77,10 @@ class Until:
             row = run()
         finally:
             self.step.value = length
-        # The sum of two numbers need not be the number that was meant.
-        if row[0, column] != self.end and abs(row[0, column] - self.end) <= 8.0 * np.spacing(abs(self.end) + left):
+        # The sum of two numbers need not be the number that was meant, nor the step the one that was left.
+        sizes = self.time.dtype.type(abs(self.end) + left), self.step.dtype.type(left)
+        rounding = 8.0 * max(float(np.spacing(size)) for size in sizes)
+        if row[0, column] != self.end and abs(row[0, column] - self.end) <= rounding:
             self.time.value = row[0, column] = self.end
         return row
 
@@ -187,7 +190,7 @@ class Script(RunTask):
 
     def setting_rows(self) -> tuple[SettingRow, ...]:
         """What ``ml.march`` was given."""
-        until, stop, wanted = self.until, self.stop, self._wanted
+        until, stop, wanted, wishes = self.until, self.stop, self._wanted, self._wishes
         end = "" if until is None else f"{until.time.name} = {until.end:g}"
         told = {
             "steps": (f"{self._steps:,}" if self._steps < MOST_STEPS else "", "", "so many in all, at most"),
@@ -200,6 +203,11 @@ class Script(RunTask):
             "checkpoint_every": (str(wanted.checkpoint_every), "0", "steps between checkpoints"),
             "checkpoint_seconds": (f"{wanted.checkpoint_seconds:g}", f"{USUAL_SECONDS:g}", "between checkpoints"),
             "watch": (str(self._watched is not None), "True", "ends it where something is not finite"),
+            "probes": (", ".join(wishes.probes), "", "places whose values are written"),
+            "lines": (", ".join(wishes.tracks), "", "lines along which values are written"),
+            "integrals": (", ".join(wishes.integrals), "", "what is integrated"),
+            "surface": (", ".join(wishes.surface), "", "boundary groups that are written"),
+            "probe_every": (str(wishes.rows_every), "0", "steps between rows of probes and integrals"),
         }
         return tuple(SettingRow(key, *map(one_line, row)) for key, row in told.items())
 

@@ -248,8 +248,7 @@ class Airfoil(Case):
         walls, normals, cp = self._on_walls()
         if not len(walls):
             return {}
-        x = self.mesh.coordinates.numpy()[self.mesh.boundary_nodes.indices[walls], 0]
-        force = cp @ normals / np.ptp(x)  # the pressure of the free stream pushes from all sides alike
+        force = cp @ normals / self._chord(walls)[1]  # the pressure of the free stream pushes from all sides alike
         along = np.array([math.cos(self.gas.incidence), math.sin(self.gas.incidence)])
         return {"lift": float(force @ (-along[1], along[0])), "drag": float(force @ along)}
 
@@ -260,16 +259,23 @@ class Airfoil(Case):
         q = self.q.numpy()[mesh.boundary_cells.indices[walls, 0]].astype(np.float64)
         return walls, mesh.boundary_normals[walls], self.gas.pressure_coefficient(self.gas.pressure(q))
 
+    def _chord(self, walls: np.ndarray) -> tuple[float, float]:
+        """Where the walls begin along x, and how long they are."""
+        x = self.mesh.coordinates.numpy()[self.mesh.boundary_nodes.indices[walls], 0]
+        return float(x.min()), float(np.ptp(x)) or 1.0
+
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         """The pressure coefficient along the chord, above and below."""
         walls, normals, cp = self._on_walls()
         if not len(walls):
             return ()
-        x = self.mesh.boundary_centres[walls, 0]
+        begin, chord = self._chord(walls)
+        x = (self.mesh.boundary_centres[walls, 0] - begin) / chord
         order = np.argsort(x, kind="stable")
         sides = {"above": normals[:, 1] < 0.0, "below": normals[:, 1] >= 0.0}
         curves = {name: np.where(side, cp, np.nan)[order] for name, side in sides.items()}
-        return (Chart("cp", x[order], curves, "x / chord", "pressure coefficient", dots=tuple(curves)),)
+        return (Chart("cp", x[order], curves, "x / chord", "pressure coefficient", dots=tuple(curves),
+                      downwards=True),)  # fmt: skip
 
     def picture(self) -> Picture:
         return Picture(self.cell_fields()["mach"], "Mach number", self.config.output.window, ("x / chord", "y / chord"))

@@ -75,6 +75,19 @@ def test_lift_drag_and_cp_without_being_asked(meshloom: Command, tmp_path: Path)
     assert np.nanmean(curves["above"]) < np.nanmean(curves["below"])  # which is what lifts it
 
 
+def test_the_chord_is_that_of_the_mesh() -> None:
+    """An airfoil of chord 2 somewhere else has the same coefficients over the same parts of its chord."""
+    usual, large = airfoil(), airfoil()
+    large.mesh.coordinates.assign(2.0 * large.mesh.coordinates.numpy() + [8.0, 4.0])
+    for case in (usual, large):
+        case.program.run(30)
+    (one,), (other,) = usual.charts({}), large.charts({})
+    np.testing.assert_allclose(one.x, other.x, atol=1e-12)
+    assert other.x.min() > 0.0 and other.x.max() < 1.0 and one.downwards
+    np.testing.assert_allclose(one.curves["above"], other.curves["above"], atol=1e-9)
+    assert usual.coefficients() == pytest.approx(large.coefficients(), rel=1e-9)
+
+
 def test_a_restart_goes_on_with_the_rows(meshloom: Command, tmp_path: Path) -> None:
     words = (*SMALL, *PROBES, *INTEGRALS, "--set", 'output.surface=["wall"]', "--set", "output.every=10")
     assert meshloom(*words, "--iterations", "40", "--out", "whole").code == 0
@@ -137,6 +150,7 @@ def test_the_end_at_a_residual(relative: bool, meshloom: Command, tmp_path: Path
 
 
 MISUSE = {
+    "lines.cp={from=[-1, 0.5], to=[2, 0.5]}": ("lines.cp: airfoil has a chart of that name; take another",),
     "probes.w=[0.5, 0.0]": ("probes.w at (0.5, 0) lies in no cell; the nearest one, ", "has its middle at ("),
     "probes.w=[1, 2, 3]": ("probes.w is at [1.0, 2.0, 3.0]; a place here is [x, y]",),
     "probes.w={at=[0, 2], fields=['mahc']}": ("probes.w names the field 'mahc'; did you mean 'mach'?",),

@@ -123,6 +123,8 @@ def test_the_mesh_itself() -> None:
     inner, *groups = figure.axes[0].collections
     assert len(inner.get_segments()) == len(mesh.faces) and [len(one.get_segments()) for one in groups] == [2, 2, 3, 3]
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == list(mesh.groups)
+    endless = ml.plot(mesh.periodic({"xmin": "xmax", "ymin": "ymax"}))  # without a group to name, and a warning of it
+    assert endless.axes[0].get_legend() is None
     solid = ml.plot(ml.generate.box((2, 2, 2), cells="tetrahedron"))
     assert solid.axes[0].get_legend().get_texts()[0].get_text() == "xmin"
 
@@ -196,6 +198,7 @@ def fields() -> dict[str, Any]:
         "g": plane.cells.field("g", (2, 2)), "w": space.cells.field("w"), "f": space.faces.field("f"),
         "b": space.boundary_faces.field("b"), "p": grid.field("p"),
         "empty": plane.cells.subset([]).field("empty"),
+        "pair": ml.Set(3, "buoys", points=np.zeros((3, 2))).field("pair", 2),
     }  # fmt: skip
 
 
@@ -203,6 +206,7 @@ def fields() -> dict[str, Any]:
     ("name", "options", "message"),
     [
         ("q", {}, "field q has 4 values at each of cells: say which to draw, component=0"),
+        ("pair", {}, "field pair has 2 values at each of buoys: say which to draw, component=0, component=1$"),
         ("q", {"component": 4}, "component=4: field q has 0 to 3"),
         ("q", {"component": "x"}, "field q is no vector of x, y, z; give a number"),
         ("q", {"component": True}, "component=True: field q has 0 to 3"),
@@ -224,6 +228,7 @@ def fields() -> dict[str, Any]:
         ("empty", {}, "has no elements"),
         ("u", {"limits": (1, 0)}, "low < high"),
         ("u", {"limits": 3}, "limits must be"),
+        ("u", {"limits": np.array([1j, 2.0])}, "limits must be"),
         ("u", {"window": (0, 1, 1, 0)}, "each pair ascending"),
         ("u", {"cmap": "virids"}, "no colour map 'virids'; did you mean 'viridis'"),
         ("u", {"label": 3}, "label must be a text"),
@@ -233,6 +238,9 @@ def fields() -> dict[str, Any]:
         ("u", {"save": "nowhere/u.png"}, "there is no folder nowhere"),
         ("u", {"save": 3}, "save must be the path of a file"),
         ("plane", {"component": 0}, "component= is for fields"),
+        ("plane", {"limits": (0, 1)}, "limits= is for fields"),
+        ("plane", {"cmap": "viridis"}, "cmap= is for fields"),
+        ("plane", {"label": "m"}, "label= is for fields"),
         ("plane", {"cut": "z"}, "it is fields that are cut"),
         ("grid", {}, "draws a Field or a Mesh"),
     ],

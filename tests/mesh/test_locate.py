@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.mesh.cell_kinds import KINDS
-from meshloom.mesh.locate import GridPlaces, MeshPlaces, Outside, point_volumes
+from meshloom.mesh.locate import GridPlaces, MeshPlaces, Outside
 from meshloom.mesh.mesh import Mesh
 from tests.mesh.mixed_samples import plane, space
 from tests.one_line import one_line_from
@@ -66,5 +66,31 @@ def test_points_of_a_grid() -> None:
     assert abs(GridPlaces(grid).spot((0.0, 1.8)).of_points(rows) - 2.0) < 1e-12
     with one_line_from(Outside, "lies beyond the grid, whose x goes from 0 to 1; the nearest is x = 1"):
         GridPlaces(grid).spot((1.2, 0.0))
-    assert abs(point_volumes(grid).sum() - 2.0) < 1e-14
-    assert abs(point_volumes(grid) @ np.repeat(x, 5) - 1.0) < 1e-14  # the trapezoidal rule is right for lines
+
+
+def test_cells_that_are_not_convex() -> None:
+    """An L with a square in its corner, and a quadrilateral with a dent."""
+    x = [[0, 0], [2, 0], [2, 1], [1, 1], [1, 2], [0, 2], [2, 2]]
+    mesh = Mesh.from_cells(x, {"quad": [[3, 2, 6, 4]], "polygon": [[0, 1, 2, 3, 4, 5]]})
+    for place, cell in (((1.5, 0.5), 1), ((0.5, 1.9), 1), ((0.5, 0.5), 1), ((1.5, 1.5), 0), ((1.01, 1.2), 0)):
+        assert MeshPlaces(mesh).spot(place).cell == cell
+    dent = Mesh.from_cells([[0, 0], [2, 2], [0, 1], [-2, 2]], [[0, 1, 2, 3]], "quad")
+    for place in ((0.0, 0.5), (1.2, 1.5), (-1.2, 1.5), (0.0, 1.0), (2.0, 2.0)):
+        assert MeshPlaces(dent).spot(place).cell == 0
+    with one_line_from(Outside, "lies in no cell"):
+        MeshPlaces(dent).spot((0.0, 1.01))
+
+
+@pytest.mark.parametrize("stretch", [(1.0, 1.0), (1e6, 1.0), (1.0, 1e-6)])
+def test_cells_of_very_different_widths_are_found_among_few(stretch: tuple[float, float]) -> None:
+    box = ml.generate.box((40, 40), cells="triangle")
+    x = np.exp(6.0 * box.coordinates.numpy()) * stretch + 1e4  # each cell wider than the one before
+    places = MeshPlaces(Mesh.from_cells(x, box.cell_nodes.indices, "triangle"))
+    corners = x[box.cell_nodes.indices]
+    looked_at = []
+    for cell in range(0, len(box.cells), 37):
+        point = corners[cell].mean(axis=0)
+        holding = np.flatnonzero(((point >= corners.min(axis=1)) & (point <= corners.max(axis=1))).all(axis=1))
+        assert places.near(point).tolist() == holding.tolist() and places.spot(point).cell == cell
+        looked_at.append(sum(len(slab.round(point[places._axis])) for slab in places._slabs))
+    assert np.mean(looked_at) < 0.1 * len(box.cells)

@@ -105,6 +105,52 @@ def test_a_run_lands_on_its_end_to_the_bit(step: float):
     assert done.steps == max(1, int(np.ceil(END / step - 1e-8))) and list(done.history) == ["sum", "t"]
 
 
+@pytest.mark.parametrize("end", [0.7, 0.1, 3.3])  # of these float32 has a number below, above and below
+@pytest.mark.parametrize("has_step", [True, False])
+@pytest.mark.parametrize("of_clock", [np.float32, np.float64])
+def test_a_clock_in_single_precision_comes_to_its_end(end: float, has_step: bool, of_clock: type):
+    """The end is a number of the clock's type: it would never come to another one. A step that is cut is rounded."""
+    t, dt = ml.Global(0.0, "t", dtype=of_clock), ml.Global(0.03, "dt", dtype=np.float32)
+    clock = ml.Set(1, "clock")
+
+    @ml.kernel
+    def tick(dt: ml.Read, t: ml.ReadWrite):
+        t[...] = t + (dt if has_step else np.minimum(dt, end - t))
+
+    @ml.program
+    def step() -> None:
+        tick(clock, dt, t)
+
+    done = ml.march(step, until=(t, end, dt) if has_step else (t, end), steps=1000)
+    assert done.why == "until" and t.value == of_clock(end)
+    assert 0 <= done.steps - round(np.ceil(end / 0.03)) <= 1  # one more for what is rounded on the way
+    if of_clock is np.float32:
+        with one_line_from(UserError, r"the end of until is 1e\+39, more than the float32 of t holds"):
+            ml.march(step, until=(t, 1e39))
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_run_that_begins_at_its_end_is_a_whole_one(tmp_path: Path, replaces: bool):
+    """Nothing is to be done, but the folder has what a run leaves, and none of the one of before."""
+    one, folder = Cooling(), tmp_path / "run"
+    if replaces:
+        ml.march(one.step, steps=3, out=folder, fields=one.u, probes={"old": (0.5, 0.4)})
+    one.t.value = END
+    said = {"until": (one.t, END, one.dt), "out": folder, "fields": one.u, "probes": {"p": (0.5, 0.4)}}
+    done = ml.march(one.step, **said, overwrite=replaces)
+    assert (done.steps, done.why) == (0, "until")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "checkpoint.h5", "fields.pvd", "fields_0000000.vtu", "monitors.csv", "probes.csv", "report.html", "report.json",
+    ]  # fmt: skip
+    with open(folder / "probes.csv", encoding="ascii") as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["time"]) == END and "p.u" in row
+    again = ml.march(one.step, **said | {"until": (one.t, END + 0.05, one.dt)}, restart=True)
+    assert (again.steps, one.t.value) == (2, END + 0.05)
+    with open(folder / "probes.csv", encoding="ascii") as file:
+        assert [row["iteration"] for row in csv.DictReader(file)] == ["2"]  # that of the end before goes
+
+
 def test_a_program_that_knows_its_step_ends_where_it_says(tmp_path: Path):
     """Without the step nothing is cut: the first step that reaches the end is the last."""
     one = Cooling()

@@ -12,6 +12,7 @@ import pytest
 import meshloom as ml
 from meshloom.errors import UserError
 from meshloom.io.vtk import Series
+from meshloom.run.script import Script
 from tests.one_line import one_line_from
 
 
@@ -73,6 +74,9 @@ def test_what_is_measured(tmp_path: Path) -> None:
     np.testing.assert_allclose(integrals["side"], 5 * share, rtol=1e-13)
     up = table(tmp_path / "a/chart_up.csv")
     np.testing.assert_allclose(up["n"], (2.0 + 4.0 * up["distance"]) / 64, rtol=1e-13)
+    assert (tmp_path / "a/chart_up.png").read_bytes().startswith(b"\x89PNG")  # as in cases
+    page = (tmp_path / "a/report.html").read_text(encoding="utf-8")
+    assert all(f">{said}</td>" in page for said in ("p, q", "up", "all, half, side", "xmin"))  # what was asked for
     assert [time for time, _ in Series.resume(tmp_path / "a/surface.pvd").entries] == [3, 6]
 
 
@@ -82,6 +86,60 @@ def test_a_script_that_goes_on_adds_rows(tmp_path: Path) -> None:
     Plate().march(8, out=tmp_path / "a", **wishes)
     Plate().march(8, out=tmp_path / "b", **wishes)
     assert (tmp_path / "a/probes.csv").read_bytes() == (tmp_path / "b/probes.csv").read_bytes()
+
+
+def test_other_integrals_are_refused_before_any_row_goes(tmp_path: Path) -> None:
+    """Rows that a run wrote after its checkpoint stay, too, until it really goes on."""
+    wishes: dict[str, Any] = {"probes": {"p": (0.3, 0.6)}, "integrals": {"sum": "c"}, "probe_every": 1}
+    Plate().march(4, out=tmp_path / "a", **wishes)
+    with (tmp_path / "a/probes.csv").open("a") as file:
+        file.write("5,1.0,1.0\n")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    with one_line_from(UserError, r"has other columns \(all, sum\)"):
+        Plate().march(8, out=tmp_path / "a", **wishes | {"integrals": {"all": "c"}}, restart=True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == before
+
+
+@pytest.mark.parametrize("more", [b"\n", b"x,1.0,1.0\n"])
+def test_rows_that_somebody_spoilt(more: bytes, tmp_path: Path) -> None:
+    wishes: dict[str, Any] = {"probes": {"p": (0.3, 0.6)}, "probe_every": 1, "out": tmp_path / "a"}
+    Plate().march(4, **wishes)
+    rows = tmp_path / "a/probes.csv"
+    rows.write_bytes(rows.read_bytes() + more)
+    with one_line_from(UserError, "probes.csv: a row does not begin with its iteration; put that file elsewhere"):
+        Plate().march(8, **wishes, restart=True)
+    rows.write_bytes(b"\xff\xfe")
+    with one_line_from(UserError, "has other columns"):
+        Plate().march(8, **wishes, restart=True)
+
+
+def test_fields_are_read_once_for_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, real = list[int](), Script.sampled
+    monkeypatch.setattr(Script, "sampled", lambda task: (read.append(1), real(task))[1])
+    found = list[int]()
+    for steps in (2, 7):
+        read.clear()
+        out = tmp_path / str(steps)
+        Plate().march(steps, out=out, probes={"p": (0.3, 0.6)}, integrals={"sum": "c"}, probe_every=1)
+        found.append(len(read))
+    assert found[1] - found[0] == 5  # one for each row; those before the first are checks
+
+
+def test_over_what_is_empty(tmp_path: Path) -> None:
+    ml.use("numpy")
+    box = ml.generate.box((2, 2))
+    mesh = ml.Mesh.from_cells(box.coordinates.numpy(), box.cell_nodes.indices, "quad", {"hole": np.zeros((0, 2), int)},
+                              cell_groups={"none": []})  # fmt: skip
+    c, n = mesh.cells.field("c", data=1.0), mesh.nodes.field("n", data=1.0)
+
+    @ml.program
+    def step() -> None:
+        fade(mesh.cells, c)
+
+    names = {f"{of} {over}": {"of": of, "over": over} for of in ("c", "n") for over in ("none", "hole")}
+    ml.march(step, steps=1, fields=(c, n), out=tmp_path / "a", integrals=names)
+    found = table(tmp_path / "a/integrals.csv")
+    assert [found[name].tolist() for name in names] == [[0.0]] * 4
 
 
 def test_a_grid(tmp_path: Path) -> None:
@@ -107,6 +165,8 @@ MISUSE: list[tuple[dict[str, Any], str]] = [
     ({"integrals": {"i": {"of": "c", "over": "right"}}}, "integrals.i is over 'right'.*left"),
     ({"lines": {"l": (0, 1)}}, "march: lines 'l' takes {from ="),
     ({"surface": "hole"}, "^surface names 'hole', which is no boundary group"),
+    ({"surface": 3}, "march: surface takes names of boundary groups, got 3"),
+    ({"surface": [3]}, r"march: surface takes names of boundary groups, got \[3\]"),
     ({"probes": {"p": (0.5, 0.5)}, "probe_every": -1}, "march: probe_every"),
     ({"probes": {"p": (0.5, 0.5)}, "fields": {}}, "has no fields on a mesh or grid"),
     ({"probes": {"p": (0.5, 0.5)}, "out": None}, "what is measured goes into files; give a folder"),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -51,6 +52,49 @@ def test_chunks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert (tmp_path / "a" / "monitors.csv").read_bytes() == (tmp_path / "b" / "monitors.csv").read_bytes()
     first, second = (checkpoint.load(tmp_path / name / "checkpoint.h5") for name in "ab")
     assert first.state["q"].tobytes() == second.state["q"].tobytes()
+
+
+@pytest.mark.parametrize("stop", [[], ["run.stop.monitor='rms'", "run.stop.below=1e-9"]])
+def test_a_chunk_costs_the_same_however_many_there_were_before(monkeypatch: pytest.MonkeyPatch, stop: list[str]):
+    """A run of days has a million: whoever looks through all of them after each never ends."""
+    looked_at: list[int] = []
+
+    class Parts(list[np.ndarray]):
+        def __iter__(self) -> Iterator[np.ndarray]:
+            for part in super().__iter__():
+                looked_at.append(1)
+                yield part
+
+    monkeypatch.setattr(Pace, "chunk", lambda self: 1)
+    runner = Runner(small(*stop), None, RunReport())
+    runner.history = Parts(runner.history)
+    counts = []
+    for _ in range(20):
+        looked_at.clear()
+        runner._advance()
+        runner._left()
+        counts.append(len(looked_at))
+    assert counts[-1] <= counts[1]
+
+
+def test_copies_of_a_large_state_take_a_small_part_of_the_time(monkeypatch: pytest.MonkeyPatch):
+    """Of one that takes 3 s to copy there is no copy in every second."""
+    now, copies = [0.0], list[float]()
+    clock = SimpleNamespace(monotonic=lambda: now[0], perf_counter=lambda: now[0])
+
+    def slow(task: Any) -> Any:
+        now[0] += 3.0
+        copies.append(now[0])
+        return take_snapshot(task)
+
+    monkeypatch.setattr("meshloom.run.runner.time", clock)
+    monkeypatch.setattr("meshloom.run.runner.take_snapshot", slow)
+    monkeypatch.setattr(Pace, "chunk", lambda self: 1)
+    runner = Runner(small("run.iterations=1000"), None, RunReport())
+    for _ in range(400):
+        now[0] += 1.0
+        runner._advance()
+    assert copies == [3.0, 157.0, 311.0]
 
 
 def test_checkpoints_by_iterations_and_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -236,6 +280,37 @@ def test_a_division_by_zero_that_cancels_is_found(back_end: str):
     assert np.isfinite(hidden.numpy()).all() and np.isnan(shown.numpy()[7])
     found = breakdown(case, take_snapshot(case), 0, 3)
     assert found == "hidden is infinite in cell 7 after loop hide in iteration 1" or "hidden is NaN" in found
+
+
+@pytest.mark.parametrize("breaks_at", [1, 2, 700, 999, 1000])
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_a_breakdown_is_found_among_many_iterations_with_few_looks(
+    breaks_at: int, is_shown: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Also where no monitor shows it, and only the state tells."""
+    on, looks = ml.Set(1, "cells"), list[int]()
+    left, root, total = on.field("left", data=breaks_at - 0.5), on.field("root"), ml.Global(0.0, "total")
+
+    @ml.kernel
+    def fall(left: ml.ReadWrite, root: ml.Write, total: ml.Max):
+        left[...] = left - 1.0
+        root[...] = np.sqrt(left)
+        total[...] = np.sqrt(left) if is_shown else left
+
+    @ml.program
+    def step() -> None:
+        total.value = 0.0
+        fall(on, left, root, total)
+
+    def look(task: Any) -> Any:
+        looks.append(1)
+        return take_snapshot(task)
+
+    task: Any = SimpleNamespace(program=step, state=(left, root), recorded=(total,), limits={})
+    task.monitor_rows, task.whereabouts = lambda rows: rows, lambda on, element: f"cell {element}"
+    monkeypatch.setattr("meshloom.run.diagnose.take_snapshot", look)
+    text = breakdown(task, take_snapshot(task), 0, 1000)
+    assert text == f"root is NaN in cell 0 after loop fall in iteration {breaks_at}" and len(looks) <= 10
 
 
 def test_a_breakdown_that_cannot_be_repeated_says_so():

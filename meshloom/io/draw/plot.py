@@ -114,8 +114,9 @@ thumbnails.append(thumbnail)
 def _scene(what: Field | Mesh, component: Any, label: str | None, look: Look) -> tuple[Scene, str]:
     """What is to be seen, and its name."""
     if isinstance(what, Mesh):
-        if component is not None:
-            raise UserError("plot: component= is for fields; leave it out to draw a mesh")
+        given = {"component": component, "label": label, "limits": look.how.get("limits"), "cmap": look.how.get("map")}
+        for option in (name for name, one in given.items() if one is not None):
+            raise UserError(f"plot: {option}= is for fields; leave it out to draw a mesh")
         return mesh_scene(what, look), f"{what.kind} mesh, {len(what.cells):,} cells"
     if not what.set.size:
         raise UserError(f"plot: field {what.name} has no values to draw: {what.set.name} has no elements")
@@ -157,7 +158,8 @@ def _chosen(field: Field, values: np.ndarray, component: Any) -> tuple[np.ndarra
             return values.reshape(field.set.array_shape), None, name
         if shape == (_space(field.set),):
             return np.linalg.norm(values, axis=-1), values, f"|{name}|"
-        allowed = ", ".join(f"component={k}" for k in range(3)) if len(shape) == 1 else "component=(0, 0)"
+        first = ", ".join(f"component={k}" for k in range(min(3, field.dim)))
+        allowed = first if len(shape) == 1 else "component=(0, 0)"
         raise UserError(f"plot: field {name} has {' x '.join(map(str, shape))} values at each of {field.set.name}: say"
                         f" which to draw, {allowed}{' ...' if field.dim > 3 else ''}")  # fmt: skip
     index = _index(field, component)
@@ -239,7 +241,7 @@ def _file(save: Any) -> tuple[Path, str]:
 def _numbers(name: str, given: Any, count: int, what: str) -> tuple[float, ...]:
     """So many finite numbers."""
     try:
-        found = tuple(float(one) for one in given) if not isinstance(given, str) else ()
+        found = () if isinstance(given, str) or np.iscomplexobj(given) else tuple(float(one) for one in given)
     except (TypeError, ValueError, OverflowError):
         found = ()
     if len(found) != count or not all(map(math.isfinite, found)):

@@ -212,7 +212,7 @@ def mesh_scene(mesh: Mesh, look: Look) -> Scene:
             if len(faces):
                 maps.draw_outline(axes, x[np.asarray(mesh.lists.boundary_faces.rows)[faces]], 2.0, f"C{number % 10}",
                                   name)  # fmt: skip
-        if axes.collections:
+        if any(len(mesh.group(name)) for name in mesh.groups):  # a periodic mesh has none
             axes.legend(**_BESIDE)
 
     return Scene(look.window or maps.with_margin(_window(x)), ("x", "y"), paint, has_bar=False)
