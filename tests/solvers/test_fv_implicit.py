@@ -122,6 +122,43 @@ def test_a_channel_with_a_bump_converges_and_restarts() -> None:
     np.testing.assert_allclose(after, rows[7:], rtol=1e-12, atol=1e-15)
 
 
+def test_a_cell_that_would_change_by_much_takes_shorter_steps_for_a_while() -> None:
+    case = steady_channel()
+    case.program.run(4)
+    newton = case.steps.newton
+    quiet = newton.pace.numpy().copy()
+    change = np.zeros_like(case.flow.u.numpy())
+    change[7] = 0.5 * case.flow.u.numpy()[7]  # density and pressure half as much again
+    newton.change.assign(change)
+    newton._update()
+    paces = newton.pace.numpy()
+    assert paces[7] == pytest.approx(0.4 * quiet[7]) and float(newton.share.value) == pytest.approx(0.4)
+    others = np.arange(len(paces)) != 7
+    np.testing.assert_allclose(paces[others], np.minimum(1.2 * quiet[others], 1.0))
+    assert newton.pace in case.steps.fields  # and so in checkpoints
+    newton.change.fill(0.0)
+    for _ in range(12):
+        newton._update()
+    assert (newton.pace.numpy() == 1.0).all()
+
+
+def test_steps_are_not_shorter_for_good_after_a_residual_that_was_larger_for_a_while() -> None:
+    newton = steady_channel().steps.newton
+    newton.norm.value, most = 1.0, newton.options.cfl_max
+
+    def judged(residual: float) -> float:
+        newton.residual = lambda: residual  # type: ignore[method-assign]
+        newton.judge()
+        return float(newton.cfl.value)
+
+    down = [judged(0.5**k) for k in range(1, 30)]
+    assert down[-1] == most and float(newton.wanted.value) == 10.0 * most
+    up = [judged(0.5**29 * 3.0**k) for k in range(1, 6)]
+    assert up[1] == most and up[-1] < 0.1 * most  # forgiven at first, then not
+    assert judged(0.5**29) == pytest.approx(1.5 * up[-1])
+    assert [judged(0.5**29 * 0.9**k) for k in range(1, 9)][-1] == most
+
+
 def test_a_step_that_makes_it_worse_is_taken_back() -> None:
     """After a few good steps somebody spoils the state: it is the one before that comes back, with shorter steps."""
     case = steady_channel()

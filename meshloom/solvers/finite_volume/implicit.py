@@ -6,7 +6,8 @@ by Newton's method with a matrix of first order (``jacobians.py``) and GMRES, pr
 through the colors of the cells. Every cell has a step of its own, ``cfl`` times what waves need to cross it. They
 become longer as the residual becomes smaller (switched evolution relaxation, Mulder and van Leer 1985); a step after
 which it is much larger is taken back, and tried again with shorter ones. Where density or pressure would change by
-much, a cell takes a part of its change.
+much, a cell takes a part of its change, and shorter steps for a while: a few bad cells, such as those behind a sharp
+tail, then do not decide about the steps of all.
 
 - ``ImplicitSteps``: one such step in each iteration.
 - ``DualSteps``: in time by the backward formula of second order (BDF2), each step by as many as it needs of these.
@@ -39,6 +40,7 @@ _TRY = "a smaller time.cfl_max, a start with scheme.order = 1, another scheme.li
 LEAST_CFL = 1e-3  # shorter ones would not help: the flow has no solution, or the mesh is at fault
 FASTER = 1.1  # it becomes so many times longer than the residual becomes smaller, or it would come to rest with that
 SLOWEST = 0.3  # a ``cfl`` becomes at least so many times itself where the residual grows
+HASTE, LEAST_PACE = 1.2, 1e-3  # of a cell that takes its whole change again, and at least
 FORGIVEN = 10.0  # a residual that has fallen so many times as far as ``cfl_max`` asks for may grow so much again
 
 
@@ -71,7 +73,8 @@ class BackwardTerms:
 def updater(gas: IdealGas) -> ml.Kernel:
     @ml.kernel
     def update(
-        change: ml.Read, volume: ml.Read, u: ml.ReadWrite, pressure: ml.Write, temperature: ml.Write, share: ml.Min,
+        change: ml.Read, volume: ml.Read, u: ml.ReadWrite, pace: ml.ReadWrite, pressure: ml.Write,
+        temperature: ml.Write, share: ml.Min,
         lowest_pressure: ml.Min, lowest_temperature: ml.Min, mass: ml.Sum, energy: ml.Sum,
     ):  # fmt: skip
         """As much of the change as leaves density and pressure close to what they are: pressure is a concave function
@@ -83,6 +86,7 @@ def updater(gas: IdealGas) -> ml.Kernel:
         taken = np.where(part > 0.0, part * change, 0.0)
         u += taken
         share[...] = part
+        pace[...] = np.clip(pace * np.where(part < 1.0, np.maximum(part, SLOWEST), HASTE), LEAST_PACE, 1.0)
         tell(gas, u, volume, (pressure, temperature), (lowest_pressure, lowest_temperature), (mass, energy))
 
     return update
@@ -119,6 +123,8 @@ class Newton:
         self.wanted = ml.Global(options.cfl, "wanted_cfl")  # by the residual alone
         self.share = ml.Global(1.0, "smallest_share", dtype=flow.dtype)
         self.iterations = ml.Global(0, "linear_iterations", dtype=np.int64)
+        self.pace = flow.on_cells("pace")  # the share of its step that a cell takes
+        self.pace.fill(1.0)
         self.clock = (self.cfl, self.wanted, self.norm, self.share)
         self._rate = ml.Global(0.0, "rate", dtype=flow.dtype)  # of u in the terms of a step in time
         self._measure, self._assemble = ml.Program(self.measure), ml.Program(self.assemble)
@@ -138,6 +144,7 @@ class Newton:
         """With a system of its own: no step before counts. ``rate``: of u in the terms of a step in time."""
         self.cfl.value = self.wanted.value = cfl
         self.norm.value, self._rate.value = np.inf, rate
+        self.pace.fill(1.0)
 
     @cached_property
     def solver(self) -> ml.linalg.GMRES:
@@ -205,7 +212,7 @@ class Newton:
         add_jacobian(flow, self.matrix, self.options.flux)
         v, cells = flow.u.like("v"), flow.mesh.cells
         primitives(flow.gas)(cells, flow.u, v, flow.on_cells("pressure"), flow.on_cells("temperature"))
-        add_inertia(cells, flow.waves(v), flow.at.volume, self.cfl, self._rate, self._diagonal)
+        add_inertia(cells, flow.waves(v), flow.at.volume, self.pace, self.cfl, self._rate, self._diagonal)
 
     def solve(self) -> None:
         options = self.options
@@ -223,7 +230,7 @@ class Newton:
         self.share.value = np.inf
         totals.lowest_pressure.value = totals.lowest_temperature.value = np.inf
         totals.mass.value = totals.energy.value = 0.0
-        updater(flow.gas)(flow.mesh.cells, self.change, flow.at.volume, flow.u, flow.on_cells("pressure"),
+        updater(flow.gas)(flow.mesh.cells, self.change, flow.at.volume, flow.u, self.pace, flow.on_cells("pressure"),
                           flow.on_cells("temperature"), self.share, totals.lowest_pressure, totals.lowest_temperature,
                           totals.mass, totals.energy)  # fmt: skip
 
@@ -267,10 +274,10 @@ class ImplicitSteps(FlowSteps):
         self.newton = Newton(flow, options, self, None)
         self.done = ml.Global(0, "done", dtype=np.int64)
         self.clock = (self.done, self.totals.rates, *self.newton.clock)
-        self.fields, self.told = (self.newton.kept,), (self.newton.cfl, self.newton.iterations)
+        self.fields, self.told = (self.newton.kept, self.newton.pace), (self.newton.cfl, self.newton.iterations)
         if turbulence is not None:
             self.newton.model = ImplicitTurbulence(turbulence, self.newton.cfl, shorten=self.newton.shorten)
-            self.fields = (self.newton.kept, self.newton.model.kept)
+            self.fields = (*self.fields, self.newton.model.kept)
 
     def program(self) -> ml.Sequence:
         model = self.newton.model.parts if self.newton.model is not None else ()
