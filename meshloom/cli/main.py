@@ -371,7 +371,9 @@ def study(
     ] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Folder to write to; otherwise studies/CASE.")] = None,
     workers: Annotated[str | None, typer.Option(metavar="N", help="Runs at a time; otherwise one a core.")] = None,
-    show: Annotated[str | None, typer.Option(metavar="MONITOR", help="What to draw; otherwise the first.")] = None,
+    show: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Draw this monitor, probe or integral; otherwise the first one.")
+    ] = None,
     quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors and warnings.")] = False,
 ) -> None:
     """Run a case for every combination of settings: one table, one picture."""

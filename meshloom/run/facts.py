@@ -9,8 +9,8 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class Outcome:
     failures: tuple[str, ...] = ()  # what the case could not show, a line each
     stopped_by: int = 0  # the signal that asked for it
     times: TimeTable | None = None  # where the time of the iterations went
+    measured: Mapping[str, float] = field(default_factory=dict)  # by probes and integrals, at last
 
 
 @dataclass(frozen=True)

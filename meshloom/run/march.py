@@ -224,7 +224,7 @@ def _wishes(probes: Any, lines: Any, integrals: Any, surface: Any, every: Any, o
     rows = whole_number("march: probe_every", every, 0, MOST_STEPS)
     found = Wishes(_read("probes", probes, probe), _read("lines", lines, line), _read("integrals", integrals, integral),
                    groups, rows)  # fmt: skip
-    if not (found.probes or found.tracks or found.integrals or groups):
+    if not found:
         return None
     if out is None:
         raise UserError("march: what is measured goes into files; give a folder, out=...")

@@ -24,7 +24,8 @@ class MeasuredFiles:
         self.task, self.folder, self.guard, self.after = task, folder, guard, after
         self.sampler = Sampler(task)
         self.surfaces = Series.resume(folder.surfaces) if after is not None else Series(folder.surfaces)
-        self._logs: list[tuple[SampleLog, Callable[[], np.ndarray]]] = []
+        self._logs: list[tuple[SampleLog, tuple[str, ...], Callable[[], np.ndarray]]] = []
+        self.last: dict[str, float] = {}  # what the newest rows say
 
     def begin(self) -> None:
         """The time loop starts. UserError where the run that is continued has measured something else."""
@@ -33,7 +34,7 @@ class MeasuredFiles:
         for path, names, row in ((self.folder.probes, sampler.probe_names, sampler.probe_row),
                                  (self.folder.integrals, sampler.integral_names, sampler.integral_row)):  # fmt: skip
             if names:
-                self._logs.append((SampleLog(path, (*time, *names), self.after, keep_last=stays), row))
+                self._logs.append((SampleLog(path, (*time, *names), self.after, keep_last=stays), names, row))
 
     @property
     def _is_timed(self) -> bool:
@@ -47,9 +48,11 @@ class MeasuredFiles:
         """Rows at the end, and after so many iterations."""
         if at.is_last or is_due(at.iteration, self.task.wishes.rows_every):
             time = [at.time] if self._is_timed else []
-            for log, row in self._logs:
+            for log, names, row in self._logs:
                 with self.guard.trying(self.task.fields_method):
-                    log.append(at.iteration, np.concatenate((time, row())))
+                    values = row()
+                    log.append(at.iteration, np.concatenate((time, values)))
+                    self.last |= dict(zip(names, map(float, values), strict=True))
 
     def write_surface(self, at: Point) -> None:
         """The faces of boundary groups, where they are wanted."""
@@ -60,6 +63,6 @@ class MeasuredFiles:
     def close(self, *, failed: bool) -> None:
         """No more rows."""
         logs, self._logs = self._logs, []
-        for log, _ in logs:
+        for log, *_ in logs:
             with suppress(*((RunError,) if failed else ())):
                 log.close()

@@ -264,6 +264,7 @@ class Runner:
             failures=self.guard.failures,
             stopped_by=self.stopped_by,
             times=self.times.table(measured=self.profile),
+            measured=self.files.last_measured(),
         )
 
     def _tell(self, outcome: Outcome | None = None, reason: str = "") -> None:

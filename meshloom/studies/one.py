@@ -33,6 +33,7 @@ class CaseRun:
 
     name: str
     monitors: dict[str, float]  # at the end
+    measured: dict[str, float]  # what probes and integrals say at the end, by the names of their columns
     history: dict[str, np.ndarray] = field(repr=False)  # after every iteration, (iterations,) each
     fields: dict[str, np.ndarray] = field(repr=False)  # what is written for ParaView, at the end
     folder: Path
@@ -86,8 +87,8 @@ def _run(job: Job, folder: RunFolder, report: RunReport, began: float) -> CaseRu
     failures = runner.guard.failures
     for failure in failures:
         warnings.warn(f"{failure}; everything else is there", stacklevel=3)
-    done = CaseRun(made.name, outcome.monitors, runner.by_name(), fields, folder.path, outcome.iteration,
-                   outcome.seconds, failures)  # fmt: skip
+    done = CaseRun(made.name, outcome.monitors, dict(outcome.measured), runner.by_name(), fields, folder.path,
+                   outcome.iteration, outcome.seconds, failures)  # fmt: skip
     if outcome.stopped_by == signal.SIGINT:
         go_on = f"go on with restart={str(folder.path)!r}"
         raise interrupted(f"run_case {made.name}: stopped after iteration {outcome.iteration}; {go_on}", done=done)

@@ -62,7 +62,7 @@ def test_every_combination_once(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert files_below(tmp_path / "s" / "run-0001") == before and capfd.readouterr().out == ""
     assert again.values("heat").tolist()[::2] == [240.0, 30.0]
     assert (tmp_path / "s" / "study.png").stat().st_size > 5000
-    with pytest.raises(UserError, match="no monitor 'haet'; did you mean 'heat'"):
+    with pytest.raises(UserError, match="no monitor, probe or integral 'haet'; did you mean 'heat'"):
         again.values("haet")
 
 
