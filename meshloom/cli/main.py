@@ -252,6 +252,7 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
     from meshloom.cli import summary
     from meshloom.launch import folder_for, launch
     from meshloom.run.report import make_report
+    from meshloom.run.times import as_text
 
     activity.line.close()
     activity.line.quiet = quiet
@@ -267,7 +268,7 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
     if outcome.finished or job.finish:
         report.message(summary.table(case, folder, outcome))
     if job.profile:
-        report.message(summary.profile(outcome))
+        report.message(as_text(outcome.times))
     if not outcome.finished:
         how = "not at its end:" if job.finish else "stopped at"
         print(f"meshloom: {how} iteration {outcome.iteration}; go on with: {summary.going_on(folder)}", file=sys.stderr)

@@ -40,6 +40,7 @@ from meshloom.run.script import (
     handed_over,
     yes,
 )
+from meshloom.run.times import Profile, TimeTable
 
 T = TypeVar("T")
 
@@ -53,6 +54,7 @@ class Done:
     history: dict[str, np.ndarray] = field(repr=False)  # what was shown after every step, (steps,) each
     why: str  # it ended: "steps", "until", "stop", or "signal"
     folder: Path | None  # with its files
+    times: TimeTable | None = field(default=None, repr=False)  # where the time of the steps went; as text it is a table
 
 
 def march(
@@ -77,6 +79,7 @@ def march(
     integrals: Mapping[str, Any] | None = None,
     surface: Iterable[str] = (),
     probe_every: int = 0,
+    profile: bool = False,
 ) -> Done:
     """Run a program step after step, with a progress bar, files, checkpoints and an eye on what is not finite.
 
@@ -101,7 +104,8 @@ def march(
     ``surface``: boundary groups whose faces are written beside the fields.
 
     Ctrl-C ends the step, writes a checkpoint and raises KeyboardInterrupt, which has a ``done``. ``progress``: the bar
-    is there on a terminal; True gives lines elsewhere, too, False nothing.
+    is there on a terminal; True gives lines elsewhere, too, False nothing. ``profile``: print at the end which loop
+    took how long, with its share of the limit, which is measured for that, and put what the loops explain on the page.
     """
     refuse_in_program("marching", "march the outer program")
     began = time.perf_counter()
@@ -113,10 +117,14 @@ def march(
         raise UserError("march: restart=True goes on with the run in a folder; give it, out=...")
     if goes_on and replaces:
         raise UserError("march: restart=True goes on with a run, and overwrite=True replaces it; give one of them")
-    return _marched(task, _folder_name(out), script_report("march", progress), goes_on, replaces, began)
+    report = script_report("march", progress)
+    profiled = Profile(yes_or_no("march: profile", profile), progress is None or bool(progress))
+    return _marched(task, _folder_name(out), report, goes_on, replaces, began, profiled)
 
 
-def _marched(task: Script, place: Path | None, report: RunReport, goes_on: bool, replaces: bool, began: float) -> Done:
+def _marched(
+    task: Script, place: Path | None, report: RunReport, goes_on: bool, replaces: bool, began: float, profiled: Profile
+) -> Done:
     """The run; a folder claimed for one that never began is given back."""
     folder, start = _claimed(task, place, goes_on, replaces)
     try:
@@ -125,7 +133,7 @@ def _marched(task: Script, place: Path | None, report: RunReport, goes_on: bool,
                 _continue_from(task, start)
                 report.message(f"going on from {start.path}, step {start.checkpoint.iteration}")
             task.program.run(0, record=task.recorded)  # compiled here, where it can be stopped without a trace
-            runner = Runner(task, folder, report, start, began)
+            runner = Runner(task, folder, report, start, began, profile=profiled.wanted)
         except BaseException:
             if folder is not None:
                 folder.abandon()
@@ -134,6 +142,7 @@ def _marched(task: Script, place: Path | None, report: RunReport, goes_on: bool,
     finally:
         if folder is not None:
             folder.release()
+    profiled.tell(outcome.times)
     return _ended(task, outcome, runner.by_name(), place)
 
 
@@ -142,7 +151,7 @@ def _ended(task: Script, outcome: Outcome, history: dict[str, np.ndarray], place
     why = "signal" if not outcome.finished else "stop" if task.stopped else "steps"
     if why == "steps" and task.until is not None and float(task.until.time) >= task.until.end:
         why = "until"
-    done = Done(outcome.iteration, outcome.seconds, history, why, place)
+    done = Done(outcome.iteration, outcome.seconds, history, why, place, outcome.times)
     if outcome.stopped_by == signal.SIGINT:
         kept = f"; go on with restart=True from {place}" if place is not None and task.checkpointed else ""
         raise interrupted(f"march of {task.name}: stopped after step {done.steps}{kept}", done=done)

@@ -62,6 +62,7 @@ WRONG: dict[str, tuple[Callable[[Cooling], dict[str, Any]], str]] = {
     "restart maybe": (lambda c: {"steps": 1, "restart": "yes"}, "march: restart"),
     "out": (lambda c: {"steps": 1, "out": 3}, "out is the path of a folder"),
     "watch": (lambda c: {"steps": 1, "watch": 1.5}, "march: watch"),
+    "profile": (lambda c: {"steps": 1, "profile": "all"}, "march: profile must be True or False"),
     "progress": (lambda c: {"steps": 1, "progress": "bar"}, "march: progress"),
 }
 

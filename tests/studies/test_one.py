@@ -90,6 +90,7 @@ def test_by_class(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: ml.run_case("airfoil", "flow.mach"), "settings are a dict"),  # type: ignore[arg-type]
         (lambda: ml.run_case("airfoil", out=3), "out is the path of a folder, got 3"),  # type: ignore[arg-type]
         (lambda: ml.run_case("airfoil", out=""), "out is the path of a folder, got ''"),
+        (lambda: ml.run_case("airfoil", profile=1), "profile must be True or False"),  # type: ignore[arg-type]
         (lambda: ml.run_case("airfoil", overwrite=1), "overwrite must be True or False"),  # type: ignore[arg-type]
         (lambda: ml.run_case("airfoil", progress="no"), "progress must be True or False"),  # type: ignore[arg-type]
         (lambda: ml.run_case("airfoil", restart="nowhere.h5"), "nowhere.h5"),
