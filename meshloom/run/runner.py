@@ -22,6 +22,7 @@ from meshloom.run.folder import RunFolder
 from meshloom.run.guard import Guard
 from meshloom.run.names import REPORT
 from meshloom.run.pace import Pace
+from meshloom.run.place import is_mistake, mistake_text
 from meshloom.run.report import Advance, RunReport
 from meshloom.run.stop import StopRequest
 from meshloom.run.task import Point, RunTask
@@ -106,9 +107,9 @@ class Runner:
             yield
         except BaseException as error:
             self.files.give_back()
-            said = f"{error}{self.files.kept()}" if isinstance(error, RunError) else f"{type(error).__name__}: {error}"
+            said = f"{error}{self.files.kept()}" if isinstance(error, RunError) else mistake_text(error)
             refused = isinstance(error, UserError) and not isinstance(error, RunError)  # nothing has happened
-            if isinstance(error, Exception) and not isinstance(error, MemoryError) and not refused:
+            if is_mistake(error) and not isinstance(error, MemoryError) and not refused:
                 self._tell(reason=said)
             if isinstance(error, RunError):
                 raise RunError(said) from error
@@ -276,5 +277,7 @@ class Runner:
             found = self._outcome() if outcome is None else outcome
             facts = gathered(self.task, found, self.folder.path, self.first, reason, profile=self.profile)
             self.files.tell(facts, Monitors(tuple(self.task.monitors), self.all_monitors()))
-        except Exception as error:  # whatever it is: the run is complete without a page
-            self.report.message(f"no {REPORT}: {one_line(f'{type(error).__name__}: {error}')}")
+        except BaseException as error:  # whatever it is: the run is complete without a page
+            if not is_mistake(error):
+                raise
+            self.report.message(f"no {REPORT}: {one_line(mistake_text(error))}")
