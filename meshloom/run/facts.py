@@ -146,9 +146,10 @@ def gathered(task: RunTask, outcome: Outcome, folder: Path, first: int, reason: 
     ended = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
     part = RunPart(command(), ended, first, outcome.iteration, outcome.seconds, state)
     loops = [one for one in dict.fromkeys(task.program.loops) if not one.domain.all_memory]
+    name, title = task.heading(folder)
     return RunFacts(
-        name=task.name,
-        title=task.title,
+        name=one_line(name),
+        title=one_line(title),
         state=state,
         reason=one_line(reason),
         iteration=outcome.iteration,
@@ -180,7 +181,7 @@ def _scheduled(loop: Operation) -> ScheduleRow:
 def joined(before: RunFacts | None, now: RunFacts) -> RunFacts:
     """The account of a run that goes on from where an earlier part of it ended: its parts stay listed, and what that
     has measured, where the new part did not iterate."""
-    if before is None or before.name != now.name:
+    if before is None or (before.name != now.name and before.title != now.title):  # a folder may have another name now
         return now
     if now.times is None and before.times is not None and before.iteration == now.iteration:
         now = replace(now, times=before.times, summary=before.summary)
