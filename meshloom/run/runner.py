@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,10 +72,19 @@ class Runner:
             self._say_why()
             if self._left() > 0:
                 self._write_checkpoint()
-            else:
-                self.files.show(self._point(), self.by_name())
-            outcome = self._outcome()
-            self._tell(outcome)
+            outcome = self._shown() if self._left() == 0 else self._told()
+        return outcome
+
+    def _shown(self) -> Outcome:
+        """The pictures, and then the page."""
+        self.report.close()  # the bar stays as it is, and what is to come gets a line of its own
+        with self.report.busy(f"{self.task.name}: drawing"):
+            self.files.show(self._point(), self.by_name())
+            return self._told()
+
+    def _told(self) -> Outcome:
+        outcome = self._outcome()
+        self._tell(outcome)
         return outcome
 
     def _say_why(self) -> None:
@@ -95,10 +104,7 @@ class Runner:
             return self.run()
         with self._until_the_end():
             self.files.remake(self._point(), self.history[0])
-            self.files.show(self._point(), self.by_name())
-            outcome = self._outcome()
-            self._tell(outcome)
-        return outcome
+            return self._shown()
 
     @contextmanager
     def _until_the_end(self) -> Iterator[None]:
@@ -136,7 +142,8 @@ class Runner:
             self.good = _Good(self.iteration, time.monotonic(), take_snapshot(self.task))
         start = time.perf_counter()
         with np.errstate(all="ignore"):  # what is not finite is found here, with loop and cell
-            recorded = self._iterated(min(self.pace.chunk(), self._until_due()))
+            with self._first_words():
+                recorded = self._iterated(min(self.pace.chunk(), self._until_due()))
             count = len(recorded)
             rows = self._monitor_rows(recorded)
             good = np.ones(count, bool)
@@ -154,6 +161,12 @@ class Runner:
         self.history.append(rows)
         self.files.append(rows)
         self.report.advance(self._standing())
+
+    def _first_words(self) -> AbstractContextManager[None]:
+        """Solvers make themselves ready in the first iteration, before there is a bar."""
+        if self.iteration > self.first:
+            return nullcontext()
+        return self.report.busy(f"{self.task.name}: first iteration")
 
     def _iterated(self, count: int) -> np.ndarray:
         """At most so many iterations: the values (n, recorded) after each. RunError where a system was not solved."""
