@@ -42,12 +42,9 @@ PAIRS: dict[str, tuple[Any, Any]] = {
 
 @pytest.fixture(autouse=True)
 def warnings_are_errors() -> Iterator[None]:
-    before = ml.backend()
-    ml.use("numpy")
-    with warnings.catch_warnings():
+    with ml.using("numpy"), warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
-    ml.use(before)
 
 
 @pytest.fixture(scope="module")

@@ -34,10 +34,7 @@ VOID = {"meta", "link", "img", "input", "br", "wbr"}
 EVIL = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
 
 
-@pytest.fixture(autouse=True)
-def on_numpy() -> Iterator[None]:
-    with ml.using("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("on_numpy")
 
 
 class Read(HTMLParser):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from tests.catalogue.test_own_file import POT
 from tests.cli.conftest import meshloom as meshloom  # the fixture
 from tests.cli.harness import Command
 
-ROOT = Path(__file__).parents[2]
 #: A pot that tells a coefficient by itself, as wide as it is told.
 WIDE = POT.replace("ml.generate.box((4, 3))", "ml.generate.box((4, 3), extent=(config.kettle.width, 1.0))").replace(
     "high=0.5)", 'high=0.5)\n    width: float = option(1.0, "of the pot", low=0.5)'
@@ -28,10 +28,8 @@ LOSSES = {"kettle.loss": [0.0, 0.5]}
 
 
 @pytest.fixture(autouse=True)
-def in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    (tmp_path / "pot.py").write_text(WIDE)
+def in_its_folder(here: Callable[[str], None]) -> None:
+    here(WIDE)
 
 
 def test_it_is_in_the_table_and_the_picture(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,8 @@ SMALL = {"mesh.i": 8, "mesh.j": 12, "run.backend": "numpy", "run.iterations": 4,
 
 
 @pytest.fixture(autouse=True)
-def in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pot.py").write_text(POT)
+def in_its_folder(here: Callable[[str], None]) -> None:
+    here(POT)
 
 
 def run_pot(**more: Any) -> Any:
