@@ -111,15 +111,21 @@ def march(
     began = time.perf_counter()
     task = _task(program, steps, until, every, show, fields, checkpoint, stop, checkpoint_every, checkpoint_seconds,
                  out is not None, watch, _wishes(probes, lines, integrals, surface, probe_every, out))  # fmt: skip
+    goes_on, replaces = _beginning(out, restart, overwrite)
+    report = script_report("march", progress)
+    profiled = Profile(yes_or_no("march: profile", profile), progress is None or bool(progress))
+    return _marched(task, _folder_name(out), report, goes_on, replaces, began, profiled)
+
+
+def _beginning(out: Any, restart: Any, overwrite: Any) -> tuple[bool, bool]:
+    """Whether a run goes on with the one in its folder, and whether it takes its place."""
     goes_on = yes_or_no("march: restart", restart)
     replaces = yes_or_no("march: overwrite", overwrite)
     if goes_on and out is None:
         raise UserError("march: restart=True goes on with the run in a folder; give it, out=...")
     if goes_on and replaces:
         raise UserError("march: restart=True goes on with a run, and overwrite=True replaces it; give one of them")
-    report = script_report("march", progress)
-    profiled = Profile(yes_or_no("march: profile", profile), progress is None or bool(progress))
-    return _marched(task, _folder_name(out), report, goes_on, replaces, began, profiled)
+    return goes_on, replaces
 
 
 def _marched(

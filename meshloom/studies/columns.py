@@ -12,7 +12,7 @@ from meshloom.studies.axes import Axes, Values, in_words
 from meshloom.studies.table import OWN
 
 
-class Measured(NamedTuple):
+class MeasuredColumns(NamedTuple):
     """The columns of what a run measures, and those among them that a person has named."""
 
     names: tuple[str, ...]
@@ -22,7 +22,7 @@ class Measured(NamedTuple):
 def check_columns(axes: Axes, jobs: Sequence[Job], show: Any) -> None:
     """UserError where a run would measure what is not there, or under a name that is taken, and where ``show`` names
     what no run has. ``jobs``: one for each combination."""
-    case, found = jobs[0].case, list[Measured]()
+    case, found = jobs[0].case, list[MeasuredColumns]()
     is_known = show is None or show in case.monitors
     with busy(f"study of {case.name}: looking at what is measured"):
         for values, job in zip(axes.combinations(), jobs, strict=True):
@@ -36,13 +36,13 @@ def check_columns(axes: Axes, jobs: Sequence[Job], show: Any) -> None:
         raise UserError(f"study: show names {shown(show)}{nearest(str(show), (*case.monitors, *names))}")
 
 
-def _measured(values: Values, job: Job) -> list[Measured]:
+def _measured(values: Values, job: Job) -> list[MeasuredColumns]:
     """What one run measures; nothing where its case cannot be set up, which its row will tell."""
     try:
         found = measured_by(job)
     except UserError as error:
         raise UserError(one_line(f"study, {in_words(values)}: {error}")) from None
-    return [] if found is None else [Measured((*found.integral_names, *found.probe_names), found.wished_names)]
+    return [] if found is None else [MeasuredColumns((*found.integral_names, *found.probe_names), found.wished_names)]
 
 
 def _check_apart(names: Sequence[str], taken: Sequence[str]) -> None:

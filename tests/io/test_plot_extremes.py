@@ -19,6 +19,7 @@ from tests.io.test_plot import drawn
 pytest.importorskip("matplotlib")
 
 LARGEST, LEAST = np.finfo(float).max, 5e-324  # the least one that is not 0
+NAMES = [f"{name}.png" for name in ("picture", "image", "surface", "curves", "tiles")]
 #: Two values, which alternate.
 PAIRS: dict[str, tuple[Any, Any]] = {
     "both signs": (1e308, -1e308),
@@ -140,16 +141,17 @@ def test_pictures_of_runs_and_studies(pair: str, meshes: dict[str, ml.Mesh], tmp
     """Maps beside monitors, curves, tiles: a run or a study that has ended must not fail for its picture."""
     mesh, space = meshes["plane"], meshes["space"]
     values = np.resize(np.array(PAIRS[pair], float), 6)
-    monitors, path = {"rms": values, "other": np.arange(6.0)}, tmp_path / "a.png"
-    save_picture(path, mesh.coordinates.numpy(), mesh.lists.cells.nodes, values, label="u", window=(0, 1, 0, 1),
+    monitors, paths = {"rms": values, "other": np.arange(6.0)}, (tmp_path / name for name in NAMES)
+    save_picture(next(paths), mesh.coordinates.numpy(), mesh.lists.cells.nodes, values, label="u", window=(0, 1, 0, 1),
                  history=monitors, title="t")  # fmt: skip
     flow = (values.reshape(3, 2), -values.reshape(3, 2))
-    save_image(path, np.arange(3.0), np.arange(2.0), flow[0], label="u", history={}, title="t", flow=flow)
+    save_image(next(paths), np.arange(3.0), np.arange(2.0), flow[0], label="u", history={}, title="t", flow=flow)
     faces = space.lists.boundary_faces
-    save_surface(path, space.coordinates.numpy(), faces, np.resize(values, len(faces)), label="u", view=(1, 1, 1),
-                 history={}, title="t")  # fmt: skip
-    save_curves(path, np.sort(values), monitors, labels=("x", "y"), title="t")
-    save_tiles(path, flow[0], (["a", "b", "c"], ["d", "e"]), labels=("x", "y"), label="u", title="t")
+    save_surface(next(paths), space.coordinates.numpy(), faces, np.resize(values, len(faces)), label="u",
+                 view=(1, 1, 1), history={}, title="t")  # fmt: skip
+    save_curves(next(paths), np.sort(values), monitors, labels=("x", "y"), title="t")
+    save_tiles(next(paths), flow[0], (["a", "b", "c"], ["d", "e"]), labels=("x", "y"), label="u", title="t")
+    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in NAMES)
 
 
 def test_what_has_no_picture_is_one_line() -> None:

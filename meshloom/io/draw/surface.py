@@ -54,7 +54,7 @@ class Screen:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ShownSurface:
     """A surface, and how it is seen: ``values`` (n,) on ``polygons`` over ``points`` (m, 3) in the ``window`` of the
     screen, with ``edges`` round each or without."""
 
@@ -88,7 +88,7 @@ def draw_surface(
     """``values`` (n,) on ``polygons`` over ``points`` (m, 3), with ``edges`` round each or without; those without a
     value are left out."""
     window = surface_window(points, view)
-    what = Seen(points, polygons, values, scale, view, window, edges)
+    what = ShownSurface(points, polygons, values, scale, view, window, edges)
     image = rendered(what)
     if image is None:
         image = painted(what)
@@ -99,7 +99,7 @@ def draw_surface(
     _draw_directions(axes, Screen.seen_from(view))
 
 
-def painted(what: Seen) -> np.ndarray:
+def painted(what: ShownSurface) -> np.ndarray:
     """The window as pixels (height, width, 3), white where nothing is: each polygon that is seen in the colour of its
     value under the light."""
     screen, values = Screen.seen_from(what.view), what.values
@@ -167,7 +167,7 @@ def can_render() -> bool:
     return importlib.util.find_spec("pyvista") is not None
 
 
-def rendered(what: Seen) -> np.ndarray | None:
+def rendered(what: ShownSurface) -> np.ndarray | None:
     """PyVista's picture (height, width, 3) of the window; None where there is none to be had here."""
     if not can_render():
         return None
