@@ -14,7 +14,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_count
 from meshloom.case import Case, RunOptions, UnknownLoop, loops_text
-from meshloom.case.settings import setting_rows
+from meshloom.case.settings import setting_rows, wishes_of
 from meshloom.catalogue import case_names, check_made, find, names_a_file
 from meshloom.config import Setting, build, flatten, parse_settings, read_settings
 from meshloom.errors import ConfigError, MeshloomError, RunError, UserError, nearest, one_line, shown
@@ -29,7 +29,7 @@ from meshloom.run.rehearsal import rehearse
 from meshloom.run.report import RunReport
 from meshloom.run.resume import put_in
 from meshloom.run.runner import Outcome, Runner
-from meshloom.run.samples import check_measured
+from meshloom.run.samples import Sampler, check_measured
 from meshloom.toml import toml_key, toml_shown
 
 CASE, CASE_TEXT = ("case",), ("case_sha256",)  # the keys that name it in a file, and the text of its own file
@@ -285,6 +285,25 @@ def schedule_remark(job: Job) -> str:
         return "The run.toml of a run lists the loops."
     finally:
         ml.use(before[0], threads=before[1])
+
+
+def may_miss(job: Job) -> bool:
+    """Whether it names what only the case, set up, can tell to be there: places, fields, groups, monitors."""
+    stop = getattr(job.config.run, "stop", None)
+    return bool(wishes_of(job.config)) or bool(stop is not None and stop.monitor)
+
+
+def measured_by(job: Job) -> Sampler | None:
+    """What its run would measure, asked of the case on numpy, which compiles nothing; None where the case cannot be set
+    up, which is for its run to tell. UserError where it wishes for what is not there."""
+    with ml.using("numpy"):
+        try:
+            with one_line_for(job.case.own_file(), UserError):
+                case = _made(job.case, job.config)
+        except (MeshloomError, MemoryError):
+            return None
+        with one_line_for(job.case.own_file(), UserError):
+            return check_measured(case)
 
 
 def _continue_from(case: Case, start: Start) -> None:

@@ -59,4 +59,4 @@ def test_what_was_written_beside_its_place_is_told_in_words(monkeypatch: pytest.
 
     (case,) = compare(in_place, ["cpu"], periodic=True)
     text = case.program.explain().split("\n\n")[0]
-    assert "laplace over plane[0:11, 0:9]" in text and "u brought home" in text and "_" not in text, text
+    assert "laplace over plane[0:11, 0:9]" in text and "u copied back" in text and "_" not in text, text

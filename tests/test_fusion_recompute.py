@@ -134,7 +134,7 @@ def rates(case: Case) -> Callable[[], None]:
 def test_flux_divergence_and_step_are_one_loop() -> None:
     for case in compare(flow, periodic=True):
         names = [step.name if not hasattr(step, "spec") else step.spec.name for step in case.program._fusion()[0].body]
-        assert names == ["divergence+step_of", "u brought home"]
+        assert names == ["divergence+step_of", "u copied back"]
         assert case.notes[0].startswith("along and across are computed again by divergence at 3 points")
 
 

@@ -21,14 +21,22 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.case.schedules import apply_schedules, loop_names, loops_text
-from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, OutputOptions, measuring, setting_rows, with_measuring
+from meshloom.case.settings import (
+    MOST_ITERATIONS,
+    PRECISIONS,
+    OutputOptions,
+    measuring,
+    setting_rows,
+    wishes_of,
+    with_measuring,
+)
 from meshloom.config import flatten, to_toml
 from meshloom.errors import ConfigError, nearest, shown
 from meshloom.run.limit import Limit
 from meshloom.run.names import CHECKPOINT
 from meshloom.run.output import check_sizes, write_faces, write_on_mesh
 from meshloom.run.residual import ResidualStop
-from meshloom.run.samples import Sampled, Wishes, integral, line, probe
+from meshloom.run.samples import Sampled, Wishes
 from meshloom.run.task import Point, RunTask, SettingRow, is_due
 from meshloom.run.typed import restart_command
 from meshloom.run.views import Corners
@@ -244,15 +252,7 @@ class Case(RunTask):
 
     @cached_property
     def _wishes(self) -> Wishes:
-        config, output = self.config, self.config.output
-        asked = {name: getattr(config, name, {}) for name in ("probes", "lines", "integrals")}
-        return Wishes(
-            probes={name: probe(one) for name, one in asked["probes"].items()},
-            tracks={name: line(one) for name, one in asked["lines"].items()},
-            integrals={name: integral(one) for name, one in asked["integrals"].items()},
-            surface=getattr(output, "surface", ()),
-            every=getattr(output, "probe_every", 0),
-        )
+        return wishes_of(self.config)
 
     def sampled(self) -> Sampled | None:
         cells, nodes = ({name: np.asarray(one) for name, one in found.items()}

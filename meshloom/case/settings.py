@@ -12,7 +12,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.case.schedules import schedule_table
 from meshloom.config import described, option, section, table
-from meshloom.run.samples import USUAL_EVERY, integral, line, probe
+from meshloom.run.samples import USUAL_EVERY, Wishes, integral, line, probe
 from meshloom.run.task import SettingRow
 from meshloom.toml import toml_shown
 
@@ -93,6 +93,18 @@ def with_measuring(config: Any) -> Any:
     """The same settings with these tables, where a script has made them without."""
     kind = measuring(type(config))
     return config if kind is type(config) else kind(**{one.name: getattr(config, one.name) for one in fields(config)})
+
+
+def wishes_of(config: Any) -> Wishes:
+    """What these tables, and the output, ask for."""
+    asked = {name: getattr(config, name, {}) for name in ("probes", "lines", "integrals")}
+    return Wishes(
+        probes={name: probe(one) for name, one in asked["probes"].items()},
+        tracks={name: line(one) for name, one in asked["lines"].items()},
+        integrals={name: integral(one) for name, one in asked["integrals"].items()},
+        surface=getattr(config.output, "surface", ()),
+        every=getattr(config.output, "probe_every", 0),
+    )
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from meshloom.case import Case, keeping_registry
 from meshloom.catalogue.check import check_case
 from meshloom.errors import UserError, shown
+from meshloom.run.place import is_mistake, mistake_text
 
 GROUP = "meshloom.cases"
 
@@ -37,8 +38,10 @@ def load(entries: Sequence[EntryPoint], where: str = "") -> type[Case]:
     try:
         with keeping_registry():
             found = entry.load()
-    except (Exception, SystemExit) as error:
-        raise UserError(f"{from_whom} cannot be loaded: {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        if not is_mistake(error):
+            raise
+        raise UserError(f"{from_whom} cannot be loaded: {mistake_text(error)}") from error
     check_case(found, f"{from_whom}: ")
     if found.name != name:
         raise UserError(f"{from_whom} calls itself {shown(found.name)}; the entry point must have the case's own name")

@@ -17,7 +17,7 @@ from types import ModuleType
 from meshloom.case import Case, CaseSource, keeping_registry
 from meshloom.catalogue.check import check_case
 from meshloom.errors import MeshloomError, UserError, nearest, shown
-from meshloom.run.place import class_line, place_of
+from meshloom.run.place import class_line, is_mistake, mistake_text, place_of
 
 _SUFFIX = ".py"
 
@@ -77,8 +77,10 @@ def _module(path: Path, source: bytes) -> ModuleType:
     try:
         with keeping_registry():
             exec(compile(tree, str(path), "exec"), module.__dict__)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         del sys.modules[name]
+        if not is_mistake(error):
+            raise
         raise UserError(_import_problem(path, error)) from error
     return module
 
@@ -96,7 +98,7 @@ def _import_problem(path: Path, error: BaseException) -> str:
     """In one line, what stopped the file from being run, and where."""
     if isinstance(error, MeshloomError) and str(path) in str(error):
         return str(error)
-    what = str(error) if isinstance(error, MeshloomError) else f"{type(error).__name__}: {error}"
+    what = str(error) if isinstance(error, MeshloomError) else mistake_text(error)
     return f"{place_of(error, str(path)) or path}: {what}"
 
 

@@ -252,6 +252,7 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
     from meshloom.cli import summary
     from meshloom.launch import folder_for, launch
     from meshloom.run.report import make_report
+    from meshloom.run.times import as_text
 
     activity.line.close()
     activity.line.quiet = quiet
@@ -267,7 +268,7 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
     if outcome.finished or job.finish:
         report.message(summary.table(case, folder, outcome))
     if job.profile:
-        report.message(summary.profile(outcome))
+        report.message(as_text(outcome.times))
     if not outcome.finished:
         how = "not at its end:" if job.finish else "stopped at"
         print(f"meshloom: {how} iteration {outcome.iteration}; go on with: {summary.going_on(folder)}", file=sys.stderr)
@@ -371,7 +372,9 @@ def study(
     ] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Folder to write to; otherwise studies/CASE.")] = None,
     workers: Annotated[str | None, typer.Option(metavar="N", help="Runs at a time; otherwise one a core.")] = None,
-    show: Annotated[str | None, typer.Option(metavar="MONITOR", help="What to draw; otherwise the first.")] = None,
+    show: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Draw this monitor, probe or integral; otherwise the first one.")
+    ] = None,
     quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors and warnings.")] = False,
 ) -> None:
     """Run a case for every combination of settings: one table, one picture."""

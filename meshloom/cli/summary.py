@@ -14,7 +14,6 @@ from meshloom.launch import threads_in_use
 from meshloom.run.facts import Outcome, summary_rows
 from meshloom.run.folder import RunFolder
 from meshloom.run.names import CHECKPOINT, REPORT, SERIES
-from meshloom.run.times import as_text
 from meshloom.run.typed import restart_command
 
 _NOT_NAMED = (".vtu", ".vti", ".vtr", ".json")
@@ -46,11 +45,6 @@ def _what_for(path: Path, case: Case, folder: RunFolder, outcome: Outcome) -> st
     if path.name in purpose:
         return f"  ({purpose[path.name]})"
     return "  (and .csv)" if path.suffix == ".png" and path.with_suffix(".csv").is_file() else ""
-
-
-def profile(outcome: Outcome) -> str:
-    """Where the time of the iterations went, loop by loop."""
-    return "time by loop: there was no iteration" if outcome.times is None else as_text(outcome.times)
 
 
 def going_on(folder: RunFolder) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from meshloom.errors import one_line
 from meshloom.io.draw.canvas import new_figure, plain, save_figure, unread
+from meshloom.io.draw.colours import ColourScale
 from meshloom.io.draw.curves import draw_curves
 from meshloom.io.draw.maps import (
     HEIGHT,
@@ -25,6 +27,7 @@ from meshloom.io.draw.maps import (
 )
 from meshloom.io.draw.scenes import surface_scene
 from meshloom.io.draw.surface import View
+from meshloom.io.draw.units import in_units, unit_of
 from meshloom.mesh.lists import NodeLists
 
 _A_GOOD_PART, _FLAT = 0.25, 0.1  # of the iterations, below such a part of the highest value: see _needs_decades
@@ -51,11 +54,9 @@ def save_picture(
     ``history`` maps a monitor's name to its value after each iteration; without any the map stands alone. UserError
     where matplotlib is missing.
     """
-    figure, left = _beside_history(window, history)
-    scale = draw_cells(left, points, cells, values, window, tail=_TAIL)
-    frame(left, window, axes)
-    colour_bar(figure, left, scale, label)
-    _finish(figure, path, title)
+    unit = unit_of(values)
+    paint = partial(draw_cells, points=points, cells=cells, values=values / unit, window=window, tail=_TAIL)
+    _save_map(path, window, paint, in_units(label, unit), history, title, axes)
 
 
 def save_image(
@@ -75,14 +76,15 @@ def save_image(
 
     ``flow``: velocities along x and y, (nx, ny) each; streamlines are drawn over the map.
     """
-    window = grid_window(x, y)
-    figure, left = _beside_history(window, history)
-    scale = draw_grid(left, x, y, values)
-    if flow is not None:
-        draw_streamlines(left, x, y, np.isnan(values), *flow)
-    frame(left, window, axes)
-    colour_bar(figure, left, scale, label)
-    _finish(figure, path, title)
+    unit = unit_of(values)
+
+    def paint(on: Any) -> ColourScale | None:
+        scale = draw_grid(on, x, y, values / unit)
+        if flow is not None:
+            draw_streamlines(on, x, y, np.isnan(values), *flow)
+        return scale
+
+    _save_map(path, grid_window(x, y), paint, in_units(label, unit), history, title, axes)
 
 
 def save_surface(
@@ -99,10 +101,9 @@ def save_surface(
     """A PNG: ``values`` (n,) on ``polygons`` over ``points`` (m, 3), shaded and seen from ``view``, and the monitors as
     in ``save_picture``."""
     lists = polygons if isinstance(polygons, NodeLists) else NodeLists.of_rows(polygons)
-    scene = surface_scene(points, lists, values, view, {"tail": _TAIL})
-    figure, left = _beside_history(scene.window or (0.0, 1.0, 0.0, 1.0), history)
-    colour_bar(figure, left, scene.paint(left), label)
-    _finish(figure, path, title)
+    unit = unit_of(values)
+    scene = surface_scene(points, lists, np.asarray(values) / unit, view, {"tail": _TAIL})
+    _save_map(path, scene.window or (0.0, 1.0, 0.0, 1.0), scene.paint, in_units(label, unit), history, title)
 
 
 def save_curves(
@@ -124,8 +125,9 @@ def save_curves(
     """
     figure = new_figure((9.0, HEIGHT))
     axes = figure.subplots()
-    draw_curves(axes, x, curves, dots)
-    axes.set(xlabel=plain(labels[0]), ylabel=plain(labels[1]), xscale="log" if decades else "linear")
+    unit = unit_of(x)
+    draw_curves(axes, np.asarray(x) / unit, curves, dots)
+    axes.set(xlabel=in_units(plain(labels[0]), unit), ylabel=plain(labels[1]), xscale="log" if decades else "linear")
     if downwards:
         axes.invert_yaxis()
     _finish(figure, path, title)
@@ -139,6 +141,8 @@ def save_tiles(
 
     UserError where matplotlib is missing.
     """
+    unit = unit_of(values)
+    values, label = values / unit, in_units(label, unit)
     figure = new_figure((9.0, HEIGHT))
     axes = figure.subplots()
     axes.set_facecolor("silver")  # is seen where values are NaN
@@ -149,7 +153,7 @@ def save_tiles(
         if number == 0 and sum(map(len, several[::each])) > _LONGEST_NAMES:
             axes.tick_params(axis="x", rotation=60)
     if values.size <= _MOST_NUMBERS:
-        middle = np.nanmean(values)
+        middle = np.mean(values, where=known) if (known := np.isfinite(values)).any() else 0.0
         for (i, j), value in np.ndenumerate(values):
             ink = "black" if value > middle else "white"
             axes.text(
@@ -163,6 +167,20 @@ def save_tiles(
             )
     axes.set(xlabel=plain(labels[0]), ylabel=plain(labels[1]))
     figure.colorbar(shown, ax=axes, label=plain(label), fraction=0.05, pad=0.02)
+    _finish(figure, path, title)
+
+
+def _save_map(
+    path: Path, window: Window, paint: Callable[[Any], ColourScale | None], label: str, history: dict[str, np.ndarray],
+    title: str, names: tuple[str, str] | None = None,
+) -> None:  # fmt: skip
+    """What ``paint`` puts on the axes of a map of the window, with its colour bar, beside the monitors; ``names``: of
+    both axes, where these are shown."""
+    figure, left = _beside_history(window, history)
+    scale = paint(left)
+    if names is not None:
+        frame(left, window, names)
+    colour_bar(figure, left, scale, label)
     _finish(figure, path, title)
 
 

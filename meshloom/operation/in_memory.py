@@ -32,7 +32,7 @@ def fill(target: Field | Global, value: float | int) -> Operation:
 def copy(source: Field, target: Field) -> Operation:
     """Bring the values of a field, in another one's memory, home."""
     operands = Operand(target, Write), Operand(source, Read)
-    return Operation(f"{target.name} brought home", AllPlaces(target), operands, _Copied(), _HERE)
+    return Operation(f"{target.name} copied back", AllPlaces(target), operands, _Copied(), _HERE)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from meshloom.errors import SolveError
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.program import Program
 from meshloom.run.limit import Limit
+from meshloom.run.place import is_mistake
 from meshloom.run.task import RunTask
 
 Snapshot = list[np.ndarray]  # rows of task.state, as they lie: the fastest to copy
@@ -60,7 +61,9 @@ def _monitors(task: RunTask, recorded: np.ndarray) -> np.ndarray:
     """Those of the case; what they are made of where it fails to say them, which is no reason to search no further."""
     try:
         return np.asarray(task.monitor_rows(recorded), np.float64)
-    except Exception:
+    except BaseException as error:
+        if not is_mistake(error):
+            raise
         return recorded
 
 

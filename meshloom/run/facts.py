@@ -9,8 +9,8 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class Outcome:
     failures: tuple[str, ...] = ()  # what the case could not show, a line each
     stopped_by: int = 0  # the signal that asked for it
     times: TimeTable | None = None  # where the time of the iterations went
+    measured: Mapping[str, float] = field(default_factory=dict)  # by probes and integrals, at last
 
 
 @dataclass(frozen=True)
@@ -145,9 +146,10 @@ def gathered(task: RunTask, outcome: Outcome, folder: Path, first: int, reason: 
     ended = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
     part = RunPart(command(), ended, first, outcome.iteration, outcome.seconds, state)
     loops = [one for one in dict.fromkeys(task.program.loops) if not one.domain.all_memory]
+    name, title = task.heading(folder)
     return RunFacts(
-        name=task.name,
-        title=task.title,
+        name=one_line(name),
+        title=one_line(title),
         state=state,
         reason=one_line(reason),
         iteration=outcome.iteration,
@@ -179,7 +181,7 @@ def _scheduled(loop: Operation) -> ScheduleRow:
 def joined(before: RunFacts | None, now: RunFacts) -> RunFacts:
     """The account of a run that goes on from where an earlier part of it ended: its parts stay listed, and what that
     has measured, where the new part did not iterate."""
-    if before is None or before.name != now.name:
+    if before is None or (before.name != now.name and before.title != now.title):  # a folder may have another name now
         return now
     if now.times is None and before.times is not None and before.iteration == now.iteration:
         now = replace(now, times=before.times, summary=before.summary)

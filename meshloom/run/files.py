@@ -71,6 +71,10 @@ class NoFiles:
     def show(self, at: Point, history: Mapping[str, np.ndarray]) -> None:
         """Charts and pictures of the run as far as it is, from all monitors (n,) by name."""
 
+    def last_measured(self) -> dict[str, float]:
+        """What the newest rows of probes and integrals say, by name."""
+        return {}
+
     def is_own(self) -> bool:
         """Does the folder hold this run, and not the one that it was to replace?"""
         return False
@@ -219,6 +223,9 @@ class Files(NoFiles):
                     draw(self.task, self.folder.chart(chart.name, "png"), chart, title, {})
         except UserError as missing:
             self.report.message(f"no picture: {missing}")
+
+    def last_measured(self) -> dict[str, float]:
+        return self.measured.last
 
     def is_own(self) -> bool:
         # One that has failed before its first checkpoint has given the folder back.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from meshloom.errors import RunError, UserError
-from meshloom.run.place import class_line, is_own, place_of
+from meshloom.run.place import class_line, is_mistake, is_own, mistake_text, place_of
 from meshloom.run.report import RunReport
 from meshloom.run.task import RunTask
 
@@ -35,8 +35,10 @@ class Guard:
             yield
         except (RunError, UserError):
             raise
-        except Exception as error:
-            self.note(method, f"{type(error).__name__}: {error}", self._place(method, error))
+        except BaseException as error:
+            if not is_mistake(error):
+                raise
+            self.note(method, mistake_text(error), self._place(method, error))
 
     def note(self, method: str, problem: str, place: str = "") -> None:
         """The method is wrong."""
@@ -46,7 +48,7 @@ class Guard:
             self._found[method] = said
             self._report.message(f"{said}; the run is not affected")
 
-    def _place(self, method: str, error: Exception) -> str:
+    def _place(self, method: str, error: BaseException) -> str:
         return place_of(error, self._defined(method).rpartition(":")[0])
 
     def _defined(self, method: str) -> str:

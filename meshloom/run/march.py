@@ -40,6 +40,7 @@ from meshloom.run.script import (
     handed_over,
     yes,
 )
+from meshloom.run.times import Profile, TimeTable
 
 T = TypeVar("T")
 
@@ -53,6 +54,7 @@ class Done:
     history: dict[str, np.ndarray] = field(repr=False)  # what was shown after every step, (steps,) each
     why: str  # it ended: "steps", "until", "stop", or "signal"
     folder: Path | None  # with its files
+    times: TimeTable | None = field(default=None, repr=False)  # where the time of the steps went; as text it is a table
 
 
 def march(
@@ -77,6 +79,7 @@ def march(
     integrals: Mapping[str, Any] | None = None,
     surface: Iterable[str] = (),
     probe_every: int = 0,
+    profile: bool = False,
 ) -> Done:
     """Run a program step after step, with a progress bar, files, checkpoints and an eye on what is not finite.
 
@@ -101,22 +104,33 @@ def march(
     ``surface``: boundary groups whose faces are written beside the fields.
 
     Ctrl-C ends the step, writes a checkpoint and raises KeyboardInterrupt, which has a ``done``. ``progress``: the bar
-    is there on a terminal; True gives lines elsewhere, too, False nothing.
+    is there on a terminal; True gives lines elsewhere, too, False nothing. ``profile``: print at the end which loop
+    took how long, with its share of the limit, which is measured for that, and put what the loops explain on the page.
     """
     refuse_in_program("marching", "march the outer program")
     began = time.perf_counter()
     task = _task(program, steps, until, every, show, fields, checkpoint, stop, checkpoint_every, checkpoint_seconds,
                  out is not None, watch, _wishes(probes, lines, integrals, surface, probe_every, out))  # fmt: skip
+    goes_on, replaces = _beginning(out, restart, overwrite)
+    report = script_report("march", progress)
+    profiled = Profile(yes_or_no("march: profile", profile), progress is None or bool(progress))
+    return _marched(task, _folder_name(out), report, goes_on, replaces, began, profiled)
+
+
+def _beginning(out: Any, restart: Any, overwrite: Any) -> tuple[bool, bool]:
+    """Whether a run goes on with the one in its folder, and whether it takes its place."""
     goes_on = yes_or_no("march: restart", restart)
     replaces = yes_or_no("march: overwrite", overwrite)
     if goes_on and out is None:
         raise UserError("march: restart=True goes on with the run in a folder; give it, out=...")
     if goes_on and replaces:
         raise UserError("march: restart=True goes on with a run, and overwrite=True replaces it; give one of them")
-    return _marched(task, _folder_name(out), script_report("march", progress), goes_on, replaces, began)
+    return goes_on, replaces
 
 
-def _marched(task: Script, place: Path | None, report: RunReport, goes_on: bool, replaces: bool, began: float) -> Done:
+def _marched(
+    task: Script, place: Path | None, report: RunReport, goes_on: bool, replaces: bool, began: float, profiled: Profile
+) -> Done:
     """The run; a folder claimed for one that never began is given back."""
     folder, start = _claimed(task, place, goes_on, replaces)
     try:
@@ -125,7 +139,7 @@ def _marched(task: Script, place: Path | None, report: RunReport, goes_on: bool,
                 _continue_from(task, start)
                 report.message(f"going on from {start.path}, step {start.checkpoint.iteration}")
             task.program.run(0, record=task.recorded)  # compiled here, where it can be stopped without a trace
-            runner = Runner(task, folder, report, start, began)
+            runner = Runner(task, folder, report, start, began, profile=profiled.wanted)
         except BaseException:
             if folder is not None:
                 folder.abandon()
@@ -134,6 +148,7 @@ def _marched(task: Script, place: Path | None, report: RunReport, goes_on: bool,
     finally:
         if folder is not None:
             folder.release()
+    profiled.tell(outcome.times)
     return _ended(task, outcome, runner.by_name(), place)
 
 
@@ -142,7 +157,7 @@ def _ended(task: Script, outcome: Outcome, history: dict[str, np.ndarray], place
     why = "signal" if not outcome.finished else "stop" if task.stopped else "steps"
     if why == "steps" and task.until is not None and float(task.until.time) >= task.until.end:
         why = "until"
-    done = Done(outcome.iteration, outcome.seconds, history, why, place)
+    done = Done(outcome.iteration, outcome.seconds, history, why, place, outcome.times)
     if outcome.stopped_by == signal.SIGINT:
         kept = f"; go on with restart=True from {place}" if place is not None and task.checkpointed else ""
         raise interrupted(f"march of {task.name}: stopped after step {done.steps}{kept}", done=done)
@@ -230,7 +245,7 @@ def _wishes(probes: Any, lines: Any, integrals: Any, surface: Any, every: Any, o
     rows = whole_number("march: probe_every", every, 0, MOST_STEPS)
     found = Wishes(_read("probes", probes, probe), _read("lines", lines, line), _read("integrals", integrals, integral),
                    groups, rows)  # fmt: skip
-    if not (found.probes or found.tracks or found.integrals or groups):
+    if not found:
         return None
     if out is None:
         raise UserError("march: what is measured goes into files; give a folder, out=...")

@@ -24,6 +24,7 @@ class MeasuredFiles:
         self.sampler = Sampler(task)
         self.surfaces = Series.resume(folder.surfaces) if after is not None else Series(folder.surfaces)
         self._logs: list[SampleLog | None] = []  # of probes and integrals; None where there are none
+        self.last: dict[str, float] = {}  # what the newest rows say
 
     def begin(self) -> None:
         """The time loop starts. UserError where the run that is continued has measured something else."""
@@ -50,9 +51,11 @@ class MeasuredFiles:
         if any(self._logs) and (at.is_last or is_due(at.iteration, self.task.wishes.rows_every)):
             time = [at.time] if self._is_timed else []
             with self.guard.trying(self.task.fields_method):
-                for log, row in zip(self._logs, self.sampler.rows(), strict=True):
+                names = self.sampler.probe_names, self.sampler.integral_names
+                for log, titles, row in zip(self._logs, names, self.sampler.rows(), strict=True):
                     if log is not None:
                         log.append(at.iteration, np.concatenate((time, row)))
+                        self.last |= dict(zip(titles, map(float, row), strict=True))
 
     def write_surface(self, at: Point) -> None:
         """The faces of boundary groups, where they are wanted."""

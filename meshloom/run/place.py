@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import traceback
 from collections.abc import Iterator
@@ -36,6 +37,33 @@ def place_of(error: BaseException, file: str) -> str:
     return f"{found[-1].filename}:{found[-1].lineno}" if found else ""
 
 
+def is_mistake(error: BaseException) -> bool:
+    """Whether code of a person's own is to blame for what came out of it: for all but Ctrl-C, and a generator that is
+    closed. To call ``sys.exit()``, or to raise KeyboardInterrupt, is a mistake as well: it would end a run unseen."""
+    if isinstance(error, KeyboardInterrupt):
+        return _raised_by_hand(error)
+    return not isinstance(error, GeneratorExit)
+
+
+def _raised_by_hand(error: BaseException) -> bool:
+    """Whether a ``raise`` in a person's own file is where it comes from: signals come in between any two others."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    before = error.__context__
+    if trace is None or (isinstance(before, KeyboardInterrupt) and not _raised_by_hand(before)):
+        return False  # or raised once more, by who was stopped
+    code = trace.tb_frame.f_code
+    return is_own(code.co_filename) and dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
+
+
+def mistake_text(error: BaseException) -> str:
+    """A mistake in words: ``ValueError: no such mode``."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    ends = isinstance(error, SystemExit | KeyboardInterrupt)
+    return f"{text}, which would end Python; raise an error that says what is wrong instead" if ends else text
+
+
 @contextmanager
 def one_line_for(file: str | None, kind: type[MeshloomError]) -> Iterator[None]:
     """An error of the code in ``file`` ends in one line with its place, as a ``kind`` or, where Meshloom has refused
@@ -49,7 +77,7 @@ def one_line_for(file: str | None, kind: type[MeshloomError]) -> Iterator[None]:
         if not place.startswith(f"{file}:") or f"{file}" in str(error):
             raise
         raise UserError(f"{place}: {error}") from error
-    except Exception as error:
-        if file is None:
+    except BaseException as error:
+        if file is None or not is_mistake(error):
             raise
-        raise kind(f"{place_of(error, file) or file}: {type(error).__name__}: {error}") from error
+        raise kind(f"{place_of(error, file) or file}: {mistake_text(error)}") from error

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from meshloom.errors import one_line, yes_or_no
+from meshloom.process import activity
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -133,11 +135,22 @@ class RunReport:
     def advance(self, now: Advance) -> None:
         """A chunk is done."""
 
+    def busy(self, words: str) -> AbstractContextManager[None]:
+        """The block may take long, and no bar is there: ``words`` say what it does, where somebody looks."""
+        return nullcontext()
+
     def close(self) -> None:
         """The time loop is over."""
 
 
-class PlainReport(RunReport):
+class _SpokenReport(RunReport):
+    """One that somebody reads, perhaps on a terminal."""
+
+    def busy(self, words: str) -> AbstractContextManager[None]:
+        return activity.busy(words)
+
+
+class PlainReport(_SpokenReport):
     """Lines of text, at most one every few seconds, and the last iteration."""
 
     def __init__(self, stream: TextIO):
@@ -145,6 +158,7 @@ class PlainReport(RunReport):
         self._last = time.monotonic()
 
     def message(self, text: str) -> None:
+        activity.line.erase()
         print(text, file=self.stream, flush=True)
 
     def advance(self, now: Advance) -> None:
@@ -156,7 +170,7 @@ class PlainReport(RunReport):
         self.message("  ".join(filter(None, parts)))
 
 
-class BarReport(RunReport):
+class BarReport(_SpokenReport):
     """A rich progress bar with monitors, rate and time left."""
 
     def __init__(self, stream: TextIO):
@@ -168,6 +182,7 @@ class BarReport(RunReport):
         self._drawn = -math.inf  # when
 
     def message(self, text: str) -> None:
+        activity.line.erase()
         self.console.print(text, markup=False, soft_wrap=True)
 
     def advance(self, now: Advance) -> None:

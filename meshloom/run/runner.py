@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from meshloom.run.folder import RunFolder
 from meshloom.run.guard import Guard
 from meshloom.run.names import REPORT
 from meshloom.run.pace import Pace
+from meshloom.run.place import is_mistake, mistake_text
 from meshloom.run.report import Advance, RunReport
 from meshloom.run.stop import StopRequest
 from meshloom.run.task import Point, RunTask
@@ -75,10 +76,19 @@ class Runner:
             self._say_why()
             if self._left() > 0:
                 self._write_checkpoint()
-            else:
-                self.files.show(self._point(), self.by_name())
-            outcome = self._outcome()
-            self._tell(outcome)
+            outcome = self._shown() if self._left() == 0 else self._told()
+        return outcome
+
+    def _shown(self) -> Outcome:
+        """The pictures, and then the page."""
+        self.report.close()  # the bar stays as it is, and what is to come gets a line of its own
+        with self.report.busy(f"{self.task.name}: drawing"):
+            self.files.show(self._point(), self.by_name())
+            return self._told()
+
+    def _told(self) -> Outcome:
+        outcome = self._outcome()
+        self._tell(outcome)
         return outcome
 
     def _say_why(self) -> None:
@@ -98,10 +108,7 @@ class Runner:
             return self.run()
         with self._until_the_end():
             self.files.remake(self._point(), self.history[0])
-            self.files.show(self._point(), self.by_name())
-            outcome = self._outcome()
-            self._tell(outcome)
-        return outcome
+            return self._shown()
 
     @contextmanager
     def _until_the_end(self) -> Iterator[None]:
@@ -110,9 +117,9 @@ class Runner:
             yield
         except BaseException as error:
             self.files.give_back()
-            said = f"{error}{self.files.kept()}" if isinstance(error, RunError) else f"{type(error).__name__}: {error}"
+            said = f"{error}{self.files.kept()}" if isinstance(error, RunError) else mistake_text(error)
             refused = isinstance(error, UserError) and not isinstance(error, RunError)  # nothing has happened
-            if isinstance(error, Exception) and not isinstance(error, MemoryError) and not refused:
+            if is_mistake(error) and not isinstance(error, MemoryError) and not refused:
                 self._tell(reason=said)
             if isinstance(error, RunError):
                 raise RunError(said) from error
@@ -138,7 +145,8 @@ class Runner:
             self.good = self._good_now()
         start = time.perf_counter()
         with np.errstate(all="ignore"):  # what is not finite is found here, with loop and cell
-            recorded = self._iterated(min(self.pace.chunk(), self._until_due()))
+            with self._first_words():
+                recorded = self._iterated(min(self.pace.chunk(), self._until_due()))
             count = len(recorded)
             rows = self._monitor_rows(recorded)
             good = np.ones(count, bool)
@@ -156,6 +164,12 @@ class Runner:
         self.history.append(rows)
         self.files.append(rows)
         self.report.advance(self._standing())
+
+    def _first_words(self) -> AbstractContextManager[None]:
+        """Solvers make themselves ready in the first iteration, before there is a bar."""
+        if self.iteration > self.first:
+            return nullcontext()
+        return self.report.busy(f"{self.task.name}: first iteration")
 
     def _iterated(self, count: int) -> np.ndarray:
         """At most so many iterations: the values (n, recorded) after each. RunError where a system was not solved."""
@@ -277,6 +291,7 @@ class Runner:
             failures=self.guard.failures,
             stopped_by=self.stopped_by,
             times=self.times.table(measured=self.profile),
+            measured=self.files.last_measured(),
         )
 
     def _tell(self, outcome: Outcome | None = None, reason: str = "") -> None:
@@ -288,5 +303,7 @@ class Runner:
             found = self._outcome() if outcome is None else outcome
             facts = gathered(self.task, found, self.folder.path, self.first, reason, profile=self.profile)
             self.files.tell(facts, Monitors(tuple(self.task.monitors), self.all_monitors()))
-        except Exception as error:  # whatever it is: the run is complete without a page
-            self.report.message(f"no {REPORT}: {one_line(f'{type(error).__name__}: {error}')}")
+        except BaseException as error:  # whatever it is: the run is complete without a page
+            if not is_mistake(error):
+                raise
+            self.report.message(f"no {REPORT}: {one_line(mistake_text(error))}")

@@ -72,6 +72,10 @@ class Wishes:
     surface: tuple[str, ...] = ()  # boundary groups whose faces are written beside the fields
     every: int = 0
 
+    def __bool__(self) -> bool:
+        """Whether there is anything to measure."""
+        return bool(self.probes or self.tracks or self.integrals or self.surface)
+
     @property
     def rows_every(self) -> int:
         """Iterations between rows; 0 where there is one at the end."""
@@ -189,9 +193,8 @@ class Sampler:
     def __init__(self, task: RunTask):
         self.task, self.wishes = task, task.wishes
         self.coefficients = tuple(task.coefficients())
-        wanted = self.wishes.probes or self.wishes.tracks or self.wishes.integrals or self.wishes.surface
-        found = task.sampled() if wanted else None
-        if wanted and found is None:
+        found = task.sampled() if self.wishes else None
+        if self.wishes and found is None:
             raise UserError(f"{task.name} has no fields on a mesh or grid, so there is nothing to measure")
         self._positions = None if found is None else found.positions  # of the nodes, when the following was made
         self._places: MeshPlaces | GridPlaces | None = None
@@ -220,6 +223,11 @@ class Sampler:
         if twice:
             raise UserError(f"integrals.{toml_key((twice[0],))}: the case has a coefficient of that name; take another")
         self.integral_names = (*self.coefficients, *own)
+
+    @property
+    def wished_names(self) -> tuple[str, ...]:
+        """What a person has named, without what the case tells by itself."""
+        return (*self.integral_names[len(self.coefficients) :], *self.probe_names)
 
     def _check_fields(self, key: tuple[str, str], names: tuple[str, ...], now: Sampled) -> None:
         for name in names:
@@ -347,13 +355,14 @@ class Sampler:
         return found
 
 
-def check_measured(task: RunTask) -> None:
-    """UserError where a task wishes to measure what is not there, or ends at a monitor that it has not."""
+def check_measured(task: RunTask) -> Sampler:
+    """What a task measures; UserError where that is not there, or where it ends at a monitor that it has not."""
     _ = task.stops_at
     with np.errstate(all="ignore"):
-        Sampler(task)
+        found = Sampler(task)
         if task.wishes.tracks:
             _check_chart_names(task)
+    return found
 
 
 def _check_chart_names(task: RunTask) -> None:

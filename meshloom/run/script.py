@@ -211,6 +211,10 @@ class Script(RunTask):
         }
         return tuple(SettingRow(key, *map(one_line, row)) for key, row in told.items())
 
+    def heading(self, folder: Path) -> tuple[str, str]:
+        """The name that a person gave to the run; that of its program says little."""
+        return folder.resolve().name or self.name, f"program {self.name}"
+
     def going_on(self, folder: Path, finished: bool) -> str:
         more = " and a later end" if finished else ""
         return f"the same script with restart=True{more} in ml.march" if self._kept else ""

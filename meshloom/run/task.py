@@ -126,6 +126,10 @@ class RunTask(ABC):
         """What it was made of, one by one."""
         return ()
 
+    def heading(self, folder: Path) -> tuple[str, str]:
+        """What the page of a run in a folder is called, and a line below that."""
+        return self.name, self.title
+
     def going_on(self, folder: Path, finished: bool) -> str:
         """What a person does to let the run in a folder go on; '' where it cannot."""
         return ""

@@ -83,6 +83,9 @@ class TimeTable:
     unit: str  # what a row is, in words
     copy: float | None = None
 
+    def __str__(self) -> str:
+        return as_text(self)
+
     def share(self, row: LoopTime) -> float:
         return row.seconds / self.seconds if self.seconds > 0.0 else 0.0
 
@@ -243,13 +246,16 @@ def cells(table: TimeTable, row: LoopTime) -> tuple[str, ...]:
 def limit_text(table: TimeTable) -> str:
     """What the share of the limit is a share of."""
     if table.copy is None:
-        return "The limit, which is the speed of copying memory, was not measured; meshloom run --profile does."
+        return ("The limit, which is the speed of copying memory, was not measured; meshloom run --profile, and"
+                " profile=True in a script, do that.")  # fmt: skip
     return (f"\"of copy\" is the share of the limit: copying memory runs at {table.copy / 1e9:.3g} GB/s here, measured;"
             " what lies in caches may go beyond 1.")  # fmt: skip
 
 
-def as_text(table: TimeTable) -> str:
-    """The table for a terminal, and what its figures mean."""
+def as_text(table: TimeTable | None) -> str:
+    """The table for a terminal, and what its figures mean; None: there is none."""
+    if table is None:
+        return "time by loop: there was no iteration"
     if not table.rows:
         return "time by loop: nothing was iterated"
     body = [cells(table, row) for row in table.rows]
@@ -261,6 +267,18 @@ def as_text(table: TimeTable) -> str:
     )
     head = f"time by loop, {table.seconds:.3g} s of iterations"
     return "\n".join([head, *(text.rstrip() for text in aligned), f"  {table.unit}", f"  {limit_text(table)}"])
+
+
+class Profile(NamedTuple):
+    """Whether a script wants the table, and whether it may be printed."""
+
+    wanted: bool
+    says: bool
+
+    def tell(self, table: TimeTable | None) -> None:
+        """Print it, where it is wanted."""
+        if self.wanted and self.says:
+            print(as_text(table), flush=True)
 
 
 def _shortened(name: str) -> str:

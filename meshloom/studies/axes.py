@@ -34,6 +34,11 @@ class Axes:
         return tuple(len(values) for values in self.values.values())
 
 
+def in_words(values: Values) -> str:
+    """``flow.mach = 0.3, mesh.i = 20``."""
+    return ", ".join(f"{key} = {value}" for key, value in values.items())
+
+
 def axes_of(given: Any, what: str = "study") -> Axes:
     """{"flow.mach": [0.3, 0.4]} as axes; UserError in one line for what is none."""
     example = '{"flow.mach": [0.3, 0.4, 0.5]}'

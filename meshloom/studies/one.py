@@ -22,6 +22,7 @@ from meshloom.launch import Job, Request, check, folder_for, iterate, prepare
 from meshloom.recording import refuse_in_program
 from meshloom.run.folder import Options, RunFolder
 from meshloom.run.report import RunReport, script_report
+from meshloom.run.times import Profile, TimeTable
 from meshloom.toml import key_and_rest
 
 PYTHON = Options("out", "overwrite=True", "restart='{checkpoint}'")
@@ -33,12 +34,14 @@ class CaseRun:
 
     name: str
     monitors: dict[str, float]  # at the end
+    measured: dict[str, float]  # what probes and integrals say at the end, by the names of their columns
     history: dict[str, np.ndarray] = field(repr=False)  # after every iteration, (iterations,) each
     fields: dict[str, np.ndarray] = field(repr=False)  # what is written for ParaView, at the end
     folder: Path
     iterations: int  # in all, those before a restart included
     seconds: float  # of this call
     failures: tuple[str, ...] = ()  # what the case could not show, a line each
+    times: TimeTable | None = field(default=None, repr=False)  # by loop, of the iterations; prints as a table
 
 
 def run_case(
@@ -50,6 +53,7 @@ def run_case(
     overwrite: bool = False,
     changed: bool = False,
     progress: bool | None = None,
+    profile: bool = False,
 ) -> CaseRun:
     """Run a case: its name, the file that it is in (``"mine.py:Heat"``), a TOML file, or a class derived from ``Case``.
 
@@ -57,6 +61,7 @@ def run_case(
     otherwise the next free ``runs/<case>-001``. ``restart``: a run, or its checkpoint, to go on from, with its settings
     unless changed. ``overwrite``: take the place of the run in ``out``. ``changed``: go on although the Python file of
     the case has changed. ``progress``: the bar is there on a terminal; True gives lines elsewhere, too, False nothing.
+    ``profile``: print at the end which loop took how long, as ``meshloom run --profile`` does.
 
     The back end is that of ``run.backend``; the one in use is so again afterwards. Ctrl-C ends the iteration, writes a
     checkpoint and raises KeyboardInterrupt, which has a ``done``.
@@ -67,18 +72,21 @@ def run_case(
     request = Request(
         _target(case), tuple(settings_of("run_case", settings)), _path("out", out), _path("restart", restart),
         yes_or_no("run_case: overwrite", overwrite), changed=yes_or_no("run_case: changed", changed),
+        profile=yes_or_no("run_case: profile", profile),
     )  # fmt: skip
+    profiled = Profile(request.profile, progress is None or bool(progress))
     job = check(request)
     before = ml.backend(), ml.threads()
     try:
-        return _run(job, folder_for(request, job, PYTHON), report, began)
+        return _run(job, folder_for(request, job, PYTHON), report, began, profiled)
     finally:
         ml.use(before[0], threads=before[1])
 
 
-def _run(job: Job, folder: RunFolder, report: RunReport, began: float) -> CaseRun:
+def _run(job: Job, folder: RunFolder, report: RunReport, began: float, profiled: Profile) -> CaseRun:
     made, runner = prepare(job, folder, report, began)
     outcome = iterate(job, folder, runner)
+    profiled.tell(outcome.times)
     fields: dict[str, np.ndarray] = {}
     if outcome.finished:
         with runner.guard.trying("fields_by_name"):
@@ -86,8 +94,8 @@ def _run(job: Job, folder: RunFolder, report: RunReport, began: float) -> CaseRu
     failures = runner.guard.failures
     for failure in failures:
         warnings.warn(f"{failure}; everything else is there", stacklevel=3)
-    done = CaseRun(made.name, outcome.monitors, runner.by_name(), fields, folder.path, outcome.iteration,
-                   outcome.seconds, failures)  # fmt: skip
+    done = CaseRun(made.name, outcome.monitors, dict(outcome.measured), runner.by_name(), fields, folder.path,
+                   outcome.iteration, outcome.seconds, failures, outcome.times)  # fmt: skip
     if outcome.stopped_by == signal.SIGINT:
         go_on = f"go on with restart={str(folder.path)!r}"
         raise interrupted(f"run_case {made.name}: stopped after iteration {outcome.iteration}; {go_on}", done=done)

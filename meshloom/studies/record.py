@@ -23,9 +23,15 @@ class StudyRow:
     settings: Values
     run: str  # name of its folder in that of the study
     monitors: dict[str, float] = field(default_factory=dict)
+    measured: dict[str, float] = field(default_factory=dict)  # by probes and integrals
     iterations: int = 0
     seconds: float = 0.0
     why: str = "not run yet"  # it failed, in one line; '' where it did not
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """All that came out, by name; a monitor comes before a coefficient of the case that is called the same."""
+        return self.monitors | {name: value for name, value in self.measured.items() if name not in self.monitors}
 
     @property
     def is_done(self) -> bool:

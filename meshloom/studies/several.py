@@ -20,7 +20,8 @@ from meshloom.launch import Job, Request, check
 from meshloom.recording import refuse_in_program
 from meshloom.run.folder import locked
 from meshloom.studies import table
-from meshloom.studies.axes import Axes, Values, axes_of
+from meshloom.studies.axes import Axes, Values, axes_of, in_words
+from meshloom.studies.columns import check_columns
 from meshloom.studies.one import plain, settings_of
 from meshloom.studies.processes import Wish, rows_of
 from meshloom.studies.record import Record, StudyRow, opened
@@ -44,12 +45,15 @@ class Study:
         """Runs that came to no end; ``why`` says it in a line."""
         return tuple(row for row in self.rows if not row.is_done)
 
-    def values(self, monitor: str) -> np.ndarray:
-        """A monitor at the end of every run, with one axis for each setting that varies; NaN where a run failed."""
-        known = table.monitor_names(self.rows)
-        if monitor not in known:
-            raise UserError(f"study of {self.name}: no monitor {shown(monitor)}{nearest(str(monitor), known)}")
-        return table.values_of(Axes(self.axes), self.rows, monitor)
+    def values(self, name: str) -> np.ndarray:
+        """A monitor, probe or integral at the end of every run, with one axis for each setting that varies; NaN where a
+        run failed."""
+        known = table.number_names(self.rows)
+        if name not in known:
+            raise UserError(
+                f"study of {self.name}: no monitor, probe or integral {shown(name)}{nearest(str(name), known)}"
+            )
+        return table.values_of(Axes(self.axes), self.rows, name)
 
     def __str__(self) -> str:
         return table.as_text(Axes(self.axes), self.rows)
@@ -71,7 +75,8 @@ def study(
     the study, otherwise ``studies/<case>``: a folder for each run, ``study.csv`` and ``study.png``. The same call goes
     on with a study that was stopped or killed: what is done is not run again, what was cut off goes on from its last
     checkpoint, what had failed is tried again; more values may be added. ``workers``: how many runs at a time, each a
-    process of its own, which share the cores (on a GPU one). ``show``: the monitor in the picture, otherwise the first.
+    process of its own, which share the cores (on a GPU one). ``show``: what is in the picture: a monitor, otherwise the
+    first one, or what runs integrate and probe, such as "lift" or "wake.mach", which is in the table as well.
     A run that fails is a row that says why. A line for each run, and the table, are printed unless ``progress=False``.
     """
     says = progress is None or yes_or_no("study: progress", progress)
@@ -93,8 +98,9 @@ def carry_out(plan: StudyPlan, out: Path | None, workers: int | None, show: str 
     """Run all of it that has not been run yet."""
     refuse_in_program("a study", "run it outside")
     axes, runs = plan.axes, plan.axes.combinations()
-    job = _checked(plan)
-    _check_show(job, show)
+    jobs = _checked(plan)
+    job = jobs[0]
+    check_columns(axes, jobs, show)
     count = _workers(workers, len(runs), job)
     folder = PARENT / job.case.name if out is None else out
     with locked(folder):
@@ -133,17 +139,16 @@ def _run_all(
 
 
 def _words(row: StudyRow) -> str:
-    values = ", ".join(f"{key} = {value}" for key, value in row.settings.items())
-    what = row.why if row.why else ", ".join(f"{name} {value:.6g}" for name, value in row.monitors.items())
-    return f"{values}: {what} ({row.seconds:.1f} s)"
+    what = row.why if row.why else ", ".join(f"{name} {value:.6g}" for name, value in row.numbers.items())
+    return f"{in_words(row.settings)}: {what} ({row.seconds:.1f} s)"
 
 
 def _draw(found: Study, axes: Axes, show: str | None, job: Job) -> str:
     """What to say of the picture."""
-    monitor = show or _first_monitor(job)
+    name = show or _first_monitor(job)
     path = found.folder / table.PICTURE
     try:
-        drawn = bool(monitor) and table.draw(path, f"{found.name}: {monitor}", axes, found.rows, monitor)
+        drawn = bool(name) and table.draw(path, f"{found.name}: {name}", axes, found.rows, name)
         return f", {path}" if drawn else ", no picture: there is nothing to compare"
     except UserError as missing:
         return f", no picture: {missing}"
@@ -169,15 +174,15 @@ def _path(out: Any) -> Path | None:
     return None if out is None else Path(out)
 
 
-def _checked(plan: StudyPlan) -> Job:
-    """Every combination is looked at before anything starts; the job of the first."""
+def _checked(plan: StudyPlan) -> list[Job]:
+    """Every combination is looked at before anything starts: their jobs."""
     if both := [key for one in plan.common if (key := toml_key(one.key)) in plan.axes.values]:
         raise UserError(f"study: {both[0]} varies, and is among the settings that all runs share; give it once")
     runs = plan.axes.combinations()
     jobs = [check(Request(plan.target, (*plan.common, *settings_of("study", values)))) for values in runs]
     if not is_found_again(jobs[0].case):
         raise UserError(_only_here(jobs[0].case))
-    return jobs[0]
+    return jobs
 
 
 def _given(plan: StudyPlan, job: Job) -> Values:
@@ -192,11 +197,6 @@ def _shared(job: Job, axes: Axes) -> Values:
     return {
         key: value for key, value in found.items() if not any(f"{one}.".startswith(f"{key}.") for one in axes.values)
     }
-
-
-def _check_show(job: Job, show: Any) -> None:
-    if show is not None and show not in job.case.monitors:
-        raise UserError(f"study: show names {shown(show)}{nearest(str(show), job.case.monitors)}")
 
 
 def _first_monitor(job: Job) -> str:

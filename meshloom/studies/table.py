@@ -18,29 +18,31 @@ from meshloom.studies.axes import Axes
 from meshloom.studies.record import StudyRow
 
 TABLE, PICTURE = "study.csv", "study.png"
+OWN = ("iterations", "seconds", "run", "failed")  # columns that every study has
 _LONGEST_WHY = 100  # letters of a reason on paper
 
 
-def monitor_names(rows: Sequence[StudyRow]) -> list[str]:
-    """Of all runs, in their order."""
-    return list(dict.fromkeys(name for row in rows for name in row.monitors))
+def number_names(rows: Sequence[StudyRow]) -> list[str]:
+    """Of what came out of all runs, in their order."""
+    return list(dict.fromkeys(name for row in rows for name in row.numbers))
 
 
 def write_csv(path: Path, axes: Axes, rows: Sequence[StudyRow]) -> None:
-    """One row for each run: settings, monitors at the end, iterations, seconds, its folder, and why it failed."""
-    names, text = monitor_names(rows), io.StringIO()
+    """One row for each run: settings, what came out, iterations, seconds, its folder, and why it failed."""
+    names, text = number_names(rows), io.StringIO()
     out = csv.writer(text, lineterminator="\n")
-    out.writerow([*axes.values, *names, "iterations", "seconds", "run", "failed"])
+    out.writerow([*axes.values, *names, *OWN])
     for row in rows:
-        monitors = [row.monitors.get(name, "") for name in names]
+        numbers = row.numbers
         values = [row.settings[key] for key in axes.values]
-        out.writerow([*values, *monitors, row.iterations, round(row.seconds, 3), row.run, one_line(row.why)])
+        own = [row.iterations, round(row.seconds, 3), row.run, one_line(row.why)]
+        out.writerow([*values, *(numbers.get(name, "") for name in names), *own])
     write_atomically(path, text.getvalue().encode())
 
 
 def as_text(axes: Axes, rows: Sequence[StudyRow]) -> str:
     """The same for people, in columns."""
-    names = monitor_names(rows)
+    names = number_names(rows)
     heads = [*axes.values, *names, "seconds", "run", ""]
     cells = [heads, *(_cells(axes, names, row) for row in rows)]
     widths = [max(len(row[k]) for row in cells) for k in range(len(heads) - 1)]
@@ -52,28 +54,29 @@ def as_text(axes: Axes, rows: Sequence[StudyRow]) -> str:
 
 def _cells(axes: Axes, names: Sequence[str], row: StudyRow) -> list[str]:
     values = [_short(row.settings[key]) for key in axes.values]
-    monitors = [_short(row.monitors[name]) if name in row.monitors else "-" for name in names]
+    numbers = row.numbers
+    texts = [_short(numbers[name]) if name in numbers else "-" for name in names]
     why = one_line(row.why)
     why = why if len(why) <= _LONGEST_WHY else f"{why[: _LONGEST_WHY - 3]}..."
-    return [*values, *monitors, f"{row.seconds:.1f}", row.run, why]
+    return [*values, *texts, f"{row.seconds:.1f}", row.run, why]
 
 
 def _short(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else one_line(str(value))
 
 
-def values_of(axes: Axes, rows: Sequence[StudyRow], monitor: str) -> np.ndarray:
-    """A monitor at the end of every run, with one axis for each setting; NaN where a run failed."""
-    found = [float(row.monitors.get(monitor, math.nan)) if row.is_done else math.nan for row in rows]
+def values_of(axes: Axes, rows: Sequence[StudyRow], name: str) -> np.ndarray:
+    """What has that name at the end of every run, with one axis for each setting; NaN where a run failed."""
+    found = [float(row.numbers.get(name, math.nan)) if row.is_done else math.nan for row in rows]
     return np.array(found).reshape(axes.shape)
 
 
-def draw(path: Path, title: str, axes: Axes, rows: Sequence[StudyRow], monitor: str) -> bool:
+def draw(path: Path, title: str, axes: Axes, rows: Sequence[StudyRow], name: str) -> bool:
     """A PNG: over one setting a curve, over two tiles, over more curves over the first. False where there is nothing to
     compare. UserError where matplotlib is missing."""
     from meshloom.io.plots import save_curves, save_tiles
 
-    values = values_of(axes, rows, monitor)
+    values = values_of(axes, rows, name)
     keys = [key for key, several in axes.values.items() if len(several) > 1]
     if not keys or not np.isfinite(values).any():
         return False
@@ -81,15 +84,15 @@ def draw(path: Path, title: str, axes: Axes, rows: Sequence[StudyRow], monitor: 
     values = values.reshape([len(one) for one in sorted_by])[np.ix_(*sorted_by)]
     named = [[_short(axes.values[key][k]) for k in order] for key, order in zip(keys, sorted_by, strict=True)]
     if len(keys) == 2:
-        save_tiles(path, values, (named[0], named[1]), labels=(keys[0], keys[1]), label=monitor, title=title)
+        save_tiles(path, values, (named[0], named[1]), labels=(keys[0], keys[1]), label=name, title=title)
         return True
     x, label = _places(keys[0], [axes.values[keys[0]][k] for k in sorted_by[0]])
-    curves = {monitor: values}
+    curves = {name: values}
     if len(keys) > 2:
         each = (zip(keys[1:], one, strict=True) for one in product(*named[1:]))
         names = [", ".join(f"{key} = {value}" for key, value in one) for one in each]
         curves = dict(zip(names, values.reshape(len(x), -1).T, strict=True))
-    save_curves(path, x, curves, labels=(label, monitor), title=title)
+    save_curves(path, x, curves, labels=(label, name), title=title)
     return True
 
 

@@ -28,7 +28,8 @@ def answer(wish: dict[str, Any]) -> dict[str, Any]:
         return {"why": str(error)}
     except MemoryError:
         return {"why": "out of memory"}
-    return {"monitors": done.monitors, "iterations": done.iterations, "seconds": done.seconds, "why": ""}
+    kept = ("monitors", "measured", "iterations", "seconds")
+    return {name: getattr(done, name) for name in kept} | {"why": ""}
 
 
 def _stop_when_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,6 +42,13 @@ Command = Callable[..., Result]
 def files_below(folder: Path) -> dict[str, bytes]:
     """Every file with its content: to show that nothing was touched."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def table(path: Path) -> dict[str, np.ndarray]:
+    """The numbers of a CSV file by the names of its columns."""
+    with path.open(newline="") as file:
+        head, *rows = csv.reader(file)
+    return dict(zip(head, np.array(rows, float).T, strict=True))
 
 
 def results_below(folder: Path) -> dict[str, bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +11,12 @@ import meshloom as ml
 from meshloom.config import build, parse_set
 from meshloom.io.vtk import Series
 from meshloom.solvers.airfoil import Airfoil
-from tests.cli.harness import Command, files_below
+from tests.cli.harness import Command, files_below, table
 
 PLAINLY = ("--backend", "numpy", "--set", "output.plot=false")  # as quick as it goes
 SMALL = ("run", "airfoil", "--set", "mesh.i=8", "--set", "mesh.j=12", "--set", "flow.incidence=2", *PLAINLY, "--quiet")
 PROBES = ("--set", "probes.wake=[1.3, 0.05]", "--set", 'probes."over it"={at=[0.4, 0.5], fields=["mach", "velocity"]}')
 INTEGRALS = ("--set", "integrals.mass=density", "--set", 'integrals.push={of="pressure", over="wall", normal=true}')
-
-
-def table(path: Path) -> dict[str, np.ndarray]:
-    """The columns of a CSV file."""
-    with path.open(newline="") as file:
-        head, *rows = csv.reader(file)
-    return dict(zip(head, np.array(rows, float).T, strict=True))
 
 
 def airfoil(*settings: str) -> Airfoil:

@@ -22,6 +22,9 @@ import pytest
 
 from meshloom.process import activity
 from meshloom.process.activity import StatusLine, busy, compiling, part
+from tests.catalogue.test_own_file import POT
+
+ROOT = Path(__file__).parents[2]
 
 
 class Terminal(io.StringIO):
@@ -167,14 +170,78 @@ def test_a_script_tells_what_it_compiles_and_nothing_the_second_time(tmp_path: P
     assert on_a_terminal("mine.py", folder=tmp_path, MESHLOOM_CACHE=cache) == (0, [])
 
 
+MARCH = """
+import sys, time
+import meshloom as ml
+ml.use("numpy")
+cells = ml.Set(100, "cells")
+a = cells.field("a")
+
+@ml.kernel
+def first(a: ml.ReadWrite):
+    a[...] = a + 1.0
+
+@ml.program
+def step():
+    first(cells, a)
+
+slow = [2.5, 0.0, 0.0]
+ml.march(ml.Sequence(step, lambda: time.sleep(slow.pop(0))), steps=3, **eval(sys.argv[1]))
+"""
+
+
+def longest_silence(printed: list[tuple[float, str]]) -> float:
+    return max(b - a for a, b in pairwise(when for when, _ in printed))
+
+
+def test_a_march_tells_of_a_first_step_that_takes_long(tmp_path: Path) -> None:
+    """Solvers compile in it, and the bar comes after it."""
+    (tmp_path / "mine.py").write_text(MARCH)
+    code, printed = on_a_terminal("mine.py", "{}", folder=tmp_path)
+    text = "".join(one for _, one in printed)
+    assert code == 0 and "first iteration (2 s)" in text and text.index("first iteration (2 s)") < text.index("1/3")
+    assert longest_silence(printed) < 2.0
+    assert on_a_terminal("mine.py", "{'progress': False}", folder=tmp_path) == (0, [])
+
+
+POT_WITH_A_SLOW_PICTURE = """
+    def picture(self):
+        if self.t.numpy()[0] < 15.0:
+            __import__("time").sleep(2.5)
+            raise ValueError("no colours")
+
+    def maps(self):
+        if self.t.numpy()[0] < 15.0:
+            __import__("time").sleep(1.0)
+        return {}
+"""
+
+
+def test_what_is_drawn_at_the_end_is_told_of_and_messages_have_lines_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "pot.py").write_text(POT + POT_WITH_A_SLOW_PICTURE)
+    command = ("-m", "meshloom", "run", "pot.py", "--backend", "numpy", "--iterations", "6", "--out", "run")
+    code, printed = on_a_terminal(*command, folder=tmp_path, PYTHONPATH=str(ROOT))
+    text = "".join(one for _, one in printed)
+    assert code == 3 and "pot: drawing (2 s)" in text and longest_silence(printed) < 2.0
+    said = text.index("picture() of case 'pot' failed: ValueError: no colours")
+    assert text[:said].endswith("\r\x1b[2K"), "the line has made room"
+
+
 @pytest.mark.slow
-def test_a_run_says_its_first_word_soon_and_more_all_the_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "bar"),
+    [
+        (("taylor_green", "--iterations", "3"), "/20"),
+        (("onera_m6", "--set", "mesh.cells=40000", "--set", "time.method=implicit", "--iterations", "3"), "/3"),
+    ],
+)
+def test_a_run_says_its_first_word_soon_and_more_all_the_time(tmp_path: Path, words: tuple[str, ...], bar: str) -> None:
     """From the command to the first word less than a second, then one every two, with nothing in the cache."""
-    command = ("-m", "meshloom", "run", "taylor_green", "--out", "run", "--iterations", "3")
+    command = ("-m", "meshloom", "run", *words, "--out", "run")
     code, printed = on_a_terminal(*command, folder=tmp_path, MESHLOOM_CACHE=str(tmp_path / "cache"))
-    bar = next(k for k, (_, text) in enumerate(printed) if "time " in text and "/20" in text)
-    seconds = [when for when, _ in printed[: bar + 1]]
-    assert code == 0 and seconds[0] < 1.0
-    assert max(b - a for a, b in pairwise(seconds)) < 2.0
-    last = "".join(text for _, text in printed[bar:])
-    assert "points/s" in last and " left" in last
+    first = next(k for k, (_, text) in enumerate(printed) if bar in text and "\u2501" in text)
+    assert code == 0 and printed[0][0] < 1.0 and longest_silence(printed[: first + 1]) < 2.0
+    drawn = next(k for k, (_, text) in enumerate(printed) if ": drawing" in text)
+    assert longest_silence(printed[drawn:]) < 2.0
+    last = "".join(text for _, text in printed[first:])
+    assert re.search(r" M (points|cells)/s", last) and " left" in last

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,13 @@ import meshloom as ml
 from meshloom.errors import UserError
 from meshloom.io.vtk import Series
 from meshloom.run.script import Script
+from tests.cli.harness import table
 from tests.one_line import one_line_from
 
 
 @ml.kernel
 def fade(u: ml.ReadWrite):
     u *= 0.5
-
-
-def table(path: Path) -> dict[str, np.ndarray]:
-    with path.open(newline="") as file:
-        head, *rows = csv.reader(file)
-    return dict(zip(head, np.array(rows, float).T, strict=True))
 
 
 class Plate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,7 @@ from meshloom.errors import MeshloomError, RunError, UserError
 from tests.one_line import one_line_from
 from tests.run.test_march import Cooling, contents
 
-
-@pytest.fixture(autouse=True)
-def on_numpy() -> Iterator[None]:
-    before = ml.backend()
-    ml.use("numpy")
-    yield
-    ml.use(before)
+pytestmark = pytest.mark.usefixtures("on_numpy")
 
 
 def with_argument() -> ml.Program:
@@ -62,6 +56,7 @@ WRONG: dict[str, tuple[Callable[[Cooling], dict[str, Any]], str]] = {
     "restart maybe": (lambda c: {"steps": 1, "restart": "yes"}, "march: restart"),
     "out": (lambda c: {"steps": 1, "out": 3}, "out is the path of a folder"),
     "watch": (lambda c: {"steps": 1, "watch": 1.5}, "march: watch"),
+    "profile": (lambda c: {"steps": 1, "profile": "all"}, "march: profile must be True or False"),
     "progress": (lambda c: {"steps": 1, "progress": "bar"}, "march: progress"),
 }
 

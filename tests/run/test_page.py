@@ -18,7 +18,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.config import build, parse_set
-from meshloom.errors import RunError, UserError
+from meshloom.errors import RunError, UserError, one_line
 from meshloom.launch import make_page
 from meshloom.run.facts import Monitors, RunFacts, RunPart, command, read_facts
 from meshloom.run.folder import claim
@@ -34,10 +34,7 @@ VOID = {"meta", "link", "img", "input", "br", "wbr"}
 EVIL = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
 
 
-@pytest.fixture(autouse=True)
-def on_numpy() -> Iterator[None]:
-    with ml.using("numpy"):
-        yield
+pytestmark = pytest.mark.usefixtures("on_numpy")
 
 
 class Read(HTMLParser):
@@ -123,6 +120,23 @@ def test_the_page_of_a_script(tmp_path: Path):
     facts = read_facts(tmp_path / "a" / "report.json")
     assert facts is not None and facts.state == "finished" and facts.iteration == 7
     assert facts.times is not None and {row.name for row in facts.times.rows} > {"warm"}
+
+
+@pytest.mark.parametrize("name", ["plate", "<b>&{{js}}", "new\nline", "café \u2028"])
+def test_the_page_of_a_script_is_called_as_its_folder(tmp_path: Path, name: str) -> None:
+    """Which is the name that a person gave to the run; that of the program stands below."""
+    one = Hot()
+    ml.march(one.step, steps=3, show=one.heat, out=tmp_path / name)
+    told = read_facts(tmp_path / name / "report.json")
+    assert told is not None and told.name == one_line(name) and told.title == "program step"
+    text = (tmp_path / name / "report.html").read_text(encoding="utf-8")
+    assert "<b>" not in text.split("<h1>")[1].split("</h1>")[0] and read(tmp_path / name / "report.html")
+    if name == "plate":
+        assert "<title>plate: finished</title>" in text and "<h1>plate</h1>" in text and "program step" in text
+    (tmp_path / name).rename(tmp_path / "moved")
+    ml.march(one.step, steps=5, show=one.heat, out=tmp_path / "moved", restart=True)
+    told = read_facts(tmp_path / "moved" / "report.json")
+    assert told is not None and told.name == "moved" and [part.last for part in told.parts] == [3, 5]
 
 
 def test_ctrl_c_and_going_on(tmp_path: Path):

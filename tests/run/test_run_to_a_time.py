@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import meshloom as ml
 from meshloom.case import registry
 from meshloom.config import build, parse_set
 from meshloom.errors import RunError, UserError
@@ -24,12 +22,8 @@ from tests.run.cooling import GROWTH, Cooling, CoolingConfig
 
 
 @pytest.fixture(autouse=True)
-def registered_on_numpy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def registered(on_numpy: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry, "cooling", Cooling)
-    before = ml.backend(), ml.threads()
-    ml.use("numpy")
-    yield
-    ml.use(before[0], threads=before[1])
 
 
 def made(*changes: str) -> Cooling:

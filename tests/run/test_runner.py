@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -26,13 +25,7 @@ from meshloom.run.report import Advance, RunReport
 from meshloom.run.runner import Outcome, Runner
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig
 
-
-@pytest.fixture(autouse=True)
-def on_numpy() -> Iterator[None]:
-    before = ml.backend(), ml.threads()
-    ml.use("numpy")
-    yield
-    ml.use(before[0], threads=before[1])
+pytestmark = pytest.mark.usefixtures("on_numpy")
 
 
 def small(*changes: str) -> Airfoil:

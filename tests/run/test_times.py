@@ -13,6 +13,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend.cpu import CpuBackend
+from meshloom.errors import RunError
 from meshloom.run.times import REST, LoopTime, RunTimes, TimeTable, as_text
 from tests.run.scripted import Hot
 
@@ -171,3 +172,30 @@ def test_march_keeps_the_times(tmp_path: Path):
         ml.march(one.step, steps=30, out=tmp_path / "a")
     found = json.loads((tmp_path / "a" / "report.json").read_text())["times"]
     assert {row["name"]: row["calls"] for row in found["rows"]}["warm"] == 29
+
+
+def test_a_script_asks_for_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same table as on the command line, with the limit measured; printed unless nothing is to be."""
+    monkeypatch.setattr(CpuBackend, "copy_bandwidth", lambda self: 8e9)
+    with ml.using("cpu"):
+        hot = Hot()
+        done = ml.march(hot.step, steps=7, out=tmp_path / "a", profile=True)
+        assert done.times is not None and done.times.copy == 8e9 and done.times.of_limit(done.times.rows[0]) is not None
+        assert capsys.readouterr().out == f"{as_text(done.times)}\n" == f"{done.times}\n"
+        assert "is the share of the limit" in str(done.times)
+        assert "All that the loops say of themselves" in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+        silent = ml.march(hot.step, steps=7, profile=True, progress=False)
+        assert capsys.readouterr().out == "" and silent.times is not None and silent.times.copy == 8e9
+        plain = ml.march(hot.step, steps=7)
+        assert capsys.readouterr().out == "" and plain.times is not None and plain.times.copy is None
+        over = ml.march(hot.step, steps=7, out=tmp_path / "a", restart=True, profile=True)
+        assert over.times is None and capsys.readouterr().out == "time by loop: there was no iteration\n"
+
+
+def test_a_broken_run_prints_no_table(capsys: pytest.CaptureFixture[str]) -> None:
+    hot = Hot()
+    with pytest.raises(RunError, match=r"not finite|inf"):
+        ml.march(hot.step, steps=9, stop=hot.breaks(3), show=(hot.heat,), profile=True)
+    assert capsys.readouterr().out == ""

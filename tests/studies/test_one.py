@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,8 @@ SMALL = {"mesh.i": 8, "mesh.j": 12, "run.backend": "numpy", "run.iterations": 4,
 
 
 @pytest.fixture(autouse=True)
-def in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pot.py").write_text(POT)
+def in_its_folder(here: Callable[[str], None]) -> None:
+    here(POT)
 
 
 def run_pot(**more: Any) -> Any:
@@ -90,6 +90,7 @@ def test_by_class(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: ml.run_case("airfoil", "flow.mach"), "settings are a dict"),  # type: ignore[arg-type]
         (lambda: ml.run_case("airfoil", out=3), "out is the path of a folder, got 3"),  # type: ignore[arg-type]
         (lambda: ml.run_case("airfoil", out=""), "out is the path of a folder, got ''"),
+        (lambda: ml.run_case("airfoil", profile=1), "profile must be True or False"),  # type: ignore[arg-type]
         (lambda: ml.run_case("airfoil", overwrite=1), "overwrite must be True or False"),  # type: ignore[arg-type]
         (lambda: ml.run_case("airfoil", progress="no"), "progress must be True or False"),  # type: ignore[arg-type]
         (lambda: ml.run_case("airfoil", restart="nowhere.h5"), "nowhere.h5"),

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from tests.catalogue.test_own_file import POT
 from tests.cli.conftest import meshloom as meshloom  # the fixture
 from tests.cli.harness import Command, files_below
 
-ROOT = Path(__file__).parents[2]
 FAILS = """
     def monitor_rows(self, recorded):
         if self.config.kettle.loss == 0.25 and recorded[0, 0] > 0.0:
@@ -36,10 +36,8 @@ COMMON = {"run.backend": "numpy", "run.iterations": 3, "output.plot": False}
 
 
 @pytest.fixture(autouse=True)
-def in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    (tmp_path / "pot.py").write_text(SLOW)
+def in_its_folder(here: Callable[[str], None]) -> None:
+    here(SLOW)
 
 
 def test_every_combination_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -62,7 +60,7 @@ def test_every_combination_once(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert files_below(tmp_path / "s" / "run-0001") == before and capfd.readouterr().out == ""
     assert again.values("heat").tolist()[::2] == [240.0, 30.0]
     assert (tmp_path / "s" / "study.png").stat().st_size > 5000
-    with pytest.raises(UserError, match="no monitor 'haet'; did you mean 'heat'"):
+    with pytest.raises(UserError, match="no monitor, probe or integral 'haet'; did you mean 'heat'"):
         again.values("haet")
 
 

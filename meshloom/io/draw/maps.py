@@ -8,6 +8,7 @@ import numpy as np
 
 from meshloom.io.draw.canvas import plain
 from meshloom.io.draw.colours import ColourScale, colour_scale
+from meshloom.io.draw.units import unit_of
 from meshloom.mesh.lists import NodeLists
 from meshloom.native.algorithms import distinct
 
@@ -197,7 +198,8 @@ def draw_streamlines(
     """Of velocities (nx, ny); matplotlib wants them at even places. Where nothing flows, and in cells that are
     ``solid`` (nx, ny), there are none."""
     even = [np.linspace(one[0], one[-1], min(max(len(one), 2), _MOST_EVEN)) for one in (x, y)]
-    parts = [_at_places(x, y, one, *even) for one in (along_x, along_y)]
+    unit = unit_of(along_x, along_y)
+    parts = [_at_places(x, y, one / unit, *even) for one in (along_x, along_y)]
     if min(len(x), len(y)) > 1 and np.isfinite(parts).all() and np.any(parts):
         cells = (np.searchsorted(edges(one)[1:-1], new) for one, new in zip((x, y), even, strict=True))
         hidden = solid[np.ix_(*cells)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +20,7 @@ from meshloom.io.draw.colours import ColourScale
 from meshloom.io.draw.maps import HEIGHT, Window
 from meshloom.io.draw.scenes import AXES, Look, Scene, curve_scene, mesh_scene, scene_of
 from meshloom.io.draw.surface import View
+from meshloom.io.draw.units import in_units, unit_of
 from meshloom.mesh.belonging import mesh_of
 from meshloom.mesh.core import Field, Set
 from meshloom.mesh.grid import Grid
@@ -78,9 +80,9 @@ def plot(
         yes_or_no("plot: arrows", arrows),
         _colours(limits, cmap),
     )
-    scene, name = _scene(what, component, label, look)
+    scene, name, at_bar = _scene(what, component, label, look)
     heading = title if title is not None else ", ".join(filter(None, (name, scene.where)))
-    figure = _drawn(scene, name if label is None else label, heading, ax)
+    figure = _drawn(scene, at_bar, heading, ax)
     if path is not None:
         save_figure(figure, path, ending)
     return figure
@@ -94,7 +96,7 @@ def thumbnail(field: Field) -> bytes:
         return b""
     is_vector = field.components in ((), (_space(field.set),)) or field.dim == 1
     first = None if is_vector else (0,) * len(field.components)
-    scene, _ = _scene(field, first, None, Look(None, None, None, None, False, {}))
+    scene, *_ = _scene(field, first, None, Look(None, None, None, None, False, {}))
     shape = scene.window or (0.0, 1.6, 0.0, 1.0)
     width = min(max(_THUMB * (shape[1] - shape[0]) / (shape[3] - shape[2]), 0.5 * _THUMB), 3.0 * _THUMB)
     figure = new_figure((width, _THUMB), dots=80)
@@ -111,21 +113,36 @@ def thumbnail(field: Field) -> bytes:
 thumbnails.append(thumbnail)
 
 
-def _scene(what: Field | Mesh, component: Any, label: str | None, look: Look) -> tuple[Scene, str]:
-    """What is to be seen, and its name."""
+def _scene(what: Field | Mesh, component: Any, label: str | None, look: Look) -> tuple[Scene, str, str]:
+    """What is to be seen, its name, and what stands at the colour bar."""
     if isinstance(what, Mesh):
         given = {"component": component, "label": label, "limits": look.how.get("limits"), "cmap": look.how.get("map")}
         for option in (name for name, one in given.items() if one is not None):
             raise UserError(f"plot: {option}= is for fields; leave it out to draw a mesh")
-        return mesh_scene(what, look), f"{what.kind} mesh, {len(what.cells):,} cells"
+        name = f"{what.kind} mesh, {len(what.cells):,} cells"
+        return mesh_scene(what, look), name, name
     if not what.set.size:
         raise UserError(f"plot: field {what.name} has no values to draw: {what.set.name} has no elements")
     values = np.asarray(what.numpy(), np.float64)
-    values = np.where(np.isfinite(values), values, np.nan)
+    look, unit = _in_units(look, values, _is_curve(what.set))
+    values = np.where(np.isfinite(values), values, np.nan) / unit
     if component is None and what.components and _is_curve(what.set):
-        return _several_curves(what, values, label, look), what.name
+        at_axis = in_units(label or what.name, unit)
+        return _several_curves(what, values, at_axis, look), what.name, at_axis
     chosen, vectors, name = _chosen(what, values, component)
-    return scene_of(what.set, chosen, vectors, name if label is None else label, look), name
+    at_bar = in_units(name if label is None else label, unit)
+    return scene_of(what.set, chosen, vectors, at_bar, look), name, at_bar
+
+
+def _in_units(look: Look, values: np.ndarray, is_curve: bool) -> tuple[Look, float]:
+    """The unit that values are drawn in, and what a person wants to see of them in it."""
+    limits, window = look.how.get("limits"), look.window if is_curve else None
+    unit = unit_of(values, limits or (), (window or ())[2:])
+    if limits is not None:
+        look = replace(look, how={**look.how, "limits": tuple(end / unit for end in limits)})
+    if window is not None:  # which reaches from value to value there
+        look = replace(look, window=(*window[:2], window[2] / unit, window[3] / unit))
+    return look, unit
 
 
 def _drawn(scene: Scene, label: str, heading: str, ax: Any) -> Any:
@@ -203,7 +220,7 @@ def _is_curve(on: Set) -> bool:
     return mesh_of(outer) is None and on.points is None
 
 
-def _several_curves(field: Field, values: np.ndarray, label: str | None, look: Look) -> Scene:
+def _several_curves(field: Field, values: np.ndarray, label: str, look: Look) -> Scene:
     """All components over one axis."""
     flat = values.reshape(-1, field.dim)
     if field.dim > _MOST_CURVES:
@@ -214,7 +231,7 @@ def _several_curves(field: Field, values: np.ndarray, label: str | None, look: L
     x = on.coordinates[0] if isinstance(on, Grid) else np.arange(len(flat))
     indices = list(np.ndindex(*field.components))
     curves = {f"{field.name}{list(index)}": flat[:, k] for k, index in enumerate(indices)}
-    return curve_scene(x, curves, (AXES[0] if grid else f"number of {on.name}", label or field.name), look)
+    return curve_scene(x, curves, (AXES[0] if grid else f"number of {on.name}", label), look)
 
 
 # ----- what a person gives ------------------------------------------------------------------------------------------

@@ -53,6 +53,20 @@ class Screen:
         return np.stack((points @ self.right, points @ self.top), axis=-1)
 
 
+@dataclass(frozen=True)
+class ShownSurface:
+    """A surface, and how it is seen: ``values`` (n,) on ``polygons`` over ``points`` (m, 3) in the ``window`` of the
+    screen, with ``edges`` round each or without."""
+
+    points: np.ndarray
+    polygons: NodeLists
+    values: np.ndarray
+    scale: ColourScale
+    view: View
+    window: Window
+    edges: bool = False
+
+
 def surface_window(points: np.ndarray, view: View) -> Window:
     """What is seen of ``points`` (n, 3), with a margin."""
     seen = Screen.seen_from(view).places(points)
@@ -74,9 +88,10 @@ def draw_surface(
     """``values`` (n,) on ``polygons`` over ``points`` (m, 3), with ``edges`` round each or without; those without a
     value are left out."""
     window = surface_window(points, view)
-    image = rendered(points, polygons, values, scale, view, window, edges=edges)
+    what = ShownSurface(points, polygons, values, scale, view, window, edges)
+    image = rendered(what)
     if image is None:
-        image = painted(points, polygons, values, scale, view, window, edges=edges)
+        image = painted(what)
     axes.imshow(image, extent=window, aspect="equal", interpolation="antialiased")
     axes.set(xlim=window[:2], ylim=window[2:])
     axes.set_aspect("equal")
@@ -84,27 +99,18 @@ def draw_surface(
     _draw_directions(axes, Screen.seen_from(view))
 
 
-def painted(
-    points: np.ndarray,
-    polygons: NodeLists,
-    values: np.ndarray,
-    scale: ColourScale,
-    view: View,
-    window: Window,
-    *,
-    edges: bool = False,
-) -> np.ndarray:
+def painted(what: ShownSurface) -> np.ndarray:
     """The window as pixels (height, width, 3), white where nothing is: each polygon that is seen in the colour of its
     value under the light."""
-    screen = Screen.seen_from(view)
-    left, right, low, high = window
+    screen, values = Screen.seen_from(what.view), what.values
+    left, right, low, high = what.window
     dots = _PIXELS / max(right - left, high - low)
-    corners, sides, numbers, light = _triangles(points, polygons, screen)
+    corners, sides, numbers, light = _triangles(what.points, what.polygons, screen)
     corners = (corners - (left, low, 0.0)) * dots
     known = np.isfinite(values[numbers])
     shape = max(round(dots * (right - left)), 1), max(round(dots * (high - low)), 1)
-    found = seen(corners[known], sides[known] & edges, *shape)
-    colours = scale.mappable().to_rgba(values)[:, :3] * light[:, None]
+    found = seen(corners[known], sides[known] & what.edges, *shape)
+    colours = what.scale.mappable().to_rgba(values)[:, :3] * light[:, None]
     image = np.ones((*found.triangle.shape, 3))
     there = found.triangle >= 0
     image[there] = colours[numbers[known][found.triangle[there]]]
@@ -161,24 +167,15 @@ def can_render() -> bool:
     return importlib.util.find_spec("pyvista") is not None
 
 
-def rendered(
-    points: np.ndarray,
-    polygons: NodeLists,
-    values: np.ndarray,
-    scale: ColourScale,
-    view: View,
-    window: Window,
-    *,
-    edges: bool = False,
-) -> np.ndarray | None:
+def rendered(what: ShownSurface) -> np.ndarray | None:
     """PyVista's picture (height, width, 3) of the window; None where there is none to be had here."""
     if not can_render():
         return None
     with tempfile.TemporaryDirectory(prefix="meshloom-") as folder:
         scene, picture = Path(folder) / "scene.npz", Path(folder) / "picture.npy"
-        np.savez(scene, points=points, starts=polygons.starts, entries=polygons.entries, values=values,
-                 limits=(scale.low, scale.high), map=scale.map, view=view, window=window, pixels=_PIXELS,
-                 edges=edges)  # fmt: skip
+        np.savez(scene, points=what.points, starts=what.polygons.starts, entries=what.polygons.entries,
+                 values=what.values, limits=(what.scale.low, what.scale.high), map=what.scale.map, view=what.view,
+                 window=what.window, pixels=_PIXELS, edges=what.edges)  # fmt: skip
         try:
             done = run_apart([sys.executable, str(Path(__file__).with_name("render.py")), str(scene), str(picture)],
                              _SECONDS)  # fmt: skip

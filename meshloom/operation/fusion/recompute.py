@@ -255,7 +255,7 @@ def _brought_home(reader: Operation, new: Field, old: Field) -> Operation:
     values = tuple(Output(1, 0, c, load(0, 0, c, old.dtype)) for c in range(old.dim))
     body = GivenBody(BodyGraph(values), reader.strict, (reader,))
     operands = (Operand(new, Read, name="new"), Operand(old, Write, name="old"))
-    domain, name = BoxPoints(_box(reader)), f"{old.name} brought home"
+    domain, name = BoxPoints(_box(reader)), f"{old.name} copied back"
     return Operation(name, domain, operands, body, reader.how.asked(name, None), reader.backend)
 
 

@@ -87,6 +87,6 @@ def add_jacobian(flow: CompressibleFlow, matrix: ml.Matrix, flux: str) -> None:
 
 @ml.kernel
 def add_inertia(waves: ml.Read, volume: ml.Read, pace: ml.Read, cfl: ml.Read, rate: ml.Read, entries: ml.Inc):
-    """Volume over the step on the diagonal: a step of ``cfl`` times what waves need to cross the cell, of which the cell
-    takes the share ``pace``, and what a step in time of its own adds, ``rate`` per volume."""
+    """Volume over the step on the diagonal: a step of ``cfl`` times what waves need to cross the cell, which takes the
+    share ``pace`` of it, and what a step in time of its own adds, ``rate`` per volume."""
     entries[0, 0] += (0.5 * waves / (pace * cfl) + rate * volume) * np.eye(entries.shape[-1], dtype=waves.dtype)
