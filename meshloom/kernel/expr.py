@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -252,8 +252,13 @@ def with_value(node: Node, value: Any) -> Node:
     return _intern(node.op, node.args, node.dtype, value, node.where)
 
 
-def topological(roots: Iterable[Node]) -> list[Node]:
+def topological(roots: Iterable[Node]) -> tuple[Node, ...]:
     """Every node the roots need, arguments before users, in the order of first need."""
+    return _ordered(tuple(roots))
+
+
+@lru_cache(maxsize=16)  # passes go through the same graph several times, one after the other
+def _ordered(roots: tuple[Node, ...]) -> tuple[Node, ...]:
     order: list[Node] = []
     seen: set[Node] = set()
     for root in roots:
@@ -268,7 +273,7 @@ def topological(roots: Iterable[Node]) -> list[Node]:
                 waiting.pop()
                 seen.add(node)
                 order.append(node)
-    return order
+    return tuple(order)
 
 
 def written(roots: Iterable[Node]) -> str:
