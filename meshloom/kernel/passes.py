@@ -105,7 +105,7 @@ _SIMPLIFIED = frozenset({"add", "sub", "mul", "div", "neg", "where", "minimum", 
 def _folded(node: Node, simplified: Rule) -> Node:
     if not node.args:
         return node
-    if all([a.op == "const" for a in node.args]):
+    if all(a.op == "const" for a in node.args):
         with np.errstate(all="ignore"):
             value = function_of(node)(*[a.dtype.type(a.value) for a in node.args])
         return const(value, node.dtype)

@@ -339,7 +339,7 @@ def test_a_plan_that_somebody_has_is_not_read_again(own_cache: Path, monkeypatch
     assert again is first and times == 0
     maps = replace(grid(5), digest="others")
     other = strategy("tile").plan(maps, 16)
-    assert cached_plan(lambda *_: other, TilePlan, "tile", maps, 16, verify) is other
+    assert cached_plan(lambda *_, other=other: other, TilePlan, "tile", maps, 16, verify) is other
     del first, again, other
     gc.collect()
     assert not living and built()[1] == 1
