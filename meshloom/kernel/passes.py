@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -86,6 +87,11 @@ def fold_constants(roots: Sequence[Node]) -> Roots:
 
     All of it is exact, but for the sign of a zero: -0.0 + 0.0 is 0.0, 0.0 - 0.0 is not -0.0.
     """
+    return _all_folded(tuple(roots))
+
+
+@lru_cache(maxsize=8)  # other passes often find nothing to do: what comes back from them has been folded already
+def _all_folded(roots: Roots) -> Roots:
     return rewrite(roots, _fold)
 
 
