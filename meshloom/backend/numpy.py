@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
 from meshloom.backend.base import Backend, Bound
 from meshloom.backend.numpy_buffer import Buffer, buffer_of
-from meshloom.backend.numpy_lines import lines_of, run_lines
-from meshloom.kernel.evaluate import evaluate
+from meshloom.backend.numpy_lines import line_work, run_lines
+from meshloom.kernel.evaluate import Evaluation
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
 from meshloom.mesh.box import Box
@@ -36,9 +36,10 @@ class NumpyBackend(Backend):
     def prepare(self, bound: Bound) -> Callable[[], None]:
         buffers = tuple(map(buffer_of, bound.storages))
         if isinstance(bound.spec, LineSpec):
-            return partial(run_lines, bound.spec, buffers, lines_of(bound))
+            return partial(run_lines, line_work(bound, buffers))
         rows = tuple(one.formula or one.positions for one in bound.maps)
-        return partial(run, NumpyWork(bound.spec, bound.elements, buffers, rows, bound.box))
+        values = Evaluation([output.value for output in bound.spec.outputs])
+        return partial(run, NumpyWork(bound.spec, bound.elements, buffers, rows, bound.box, values))
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class NumpyWork:
     buffers: tuple[Buffer, ...]
     rows: tuple[np.ndarray | Formula, ...]
     box: Box | None
+    values: Evaluation  # of its outputs
 
 
 def run(work: NumpyWork) -> None:
@@ -69,6 +71,7 @@ def run(work: NumpyWork) -> None:
 def _chunk(work: NumpyWork, rows: slice, fields: list, globals_: list) -> None:
     spec = work.spec
 
+    @cache  # of all components, and of what is read and written
     def place(param: int, slot: int) -> slice | np.ndarray:
         described = spec.params[param]
         if work.box is not None:
@@ -89,8 +92,7 @@ def _chunk(work: NumpyWork, rows: slice, fields: list, globals_: list) -> None:
         return values.copy() if spec.params[param].mode.writes else values  # what is written later must not show here
 
     with np.errstate(all="ignore"):
-        values = evaluate([o.value for o in spec.outputs], leaf)
-        for output, value in zip(spec.outputs, values, strict=True):
+        for output, value in zip(spec.outputs, work.values(leaf), strict=True):
             _sink(work, output, np.broadcast_to(value, (rows.stop - rows.start,)), place, fields, globals_)
 
 

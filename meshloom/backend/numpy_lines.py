@@ -10,7 +10,7 @@ import numpy as np
 
 from meshloom.backend.base import Bound
 from meshloom.backend.numpy_buffer import Buffer
-from meshloom.kernel.evaluate import evaluate
+from meshloom.kernel.evaluate import Evaluation
 from meshloom.kernel.expr import Node
 from meshloom.mesh.box import Index
 from meshloom.mesh.core import Field
@@ -34,11 +34,25 @@ class Points:
     shape: Index
 
 
-def lines_of(bound: Bound) -> Points:
-    """The points of the grid of a line loop."""
+@dataclass(frozen=True)
+class LineWork:
+    """A line loop with its memory. It keeps no field alive."""
+
+    spec: LineSpec
+    buffers: Sequence[Buffer]
+    points: Points
+    operands: Evaluation
+    results: Evaluation
+
+
+def line_work(bound: Bound, buffers: Sequence[Buffer]) -> LineWork:
+    """What it takes to run a line loop."""
+    spec = bound.spec
+    assert isinstance(spec, LineSpec)
     grid = next(s.set for s in bound.storages if isinstance(s, Field))
     assert isinstance(grid, Grid)
-    return Points(grid.places, grid.inner, grid.shape)
+    points = Points(grid.places, grid.inner, grid.shape)
+    return LineWork(spec, buffers, points, Evaluation(spec.operands), Evaluation([o.value for o in spec.results]))
 
 
 def solved_lines(spec: LineSpec, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -49,8 +63,9 @@ def solved_lines(spec: LineSpec, operands: Sequence[np.ndarray]) -> list[np.ndar
     return [spec.systems.solved(one, given) for one in operands[: spec.values]]
 
 
-def run_lines(spec: LineSpec, buffers: Sequence[Buffer], grid: Points) -> None:
+def run_lines(work: LineWork) -> None:
     """Execute a line loop: operands everywhere, lines solved, results brought to the fields."""
+    spec, buffers, grid = work.spec, work.buffers, work.points
     axis, rows = spec.axis, [one.unpacked() for one in buffers]
     shaped = [
         r if p.is_global else r.reshape(*grid.places, -1)[grid.inner] for r, p in zip(rows, spec.params, strict=True)
@@ -62,12 +77,12 @@ def run_lines(spec: LineSpec, buffers: Sequence[Buffer], grid: Points) -> None:
 
     results: list[np.ndarray] = []
     with np.errstate(all="ignore"):
-        operands = evaluate(spec.operands, at_points)
+        operands = work.operands(at_points)
         lines = [np.moveaxis(np.broadcast_to(one, grid.shape), axis, 0) for one in operands]
         flat = [one.reshape(grid.shape[axis], -1) for one in lines]
         for k, one in enumerate(solved_lines(spec, flat)):
             results.append(np.moveaxis(one.reshape(lines[k].shape), 0, axis).astype(spec.dtype))
-        values = [np.array(v) for v in evaluate([o.value for o in spec.results], at_points)]
+        values = [np.array(v) for v in work.results(at_points)]
     for output, combine, value in zip(spec.results, spec.combines, values, strict=True):
         target = shaped[output.param][..., output.comp]
         target[...] = _MERGE[combine](target, value)

@@ -8,9 +8,9 @@ an operation: how NumPy computes it, how C spells it and what it costs. In which
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -252,20 +252,28 @@ def with_value(node: Node, value: Any) -> Node:
     return _intern(node.op, node.args, node.dtype, value, node.where)
 
 
-def topological(roots: Iterable[Node]) -> Iterator[Node]:
+def topological(roots: Iterable[Node]) -> tuple[Node, ...]:
     """Every node the roots need, arguments before users, in the order of first need."""
+    return _ordered(tuple(roots))
+
+
+@lru_cache(maxsize=16)  # passes go through the same graph several times, one after the other
+def _ordered(roots: tuple[Node, ...]) -> tuple[Node, ...]:
+    order: list[Node] = []
     seen: set[Node] = set()
     for root in roots:
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            if node in seen:  # somebody above needed it, too
-                stack.pop()
-            elif missing := [a for a in node.args if a not in seen]:
-                stack += reversed(missing)
+        waiting = [] if root in seen else [(root, iter(root.args))]  # for those of its arguments that are left
+        while waiting:
+            node, left = waiting[-1]
+            for one in left:
+                if one not in seen:
+                    waiting.append((one, iter(one.args)))
+                    break
             else:
-                seen.add(stack.pop())
-                yield node
+                waiting.pop()
+                seen.add(node)
+                order.append(node)
+    return tuple(order)
 
 
 def written(roots: Iterable[Node]) -> str:
@@ -278,8 +286,6 @@ def written(roots: Iterable[Node]) -> str:
     return "\n".join(text_lines)
 
 
-def compute(node: Node, values: list[Any]) -> Any:
-    """The value of an operation, by NumPy, from the values of its arguments (scalars or arrays)."""
-    if node.op == "cast":
-        return convert(values[0], node.dtype)
-    return OPS[node.op].numpy(*values)
+def function_of(node: Node) -> Callable[..., Any]:
+    """What gives the value of an operation, by NumPy, from the values of its arguments (scalars or arrays)."""
+    return partial(convert, dtype=node.dtype) if node.op == "cast" else OPS[node.op].numpy

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from meshloom.kernel.collect import collect_terms, order_products
 from meshloom.kernel.contract import contractible, round_products, terms_of_sums, under_edges
-from meshloom.kernel.expr import BOOL, OPS, Node, compute, const, operate, rebuild, topological
+from meshloom.kernel.expr import BOOL, OPS, Node, const, function_of, operate, rebuild, topological
 
 Roots = tuple[Node, ...]
 Rule = Callable[[Node], Node]
@@ -86,6 +87,11 @@ def fold_constants(roots: Sequence[Node]) -> Roots:
 
     All of it is exact, but for the sign of a zero: -0.0 + 0.0 is 0.0, 0.0 - 0.0 is not -0.0.
     """
+    return _all_folded(tuple(roots))
+
+
+@lru_cache(maxsize=8)  # other passes often find nothing to do: what comes back from them has been folded already
+def _all_folded(roots: Roots) -> Roots:
     return rewrite(roots, _fold)
 
 
@@ -98,12 +104,18 @@ def _fold_exactly(node: Node) -> Node:
     return node if node.op in OPS and OPS[node.op].kind == "special" else _folded(node, _neutral)
 
 
+#: The operations that rules below know something about: others need not be asked after.
+_SIMPLIFIED = frozenset({"add", "sub", "mul", "div", "neg", "where", "minimum", "maximum"})
+
+
 def _folded(node: Node, simplified: Rule) -> Node:
-    if node.args and all(a.op == "const" for a in node.args):
+    if not node.args:
+        return node
+    if all(a.op == "const" for a in node.args):
         with np.errstate(all="ignore"):
-            value = compute(node, [a.dtype.type(a.value) for a in node.args])
+            value = function_of(node)(*[a.dtype.type(a.value) for a in node.args])
         return const(value, node.dtype)
-    while (simpler := simplified(node)) is not node:
+    while node.op in _SIMPLIFIED and (simpler := simplified(node)) is not node:
         node = simpler
     return node
 

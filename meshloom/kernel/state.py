@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from meshloom.kernel.captured import MOST_BYTES, Captured, captured
@@ -12,6 +14,20 @@ from meshloom.kernel.recent import Recent
 
 MOST_STATES = 16  # sets of captured values whose traces a kernel keeps
 MOST_FORMS = 64  # forms of parameters, for each of them
+
+
+_block: ContextVar[object | None] = ContextVar("_block", default=None)  # in which values are compared once
+
+
+@contextmanager
+def compared_once() -> Iterator[None]:
+    """A block in which nothing runs that could change what kernels read, but for their own functions: the values that a
+    kernel captured are compared at the first look at it, not at every one of thousands."""
+    token = _block.set(_block.get() or object())
+    try:
+        yield
+    finally:
+        _block.reset(token)
 
 
 class State:
@@ -31,9 +47,12 @@ class States:
         self._now = State()
         self._known: Recent[Hashable, State] = Recent(MOST_STATES)
         self._warned = False
+        self._compared_in: object | None = None  # the block
 
     def now(self) -> State:
         """The state that belongs to the values of now."""
+        if self._compared_in is not None and self._compared_in is _block.get():
+            return self._now
         if self._captured is None or not self._captured.unchanged():
             self._captured = captured(self._function)
             key = self._captured.key
@@ -51,6 +70,7 @@ class States:
                         " (first = table[0]), or pass it as an ml.Global or a field"
                     )
                 self._now = self._known.find(key) or self._known.keep(key, State())
+        self._compared_in = _block.get() if self._captured.comparable else None
         return self._now
 
     def traced(self, state: State) -> None:

@@ -53,7 +53,7 @@ def trace(function: Callable[..., Any], name: str, params: Sequence[Param]) -> T
         o for k, p in enumerate(params) if p.mode.writes for o in _outputs(name, k, p, arrays[k], scope, defined)
     ]
     _check_read_back(name, params, outputs)
-    count = sum(1 for _ in expr.topological(o.value for o in outputs))
+    count = len(expr.topological(o.value for o in outputs))
     if count > NODE_WARNING:
         warnings.warn(f"kernel {name} has {count} operations after unrolling; compiling it may take long", stacklevel=2)
     return Trace(name, tuple(params), tuple(outputs))

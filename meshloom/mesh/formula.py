@@ -90,7 +90,7 @@ def traced_formula(function: Callable[[Any], Any], name: str) -> Formula:
     for node in nodes:
         if node.dtype.kind != "i":
             raise MeshError(f"map {name}: a formula gives whole numbers, got {node.dtype}")
-    if not nodes or sum(1 for _ in expr.topological(nodes)) > MOST_OPERATIONS:
+    if not nodes or len(expr.topological(nodes)) > MOST_OPERATIONS:
         raise MeshError(f"map {name}: a formula gives one number or more by at most {MOST_OPERATIONS} operations")
     return tuple(expr.cast(node, INT64) for node in nodes)
 

@@ -17,7 +17,7 @@ import numpy as np
 from meshloom.errors import MeshError, shown, whole_number
 from meshloom.kernel.access import identity
 from meshloom.kernel.evaluate import evaluate
-from meshloom.kernel.expr import Node, compute, topological
+from meshloom.kernel.expr import Node, function_of, topological
 from meshloom.kernel.model import Output
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
@@ -138,7 +138,7 @@ class LoopValues:
                 if node.op == "const":
                     known[node] = node.dtype.type(node.value)
                 else:
-                    value = leaf(node) if node.op == "load" else compute(node, [known[a] for a in node.args])
+                    value = leaf(node) if node.op == "load" else function_of(node)(*[known[a] for a in node.args])
                     known[node] = np.reshape(value, -1)[0]
         return known
 

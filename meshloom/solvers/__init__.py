@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from functools import cache
 
 from meshloom.case import Case, registry
 from meshloom.errors import UserError, nearest
@@ -11,9 +12,15 @@ from meshloom.errors import UserError, nearest
 
 def cases() -> dict[str, type[Case]]:
     """All cases by name."""
+    _import_modules()
+    return dict(sorted(registry.items()))
+
+
+@cache
+def _import_modules() -> None:
+    """All of this folder, which is looked through once: every command, and every check of a setting, asks for cases."""
     for module in pkgutil.iter_modules(__path__, f"{__name__}."):
         importlib.import_module(module.name)
-    return dict(sorted(registry.items()))
 
 
 def find_case(name: str, where: str = "") -> type[Case]:

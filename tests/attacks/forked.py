@@ -141,7 +141,7 @@ def _become(arguments: Sequence[str], folder: Path, said: Path, operations: _Ope
 def _command(arguments: Sequence[str], operations: _Operations) -> int:
     from meshloom.io.files import write_atomically
     from meshloom.io.monitors import MonitorLog
-    from meshloom.run import runner
+    from meshloom.run import files
 
     append = MonitorLog.append
 
@@ -158,7 +158,8 @@ def _command(arguments: Sequence[str], operations: _Operations) -> int:
         write_atomically(path, repr((title, picture, seen)).encode())
 
     MonitorLog.append, os.fsync = torn, counted  # type: ignore[method-assign,assignment]
-    runner.draw = quickly
+    assert files.draw  # what is drawn takes longer than all else, unless it is this that is replaced
+    files.draw = quickly
     sys.addaudithook(operations.audit)
     with pot_is_known():
         return main_code(arguments)

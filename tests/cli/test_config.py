@@ -26,6 +26,7 @@ from meshloom.config import (
 )
 from meshloom.errors import ConfigError
 from meshloom.toml import toml_value
+from tests.letters import ENCODABLE
 
 
 def _check_color(key: str, value: Any) -> None:
@@ -205,7 +206,7 @@ def test_flatten_lists_every_key_once():
 
 
 _plain = st.one_of(
-    st.booleans(), st.integers(-(2**62), 2**62), st.floats(allow_nan=False), st.text(), st.lists(st.integers())
+    st.booleans(), st.integers(-(2**62), 2**62), st.floats(allow_nan=False), st.text(ENCODABLE), st.lists(st.integers())
 )
 
 

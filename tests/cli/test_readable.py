@@ -21,10 +21,11 @@ from meshloom.run.folder import RunFolder
 from meshloom.solvers import cases
 from meshloom.toml import statements, toml_key, toml_value
 from tests.cli.harness import Command, files_below
+from tests.letters import ENCODABLE
 from tests.one_line import one_line_from
 
 _any_text = st.text(st.characters(), max_size=12)  # half characters too, which no file can hold
-_text = st.text(max_size=12)
+_text = st.text(ENCODABLE, max_size=12)
 _scalars = st.one_of(st.booleans(), st.integers(-(2**63) + 1, 2**63 - 1), st.floats(allow_nan=False), _text)
 _values = st.recursive(
     _scalars, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_text, inner, max_size=3))

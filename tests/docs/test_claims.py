@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import meshloom as ml
 from bench import compressible
 from meshloom.errors import install
+from tests.docs.test_rooms import parsed
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "pyproject.toml", *sorted((ROOT / "docs").glob("*.md"))]
@@ -24,19 +25,19 @@ PRAISE = re.compile(
 )  # fmt: skip
 
 
-def texts() -> Iterator[tuple[str, str]]:
+@cache
+def texts() -> list[tuple[str, str]]:
     """Pages as they are; of modules every string: docstrings and messages."""
-    for page in PAGES:
-        yield page.name, page.read_text(encoding="utf-8")
+    found = [(page.name, page.read_text(encoding="utf-8")) for page in PAGES]
     for file in SOURCES:
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(file)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield str(file.relative_to(ROOT)), node.value
+                found.append((str(file.relative_to(ROOT)), node.value))
+    return found
 
 
 def test_there_is_something_to_read() -> None:
-    found = list(texts())
-    assert len(PAGES) > 15 and len(SOURCES) > 150 and len(found) > 2000
+    assert len(PAGES) > 15 and len(SOURCES) > 150 and len(texts()) > 2000
 
 
 def test_counts_in_words_are_those_of_the_code() -> None:
@@ -73,7 +74,7 @@ def test_what_to_type_can_be_typed() -> None:
             assert "meshloom[" not in text, name
         asked += [extra for one in re.findall(r"pip install ['\"]\.\[([\w,]+)\]", text) for extra in one.split(",")]
     for file in SOURCES:
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(file)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "install":
                 asked += [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
     assert set(asked) <= set(extras) and {"cuda", "plot", "io"} <= set(asked)

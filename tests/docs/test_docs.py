@@ -1,9 +1,10 @@
 """Every Python block and every cheap command in the README and the docs is run as it is written.
 
-The Python blocks of a page are one program: they run in order, in a folder of their own, once on each back end. A
-block after ``<!-- fragment -->`` is not run. In console blocks, lines that begin with ``$ meshloom`` are run; each line
-of output shown must be among the real output, up to ``...``. ``<!-- fails with N -->`` names another status than 0.
-Text after ``<!-- printed on cpu -->`` must be among what the page's Python blocks print there.
+The Python blocks of a page are one program: they run in order, in a folder of their own, once on each back end; those
+on ``numpy`` are slow tests, but for the README's. A block after ``<!-- fragment -->`` is not run. In console blocks,
+lines that begin with ``$ meshloom`` are run; each line of output shown must be among the real output, up to ``...``.
+``<!-- fails with N -->`` names another status than 0. Text after ``<!-- printed on cpu -->`` must be among what the
+page's Python blocks print there.
 """
 
 from __future__ import annotations
@@ -62,8 +63,16 @@ def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     return nursery.run(words, folder, environment=environment())
 
 
-@pytest.mark.parametrize("backend", ["numpy", "cpu"])
-@pytest.mark.parametrize("page", [p for p in PAGES if program(p)], ids=lambda page: page.stem)
+WITH_PROGRAMS = [page for page in PAGES if program(page)]
+#: Compiled code is what people run; that the reference can do all of it, too, is shown by the README, and by the rest
+#: where there is more time.
+ON_BACK_ENDS = [
+    *((page, "cpu") for page in WITH_PROGRAMS),
+    *(pytest.param(page, "numpy", marks=[pytest.mark.slow] if page.stem != "README" else []) for page in WITH_PROGRAMS),
+]
+
+
+@pytest.mark.parametrize(("page", "backend"), ON_BACK_ENDS, ids=lambda one: getattr(one, "stem", one))
 def test_python_blocks(page: Path, backend: str, tmp_path: Path) -> None:
     script = tmp_path / f"{page.stem}.py"
     script.write_text(program(page), encoding="utf-8")

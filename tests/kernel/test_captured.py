@@ -7,6 +7,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.kernel.captured import captured
+from meshloom.kernel.state import States, compared_once
 
 
 def test_numpy_and_the_standard_library_are_not_followed() -> None:
@@ -32,3 +33,22 @@ def test_large_arrays_are_compared_with_a_word() -> None:
     table[3] = 7.0
     first(cells, u)
     assert u.numpy().tolist() == [7.0] * 4
+
+
+def test_in_a_block_values_are_compared_once_and_after_it_again() -> None:
+    values = [2.0]
+    states = States(lambda u: values[0] * u, "scaled")
+    first = states.now()
+    with compared_once():
+        assert states.now() is first
+        values[0] = 3.0  # what nobody does in such a block
+        with compared_once():
+            assert states.now() is first
+    other = states.now()
+    assert other is not first
+    values[0] = 2.0
+    with compared_once():
+        assert states.now() is first
+    values[0] = 3.0
+    with compared_once():
+        assert states.now() is other

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from meshloom.errors import one_line
+from meshloom.kernel.state import compared_once
 from meshloom.mesh.core import Field
 from meshloom.operation import in_memory
 from meshloom.operation.domain import EVERYWHERE
@@ -93,7 +94,7 @@ Way = Callable[[Sequence[Operation], dict[Field, float], bool], FusedProgram | N
 def fuse(operations: Sequence[Operation]) -> FusedProgram:
     """A recorded program with its loops fused where that is possible; what points of a grid look for at others they may
     compute themselves."""
-    with plans_held():
+    with plans_held(), compared_once():
         return with_recomputing(operations, _fused)
 
 

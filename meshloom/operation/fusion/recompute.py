@@ -281,7 +281,7 @@ def without_store(
 
 def _too_long(loop: Operation) -> str:
     roots = [o.value for o in loop.spec.outputs]
-    operations, loaded = sum(1 for _ in topological(roots)), loads(roots)
+    operations, loaded = len(topological(roots)), loads(roots)
     registers = sum(loop.spec.params[param].dtype.itemsize // 4 for param, _, _ in loaded)
     if operations > MOST_OPERATIONS:
         return f"computed again it would be one of {operations} operations at a point"

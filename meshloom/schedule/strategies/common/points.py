@@ -304,7 +304,7 @@ def tile_of(spec: LoopSpec) -> Index:
     if spec.box.variant != "plain":
         asked = tile(vector, min(VARIANTS[spec.box.variant], most))
         return asked if _near(spec, asked) else tile(1, 1)
-    nodes = sum(1 for _ in topological(o.value for o in spec.outputs))
+    nodes = len(topological(o.value for o in spec.outputs))
     most = most if sum(not spec.params[o.param].is_global for o in spec.outputs) <= MOST_STORED else 1
     for along, beside in product((vector, 1), UNROLLED):
         chosen = tile(along, beside)

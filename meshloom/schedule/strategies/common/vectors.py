@@ -63,7 +63,7 @@ def _has_rows(param: SpecParam) -> bool:
 
 def _is_light(spec: LoopSpec, share: Share) -> bool:
     roots = [o.value for o in spec.outputs]
-    nodes = sum(1 for _ in topological(roots))
+    nodes = len(topological(roots))
     return len(_loaded(spec)) + len(spec.outputs) <= MOST_VALUES and share.elements * nodes <= MOST_NODES
 
 
