@@ -203,11 +203,12 @@ def program_lines(result: Row) -> list[str]:
     """Shares of a step by loop beside Table 1, and the GPU against the cores beside Figure 8."""
     text_lines: list[str] = []
     for row in part(result, "program"):
-        rows = [[f"`{one['loop']}`", one["races"] or "-", f"{one['ms']:.4f}", f"{100 * one['share']:.1f}"]
+        rows = [[f"`{one['loop']}`", one["races"] or "-", f"{one['ms']:.4f}", f"{100 * one['share']:.1f}",
+                 f"{of_limit(result, {'loops': [one]}):.2f}" if "bytes" in one else "-"]
                 for one in row["loops"] if one["share"] >= 0.005]  # fmt: skip
         racy = sum(one["share"] for one in row["loops"] if one["races"])
         text_lines += [f"`{row['case']}`, {row['cells']:,} cells:", "",
-                  *rows_table(("loop", "elements meet in a", "ms", "share, %"), rows), "",
+                  *rows_table(("loop", "elements meet in a", "ms", "share, %", "of its limit"), rows), "",
                   f"Loops with races take {100 * racy:.0f} % of the loops' time; in the paper's program"
                   f" {sum(one for _, _, one in paper.SHARES):.0f} %."]  # fmt: skip
         if all("bytes" in one for one in row["loops"]):
@@ -216,13 +217,13 @@ def program_lines(result: Row) -> list[str]:
         if row.get("step_bytes"):
             text_lines += [f"As a whole, with its loops fused, a step moves {row['step_bytes'] / 1e9:.2f} GB instead of"
                       f" {sum(one['bytes'] for one in row['loops']) / 1e9:.2f}:"
-                      f" {of_limit(result, row, whole=True):.2f} of its own limit."]  # fmt: skip
+                      f" {of_limit(result, row, as_run=True):.2f} of its own limit."]  # fmt: skip
         if "cores_ms" in row:
             text_lines += [f"A step takes {row['ms']:.3f} ms on the GPU and {row['cores_ms']:.1f} ms on all"
                       f" {result['machine']['cores']} cores of the machine: {row['cores_ms'] / row['ms']:.0f} times as"
                       f" long (the paper: {paper.GPU_OVER_CORES:.0f} times, a V100 and 28 cores)."]  # fmt: skip
         text_lines.append("")
-    return text_lines
+    return text_lines + goal_table(program_goals(result))
 
 
 # --- conclusions ------------------------------------------------------------------------------------------------------
@@ -254,9 +255,9 @@ def conclusions(result: Row) -> Iterator[Conclusion]:
     yield Conclusion("the local maximum gains from neither (8 and 10 by 6)", _range(maximum),
                      min(maximum) > 1.0 - ALIKE if maximum else None)  # fmt: skip
     yield from (_atomics(result, loop) for loop in LOOPS)
-    faster = [row["cores_ms"] / row["ms"] for row in part(result, "program") if "cores_ms" in row]
-    text = f"the whole program is {paper.GPU_OVER_CORES:.0f} times as fast on a GPU as on the cores beside it"
-    yield Conclusion(text, _range(faster), min(faster) >= paper.GPU_OVER_CORES if faster else None)
+    if faster := [row["cores_ms"] / row["ms"] for row in part(result, "program") if "cores_ms" in row]:
+        text = f"the whole program is {paper.GPU_OVER_CORES:.0f} times as fast on a GPU as on the cores beside it"
+        yield Conclusion(text, _range(faster), min(faster) >= paper.GPU_OVER_CORES)
 
 
 def _all_ratios(result: Row, names: Sequence[str]) -> list[float]:
@@ -327,6 +328,12 @@ def goals(result: Row) -> list[Goal]:
     groups = [len(row["sizes"]) for row in part(result, "groups") if row["level"] in paper.GROUPS]
     if groups:
         found.append(Goal("most groups of any mesh", max(groups), "at most", MOST_GROUPS))
+    return found + program_goals(result)
+
+
+def program_goals(result: Row) -> list[Goal]:
+    """Those of a step of the wing."""
+    found: list[Goal] = []
     for row in part(result, "program"):
         if row["case"] == WING and all("bytes" in one for one in row["loops"]):
             what = f"step of `{WING}`, {row['cells']:,} cells"
@@ -338,14 +345,14 @@ def goals(result: Row) -> list[Goal]:
     return found
 
 
-def of_limit(result: Row, row: Row, whole: bool = False) -> float:
+def of_limit(result: Row, row: Row, as_run: bool = False) -> float:
     """Of all loops of a step, or of the whole of it as it runs: the time in which bytes could be copied or operations
     done, whichever takes longer, over the time that it takes."""
 
     def limit(moved: float, done: float) -> float:
         return max(moved / (1e9 * result["copy_GBps"]), done / DOUBLE_PEAK)
 
-    if whole:
+    if as_run:
         return float(limit(row["step_bytes"], row["step_flops"]) / (1e-3 * row["ms"]))
     every = sum(limit(one["bytes"], one.get("flops", 0.0)) for one in row["loops"])
     return float(every / (1e-3 * sum(one["ms"] for one in row["loops"])))

@@ -90,3 +90,16 @@ def test_sections_of_a_wing_are_drawn_beside_the_taps(tmp_path: Path) -> None:
         compressible.draw([{"name": "airfoil"}], tmp_path / "none.png")
     with pytest.raises(SystemExit):
         compressible.main(["--draw", "wing.png"])
+
+
+def test_a_wing_is_judged_by_means_over_a_swing_and_tells_how_single_steps_swing() -> None:
+    steps = np.arange(400)
+    lift = 0.3 * (1.0 - np.exp(-steps / 30.0))
+    drag = 0.02 * (1.0 + 0.03 * np.sin(2.0 * np.pi * steps / 25.0))
+    history = {"lift": lift.tolist(), "drag": drag.tolist()}
+    at = compressible.steps_to_engineering(history)
+    assert 150 < at < 250 and compressible.swings(history)["drag"] == pytest.approx(0.03, rel=0.05)
+    row = {"name": "wing, Euler, level 3", "history": history, "steps": 400, "made_in": 20.0, "seconds": 100.0}
+    (goal,) = compressible.goals([row])
+    assert goal.value == 120.0 and f"from step {at} on" in goal.text and "3.0 % (drag)" in goal.text
+    assert compressible.steps_to_engineering({"lift": [1.0, 2.0], "drag": [1.0, 1.0]}) == 2
