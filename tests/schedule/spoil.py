@@ -1,9 +1,9 @@
-"""Plans with something wrong in them: one array, by what generated code calls it, put in another's place."""
+"""Plans with something wrong in them: one array put in another's place; and a memory that keeps no plans."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,3 +23,10 @@ def spoilt(plan: Some, name: str, change: Callable[[np.ndarray], object]) -> Som
     array = arrays(plan)[name].copy()
     change(array)
     return replaced(plan, name, array)
+
+
+class Forgetful(dict[str, Plan]):
+    """Nobody has a plan: it comes from the disk."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return None

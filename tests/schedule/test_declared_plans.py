@@ -22,6 +22,7 @@ from meshloom.schedule.plan.plan import Plan, Topology, arrays, sizes, symbol
 from meshloom.schedule.strategies import strategy, verify
 from meshloom.schedule.strategies.base import Emitter
 from meshloom.schedule.strategies.color import IndexedColorPlan
+from tests.schedule.spoil import Forgetful
 
 PACKAGE = Path(meshloom.__file__).parent
 
@@ -63,6 +64,7 @@ def run(backend: str, wish: ml.Schedule | None = None) -> tuple[ml.Loop, np.ndar
 def test_one_file_adds_a_strategy(toy: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs, its plan is kept on disk, read again, verified, and built again where it is wrong."""
     monkeypatch.setattr(plan_cache, "SMALLEST_CACHED", 1)
+    monkeypatch.setattr(plan_cache, "_living", Forgetful())
     _, expected, total = run("numpy")
     monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path))
     (tmp_path / "plans").mkdir(mode=0o700)

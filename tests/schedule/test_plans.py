@@ -32,7 +32,7 @@ from meshloom.schedule.strategies.owner import NeighbourPlan
 from meshloom.schedule.strategies.tile import TilePlan
 from meshloom.schedule.strategies.warp_atomic import WarpPlan
 from meshloom.target import CPU, H200, Target
-from tests.schedule.spoil import replaced, spoilt
+from tests.schedule.spoil import Forgetful, replaced, spoilt
 
 
 @st.composite
@@ -288,13 +288,6 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(plan_cache, "SMALLEST_CACHED", 1)
     monkeypatch.setattr(plan_cache, "_living", Forgetful())
     return tmp_path
-
-
-class Forgetful(dict[str, Plan]):
-    """Nobody has a plan: it comes from the disk."""
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return None
 
 
 def built(monkeypatch: pytest.MonkeyPatch | None = None) -> tuple[Plan, int]:
