@@ -16,7 +16,7 @@ from bench.cases import make
 from meshloom.errors import ConfigError
 from meshloom.solvers.finite_volume.bodies import CylinderConfig
 from meshloom.solvers.finite_volume.contradictions import check_sense
-from meshloom.solvers.finite_volume.implicit import Newton, NewtonOptions, worst_cell
+from meshloom.solvers.finite_volume.implicit import FORGIVEN, LEAST_CFL, Newton, NewtonOptions, worst_cell
 from meshloom.solvers.finite_volume.wing import WingConfig
 from tests.one_line import one_line_from
 
@@ -106,9 +106,9 @@ def test_implicit_steps_of_a_cell_alone_are_one_line(one_cell: str) -> None:
 
 
 @pytest.mark.parametrize(("last", "now"), [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)])
-def test_steps_grow_by_a_number_whatever_the_residuals_are(last: float, now: float) -> None:
-    newton: Any = SimpleNamespace(share=SimpleNamespace(value=1.0), options=NewtonOptions())
-    assert 0.0 < Newton._growth(newton, last, now) <= NewtonOptions.growth
+def test_steps_are_of_some_length_whatever_the_residuals_are(last: float, now: float) -> None:
+    newton: Any = SimpleNamespace(wanted=SimpleNamespace(value=5.0), options=NewtonOptions())
+    assert LEAST_CFL <= Newton._wanted(newton, last, now) <= FORGIVEN * NewtonOptions.cfl_max
 
 
 @pytest.mark.slow
