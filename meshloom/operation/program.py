@@ -116,7 +116,7 @@ class Program(NoCopy):
         """On a GPU, what fields whose layout is free are changed to: decided once, by the sum over the loops."""
         return layouts_by_votes(self.loops)
 
-    def lay_out(self, others: Sequence[Operation] = ()) -> None:
+    def _lay_out(self, others: Sequence[Operation] = ()) -> None:
         """Change them, once; ``others``: operations that use the same fields in turn with its own, and have a vote.
 
         Programs may differ about a field that they share: changed to and fro in every round, everything would be made
@@ -217,7 +217,7 @@ class Program(NoCopy):
         """Run the recorded operations; ``watched`` are globals that somebody looks at after replays."""
         for operation in self.loops:
             operation.settle()
-        self.lay_out()
+        self._lay_out()
         used = self._backends()
         for target in watched if len(used) == 1 else ():
             target.move(next(iter(used)).place(target.storage))

@@ -77,7 +77,7 @@ class Sequence(NoCopy):
         times = whole_number(f"sequence {self.name}: rounds", times, 0, MOST_REPLAYS, error=ProgramError)
         kept = checked_record(self.name, record, times)
         for program in self._programs:
-            program.lay_out(self._of_programs)
+            program._lay_out(self._of_programs)
         for program, ready in self._programs.items():
             ready.begin()
             if not times:
