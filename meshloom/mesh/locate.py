@@ -83,10 +83,13 @@ class MeshPlaces:
         for face in self._kind(cell).faces:
             rows = nodes[list(face)][None, :]
             normal, centre = geometry.area_vectors(self.x, rows)[0], geometry.face_centroids(self.x, rows)[0]
-            normal = normal / np.linalg.norm(normal)
+            area = float(np.linalg.norm(normal))
+            if area == 0.0:
+                continue  # its corners lie on one line: it bounds nothing
+            normal = normal / area
             bend = float(np.max((self.x[rows[0]] - centre) @ normal))
             out.append(float((point - centre) @ normal) - bend)
-        return max(out) / float(self._sizes[cell])
+        return max(out, default=np.inf) / float(self._sizes[cell])
 
     def _kind(self, cell: int) -> CellKind:
         table = self.mesh.lists.cells

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any, overload
+from weakref import WeakSet
 
 import numpy as np
 
@@ -59,6 +60,7 @@ class Program(NoCopy):
         self._being_recorded: set[tuple[Any, ...]] = set()  # arguments, by their addresses
         self._kept: Kept[tuple[Any, ...], ReadyProgram] = Kept()  # for other arguments each
         self._laid_out = False  # do fields have the layouts that it likes?
+        self._had_its_say: WeakSet[Field] = WeakSet()  # about these, whatever its arguments are
 
     @cached_property
     def parameters(self) -> Parameters:
@@ -120,16 +122,17 @@ class Program(NoCopy):
         """Change them, once; ``others``: operations that use the same fields in turn with its own, and have a vote.
 
         Programs may differ about a field that they share: changed to and fro in every round, everything would be made
-        ready again in every round.
+        ready again in every round. So one has its say about a field once, also where it is given it again and again.
         """
         if self._laid_out:
             return
+        own = {one for o in self.loops for one in o.storages if isinstance(one, Field)}
         if others:
-            own = {one for o in self.loops for one in o.storages}
             self.layouts = {one: best for one, best in layouts_by_votes(others).items() if one in own}
         for one, layout in self.layouts.items():
-            if one.layout_is_free:
+            if one.layout_is_free and one not in self._had_its_say:
                 one.relayout(layout, free=True)
+        self._had_its_say |= own
         self._laid_out = True
 
     def __call__(self, *arguments: Any, **named: Any) -> None:
@@ -401,8 +404,8 @@ class Program(NoCopy):
     @outside_program()
     def _explained(self) -> str:
         loops = [o.explain() for o in dict.fromkeys(self.loops) if not o.domain.all_memory]
-        laid_out = self._laid_out
-        chosen = [(f.name, layout) for f, layout in self.layouts.items() if not laid_out or str(f.layout) == layout]
+        said, layouts = self._had_its_say, self.layouts.items()
+        chosen = [(f.name, layout) for f, layout in layouts if f not in said or str(f.layout) == layout]
         moved = [f"layout of {name}: {layout}, the least time over all loops" for name, layout in chosen]
         graph = self.graph if self._fused_recording() or self._ready else ""  # loops by themselves are not compiled
         fused = "\n".join(filter(None, [self._explained_fusion(), graph]))
@@ -425,6 +428,7 @@ class BoundProgram(Program):
         super().__init__(program.function, fuse=program.fuse, branches=program.branches)
         self.parameters = Parameters(_nothing)
         self.operations = program._recorded(given)
+        self._had_its_say = program._had_its_say
 
 
 def _nothing() -> None:

@@ -196,13 +196,14 @@ class Sampler:
         found = task.sampled() if self.wishes else None
         if self.wishes and found is None:
             raise UserError(f"{task.name} has no fields on a mesh or grid, so there is nothing to measure")
-        self._positions = None if found is None else found.positions  # of the nodes, when the following was made
+        self._positions: np.ndarray | None = None  # of the nodes, when the following was made
         self._places: MeshPlaces | GridPlaces | None = None
         self._spots: dict[tuple[float, ...], Spot] = {}
         self._shares: dict[Integral, Shares] = {}
         self.probe_names: tuple[str, ...] = ()
         self.integral_names: tuple[str, ...] = self.coefficients
         if found is not None:
+            self._follow(found)
             self._check(found)
 
     def _check(self, now: Sampled) -> None:
@@ -263,12 +264,12 @@ class Sampler:
     # --- places
 
     def _follow(self, now: Sampled) -> None:
-        """What was made of the nodes goes where they have moved."""
-        if now.positions is not self._positions and not np.array_equal(now.positions, self._positions):  # type: ignore[arg-type]
+        """What was made of the nodes goes where they have moved, in another array or in the same one."""
+        if now.positions is not None and not _equal(now.positions, self._positions):
             self._places = None
             self._spots.clear()
             self._shares.clear()
-        self._positions = now.positions
+            self._positions = np.array(now.positions)
 
     def _spot(self, place: tuple[float, ...], now: Sampled) -> Spot:
         if place not in self._spots:
@@ -353,6 +354,10 @@ class Sampler:
         assert found is not None
         self._follow(found)
         return found
+
+
+def _equal(one: np.ndarray, other: np.ndarray | None) -> bool:
+    return other is not None and np.array_equal(one, other)
 
 
 def check_measured(task: RunTask) -> Sampler:

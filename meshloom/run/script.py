@@ -182,7 +182,7 @@ class Script(RunTask):
         if isinstance(self._home, Grid):
             return Sampled(self._home, points={name: one.numpy() for name, one in self.fields.items()})
         cells, nodes = ({name: one.numpy() for name, one in found.items()} for found in self._on_mesh)
-        return Sampled(self._home, cells, nodes)
+        return Sampled(self._home, cells, nodes, positions=self._home.coordinates.numpy())
 
     def write_surface(self, stem: Path, groups: tuple[str, ...]) -> Path:
         assert isinstance(self._home, Mesh)

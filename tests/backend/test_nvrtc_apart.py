@@ -216,11 +216,12 @@ def test_without_an_answer_we_compile_ourselves(
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("executable", ["", None, "/opt/app/bin/app"])
+@pytest.mark.parametrize("executable", ["", None, "/opt/app/bin/app", "/opt/app/bin/python-solver"])
 def test_without_a_python_none_is_started(
     executable: str | None, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", executable)
+    monkeypatch.setattr(sys, "frozen", executable == "/opt/app/bin/python-solver", raising=False)
     monkeypatch.setattr(nvrtc, "run_apart", refuse)
     assert built_again(cache, lambda: nvrtc.build(SOURCE, "k", "sm_90", apart=True))
 
@@ -228,11 +229,25 @@ def test_without_a_python_none_is_started(
 @needs_nvrtc
 def test_what_others_print_is_no_answer(cache: Path) -> None:
     made = nvrtc.build(SOURCE, "k", "sm_90", apart=True)
-    program = [sys.executable, "-P", nvrtc_child.__file__]
+    program = nvrtc._child_command()
     asked = nvrtc_child.request(SOURCE, "k.cu", ("--gpu-architecture=sm_90",))
     said = subprocess.run(program, input=asked, capture_output=True, text=True, check=True).stdout
     assert nvrtc_child.told(f"a word of some module's\n{said}", nvrtc.version()) is not None
     assert nvrtc_child.told(said, "1.0") is None and made.cubin
+
+
+@needs_nvrtc
+def test_a_child_runs_nothing_from_the_folder_in_which_we_are(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PYTHONPATH=. meant another folder when Python started, and made it a whole path for us."""
+    for name in ("json", "base64", "sitecustomize"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.setenv("PYTHONPATH", ".")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(nvrtc_child, "compilation", refuse)
+    assert nvrtc.build(SOURCE, "k", "sm_90", apart=True).cubin
+    assert not (tmp_path / "ran").exists()
 
 
 # --- a program

@@ -56,6 +56,16 @@ def test_a_hole_and_nodes_that_moved() -> None:
     assert MeshPlaces(ring, ring.coordinates.numpy() + 10.0).spot((11.5, 10.5)).cell == 0
 
 
+def test_a_side_that_is_a_line() -> None:
+    """Of a brick whose bottom is an edge, with its corners there twice: beside the edge is outside."""
+    edge = [[0.5, 0, 0], [0.5, 0, 0], [0.5, 1, 0], [0.5, 1, 0]]
+    wedge = Mesh.from_cells([*edge, [0, 0, 1], [1, 0, 1], [1, 1, 1], [0, 1, 1]], [range(8)], "hexahedron")
+    places = MeshPlaces(wedge)
+    assert places.spot((0.5, 0.5, 0.5)).cell == 0
+    with one_line_from(Outside, "lies in no cell"):
+        places.spot((0.05, 0.5, 0.1))
+
+
 def test_points_of_a_grid() -> None:
     x = np.array([0.0, 0.1, 0.4, 1.0])
     grid = ml.Grid((4, 5), extent=(None, (0.0, 2.0)), coordinates=[x, None], periodic=(False, True))

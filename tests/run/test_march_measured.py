@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import meshloom as ml
 from meshloom.errors import UserError
 from meshloom.io.vtk import Series
+from meshloom.run.samples import Integral, Probe, Sampled, Sampler, Wishes
 from meshloom.run.script import Script
 from tests.cli.harness import table
 from tests.one_line import one_line_from
@@ -117,6 +119,48 @@ def test_fields_are_read_once_for_a_row(tmp_path: Path, monkeypatch: pytest.Monk
         Plate().march(steps, out=out, probes={"p": (0.3, 0.6)}, integrals={"sum": "c"}, probe_every=1)
         found.append(len(read))
     assert found[1] - found[0] == 5  # one for each row; those before the first are checks
+
+
+@ml.kernel
+def stretch(x: ml.ReadWrite):
+    x[0] *= 2.0
+
+
+def test_a_mesh_whose_nodes_a_script_moves(tmp_path: Path) -> None:
+    """Places stay where they are and see other cells pass by; areas are those of now."""
+    one = Plate()
+    mesh, x = one.mesh, one.mesh.coordinates.numpy()
+    own, area = mesh.nodes.field("own", data=x[:, 0]), mesh.cells.field("area", data=np.ones(len(mesh.cells)))
+
+    @ml.program
+    def step() -> None:
+        stretch(mesh.nodes, mesh.coordinates)
+
+    integrals = {"area": "area", "side": {"of": "own", "over": "ymin"}}
+    ml.march(step, steps=3, out=tmp_path / "a", fields={"own": own, "area": area}, probe_every=1,
+             probes={"p": {"at": (0.5, 0.5), "fields": "own"}}, integrals=integrals)  # fmt: skip
+    longer = 2.0 ** np.arange(1, 4)
+    found = table(tmp_path / "a/integrals.csv")
+    np.testing.assert_allclose(found["area"], longer, rtol=1e-13)
+    np.testing.assert_allclose(found["side"], 0.5 * longer, rtol=1e-13)
+    np.testing.assert_allclose(table(tmp_path / "a/probes.csv")["p.own"], 0.5 / longer, rtol=1e-13)
+
+
+def test_nodes_that_move_in_one_array() -> None:
+    """A case of one's own may hand out the array in which it keeps them."""
+    mesh = ml.generate.box((4, 3))
+    x, values = mesh.coordinates.numpy(), np.ones(len(mesh.cells))
+    task = SimpleNamespace(
+        name="own", wishes=Wishes(probes={"p": Probe((0.1, 0.1))}, integrals={"area": Integral("c")}),
+        coefficients=dict, sampled=lambda: Sampled(mesh, {"c": values}, positions=x),
+    )  # fmt: skip
+    sampler = Sampler(task)  # type: ignore[arg-type]
+    np.testing.assert_allclose(np.concatenate(sampler.rows()), [1.0, 1.0])
+    x += 1.0
+    x[:, 0] *= 3.0
+    probed, integrated = sampler.rows()
+    assert np.isnan(probed).all(), "the mesh has left the place"
+    np.testing.assert_allclose(integrated, 3.0)
 
 
 def test_over_what_is_empty(tmp_path: Path) -> None:

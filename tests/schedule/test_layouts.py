@@ -83,6 +83,32 @@ def test_programs_that_differ_about_a_layout_do_not_change_it_to_and_fro(togethe
         assert len(set(layouts)) == 1 and all(one is buffers[0] for one in buffers)
 
 
+def test_programs_that_are_given_a_field_again_and_again_do_not_change_it_to_and_fro() -> None:
+    with ml.using("emulated"):
+        mesh, q, _ = programs_that_differ()
+        total = mesh.cells.field("total", 4)
+
+        @ml.kernel
+        def exchange(q: ml.Read, total: ml.Inc):
+            total[0] += q[1]
+            total[1] += q[0]
+
+        def using(strategy: str) -> ml.Program:
+            def add(q: ml.Field) -> None:
+                exchange.loop(mesh.faces, q[mesh.face_cells], total[mesh.face_cells], schedule=strategy)()
+
+            return ml.Program(add)
+
+        programs, buffers = [using("atomic"), using("owner")], []
+        for _ in range(3):
+            for one in programs:
+                one(q)
+            buffers.append(q.storage)
+        assert all(one is buffers[0] for one in buffers)
+        found = [one.explain(q) for one in programs]
+        assert not any(f"layout of q: {other}" in text for text in found for other in {"aos", "soa"} - {str(q.layout)})
+
+
 def test_a_sequence_counts_the_votes_of_all_its_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     with ml.using("emulated"):
         _, q, programs = programs_that_differ()

@@ -358,6 +358,7 @@ def test_blocks_of_other_sizes_share_the_arrays_that_do_not_depend_on_them(
     assert (small.block, large.block) == (16, 64)
     ours, theirs = arrays(small), arrays(large)
     assert ours.keys() == theirs.keys() and all(ours[name] is theirs[name] for name in ours)
+    assert ours and not any(one.flags.writeable for one in ours.values()), "what loops share nobody changes"
 
 
 def test_weighing_ways_to_fuse_reads_every_plan_once(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,14 +137,25 @@ def _compiled(source: str, name: str, options: tuple[str, ...], *, apart: bool =
 def _by_a_child(source: str, file: str, options: tuple[str, ...]) -> Compilation | None:
     """The same by a process of its own; None where there is no Python to start, or no code comes back, whatever the
     reason: we can still do it ourselves, and then have the reason."""
-    if "python" not in Path(sys.executable or "").name.lower():  # none, or a program that Python is embedded in
+    if not _is_python(sys.executable):
         return None
-    command = [sys.executable, "-P", nvrtc_child.__file__]  # whose folder has modules with the names of others
     try:
-        done = run_apart(command, given=nvrtc_child.request(source, file, options))
+        done = run_apart(_child_command(), given=nvrtc_child.request(source, file, options))
     except OSError:
         return None
     return nvrtc_child.told(done.stdout, version()) if done.returncode == 0 else None
+
+
+def _is_python(executable: str | None) -> bool:
+    """Not where there is none, nor of a program that Python is embedded in or frozen into, which would start itself."""
+    return "python" in Path(executable or "").name.lower() and not getattr(sys, "frozen", False)
+
+
+def _child_command() -> list[str]:
+    """Python with the program. What it imports before it is told from where comes with Python: its folder has modules
+    with the names of others (-P), PYTHONPATH may name the folder in which we are now (-E), and who wants none of a
+    person's own modules (-s) gets none here."""
+    return [sys.executable, "-E", "-P", *(["-s"] if sys.flags.no_user_site else []), nvrtc_child.__file__]
 
 
 def _does_not_work(error: NvrtcRefusal) -> CompilerError:

@@ -20,7 +20,7 @@ import numpy as np
 
 from meshloom.native import cache
 from meshloom.schedule.plan.declare import Array, Holding, Listed, Pair, Pairs, Part, PlanNumber, Table, declared
-from meshloom.schedule.plan.plan import Plan, Topology
+from meshloom.schedule.plan.plan import Plan, Topology, arrays
 
 SCHEMA = 8  # of what is stored and of its meaning: a new one makes old entries unreachable
 SMALLEST_CACHED = 1 << 15  # elements; smaller plans are built faster than they are read
@@ -62,7 +62,7 @@ def cached_plan(
     key = hashlib.sha256(described.encode()).hexdigest()
     plan = _living.get(key)
     if plan is None:
-        plan = _living[key] = _read_or_built(build, kind, name, topo, block, verify, key)
+        plan = _living[key] = _shared(_read_or_built(build, kind, name, topo, block, verify, key))
     held = _held.get()
     if held is not None and not any(plan is one for one in held):
         held.append(plan)
@@ -77,6 +77,13 @@ def _read_or_built(
         return found
     plan = fresh_plan(build, topo, block, verify)
     cache.store_arrays("plans", key, stored(plan))
+    return plan
+
+
+def _shared(plan: Plan) -> Plan:
+    """The same, read-only, as maps are: nobody verifies again what other loops get of it."""
+    for one in arrays(plan).values():
+        one.flags.writeable = False
     return plan
 
 
