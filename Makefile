@@ -1,5 +1,6 @@
 # make demo   the airfoil case on this machine: fields for ParaView, a picture, a residual curve
 # make test   everything the project checks about itself: ruff, mypy, pytest, docs
+# make test-all  that, with the tests that take minutes: the whole products of strategies, layouts, orderings and back ends
 # make docs   the documentation as a site in site/
 # make bench  Meshloom beside hand-written C++, numba and NumPy; the result goes to bench/results/
 # make clean  removes what the above made, the virtual environment included
@@ -9,6 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 DEMO_OUT ?= runs/demo
+WHICH := not slow
 
 # Test processes share the cores: waiting threads must sleep, not spin.
 export OMP_WAIT_POLICY ?= passive
@@ -17,7 +19,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # The docs stay on the major version that pyproject.toml names.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test test-all pytest site lint docs bench clean
 .DEFAULT_GOAL := demo
 
 # Stamps: each is made once, and again when pyproject.toml changes.
@@ -42,9 +44,19 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test: lint
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not slow"
+site: $(VENV)/.dev
 	$(BIN)/mkdocs build --strict --quiet
+
+# The three side by side: the types and the site each take one core a minute.
+test: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs 3 lint pytest site
+
+pytest: $(VENV)/.dev
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "$(WHICH)"
+
+# Every test there is, compiled as for users; those for a GPU where there is one.
+test-all: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs 3 WHICH="slow or not slow" lint pytest site
 
 docs: $(VENV)/.dev
 	$(BIN)/mkdocs build --strict

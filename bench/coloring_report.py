@@ -5,6 +5,7 @@ Everything is computed from a result file; which of the paper's conclusions stil
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,8 @@ from bench.report import Goal, goal_table, rows_table
 Row = dict[str, Any]
 PRECISIONS = ("float64", "float32")
 WORDS = {"float64": "double", "float32": "single", FLUX_SUM: "flux summation", LOCAL_MAXIMUM: "local maximum"}
-DOUBLE_PEAK = 34e12  # operations in a second, in double precision, of an H200 (data sheet, without its tensor cores)
+#: Operations in a second, in double precision, without tensor cores, by the data sheets; of others bytes count alone.
+PEAKS = {"NVIDIA H200": 34e12}
 WING, STEP_SHARE, OVER_CORES = "onera_m6", 0.6, 25.0  # a whole step of the wing
 FAST_SHARE, FASTER, COLORING_SECONDS, MOST_GROUPS = 0.85, 15.0, 5.0, 8
 SMALL_BOX = 0  # the level of a box of any size, which is no mesh of the paper
@@ -348,9 +350,10 @@ def program_goals(result: Row) -> list[Goal]:
 def of_limit(result: Row, row: Row, as_run: bool = False) -> float:
     """Of all loops of a step, or of the whole of it as it runs: the time in which bytes could be copied or operations
     done, whichever takes longer, over the time that it takes."""
+    peak = PEAKS.get(result["machine"].get("gpu", ""), math.inf)
 
     def limit(moved: float, done: float) -> float:
-        return max(moved / (1e9 * result["copy_GBps"]), done / DOUBLE_PEAK)
+        return max(moved / (1e9 * result["copy_GBps"]), done / peak)
 
     if as_run:
         return float(limit(row["step_bytes"], row["step_flops"]) / (1e-3 * row["ms"]))

@@ -232,7 +232,7 @@ def programs_of(laid: Laid) -> list[ml.Program]:
 def cavity(points: int, scheme: str) -> Any:
     """The lid-driven cavity of the Cartesian solver, in a cube."""
     kind = find_case(GOAL_FLOW)
-    settings = (f"mesh.cells=[{points},{points},{points}]", f"scheme.time={scheme}")
+    settings = (f"mesh.cells=[{points},{points},{points}]", f"scheme.time={scheme}", "scheme.form=collocated")
     return kind(build(kind.Config, [parse_set(one) for one in settings]))
 
 

@@ -28,7 +28,13 @@ STEPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, int], b
     "miniaero": ("miniaero_ramp", ("mesh.cells=[96,96,96]", "time.dt=2e-6"), ("mesh.cells=[24,24,24]",), (50, 5), True),
     "vortex": ("vortex_outflow", ("mesh.points=[512,512]",), ("mesh.points=[128,128]",), (200, 10), False),
     "taylor_green": ("taylor_green", ("mesh.points=256",), ("mesh.points=32",), (10, 10), False),
-}
+    "finite_volume": ("naca0012_transonic", ("mesh.around=1024", "mesh.outward=512"),
+                      ("mesh.around=96", "mesh.outward=48"), (50, 10), True),
+    "implicit": ("naca0012_transonic", ("mesh.around=512", "mesh.outward=256", "time.method=implicit"),
+                 ("mesh.around=64", "mesh.outward=32", "time.method=implicit"), (10, 3), False),
+    "cavity3d": ("cavity3d", ("mesh.cells=[192,192,192]", "scheme.form=staggered"),
+                 ("mesh.cells=[24,24,24]", "scheme.form=staggered"), (20, 5), False),
+}  # fmt: skip
 APART = " loop by loop"
 
 

@@ -78,14 +78,11 @@ def _operations(one: ml.Loop) -> int:
 
 
 def variant(name: str, settings: tuple[str, ...], back_end: str, *, strict: bool) -> Case:
-    """The case with all its loops recorded, fast or strict; others that are made later are as before."""
-    ml.use(back_end, strict=strict)
-    try:
+    """The case, fast or strict. Its program follows the back end in use: it is asked and run with the same."""
+    with ml.using(back_end, strict=strict):
         case: Case = make(name, *settings)
         assert {one.spec.strict for one in case.program.loops if not one.domain.all_memory} == {strict}
         return case
-    finally:
-        ml.use(back_end, strict=False)
 
 
 def timed(case: Case, start: Snapshot, steps: int) -> float:
@@ -114,8 +111,12 @@ def measured(name: str, settings: tuple[str, ...], back_end: str, steps: int, ro
     best = dict.fromkeys(cases, float("inf"))
     for _ in range(rounds):
         for how, case in cases.items():
-            best[how] = min(best[how], timed(case, starts[how], steps))
-    counts = {how: operations_of(case) for how, case in cases.items()}
+            with ml.using(back_end, strict=how == "strict"):
+                best[how] = min(best[how], timed(case, starts[how], steps))
+    counts = {}
+    for how, case in cases.items():
+        with ml.using(back_end, strict=how == "strict"):
+            counts[how] = operations_of(case)
     return Row(name, settings, steps, counts["fast"], counts["strict"], best["fast"], best["strict"], apart(cases))
 
 

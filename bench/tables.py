@@ -29,6 +29,7 @@ from bench import (
     meshes,
     poisson,
     report,
+    shock_tubes,
     truth,
     volna_exact,
 )
@@ -199,6 +200,7 @@ TABLES: dict[str, Table] = {
                             several=True, parts=lambda r: [row["name"] for row in r["rows"]]),
     "compressible": Table("compressible", compressible.text_lines, lambda r: not r.get("quick"), "compressible",
                           several=True, parts=lambda r: [row["name"] for row in r["rows"]]),
+    "shock_tubes": Table("shock_tubes", shock_tubes.text_lines, lambda r: not r.get("quick"), "shock_tubes"),
     "compare_gpu": Table("compare", compare.text_lines, lambda r: on_gpu(r) and compare.is_whole(r),
                          "compare --old TREE --device cuda"),
     "compare_some": Table("compare", lambda found: compare.text_lines(*found),

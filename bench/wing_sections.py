@@ -26,7 +26,7 @@ def draw(rows: Sequence[dict[str, Any]], file: Path) -> None:
         for k, row in enumerate(wings):
             one = row["sections"][name]
             panel.plot(one["x"], one["cp"], ".", markersize=1.5, color=f"C{k}", label=title_of(row))
-        own = taps[abs(100.0 * taps[:, 0] - float(name)) < 1e-6]
+        own = taps[[percent(eta) == name for eta in taps[:, 0]]]
         panel.plot(own[:, 1], own[:, 2], "o", color="black", markersize=3.5, fillstyle="none", label="test 2308")
         panel.set_title(f"{name} % of the span", fontsize=10)
     panels[0].invert_yaxis()
@@ -37,6 +37,11 @@ def draw(rows: Sequence[dict[str, Any]], file: Path) -> None:
     figure.supxlabel("x/c")
     figure.supylabel("pressure coefficient")
     figure.savefig(file, dpi=DOTS)
+
+
+def percent(eta: float) -> str:
+    """What a section is called: its share of the span."""
+    return f"{100.0 * eta:g}"
 
 
 def title_of(row: dict[str, Any]) -> str:

@@ -187,10 +187,14 @@ def build(cls: type[Config], settings: Iterable[Setting], start: Config | None =
     """A ``cls`` from ``start`` (or the defaults) with the settings applied in order, each one checked.
 
     What a section names as ``retired`` (name -> why) is ignored, with a warning unless the settings are of an ``old``
-    run, whose owner did not write them now.
+    run, whose owner did not write them now. Those are all that there were then: what is missing among them, and a
+    section has in ``before_it_was_a_setting``, has the value from there.
     """
     schema = _schema(cls)
     values = _flat(cls() if start is None else start)
+    if old:
+        values |= {(*key, name): value for key, entry in schema.items() if entry.is_section
+                   for name, value in getattr(entry.type, "before_it_was_a_setting", {}).items()}  # fmt: skip
     tables = {key: _Table(key, entry, values[key]) for key, entry in schema.items() if entry.is_table}
     ignored: set[Key] = set()
     for setting in settings:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import difflib
 import operator
+import os
+import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -97,9 +100,12 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+
+
 def is_text(text: str) -> bool:
     """Whether files and their names can hold it: no NUL, no half characters, which bytes that are no text become."""
-    return "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
+    return _NO_TEXT.search(text) is None
 
 
 def shown(value: object, most: int = 60) -> str:
@@ -146,6 +152,18 @@ def yes_or_no(what: str, value: object, *, error: type[UserError] = UserError) -
     if type(value).__name__ not in ("bool", "bool_"):  # of NumPy, which messages alone need not import
         raise error(f"{what} must be True or False, got {shown(value)}")
     return bool(value)
+
+
+def file_path(what: str, value: Any, *, error: type[UserError] = UserError) -> Path:
+    """``value`` as a path that a file system can have: a string or an os.PathLike of one, without NUL and half
+    characters (bytes of names that are no text apart). ``what`` begins the message: "ml.read: the path"."""
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    try:
+        if isinstance(text, str) and "\0" not in text and os.fsencode(text):
+            return Path(text)
+    except UnicodeError:
+        pass
+    raise error(f"{what} must be the name of a file, a string or an os.PathLike, got {shown(value)}")
 
 
 def install(extra: str) -> str:

@@ -396,7 +396,7 @@ def _announce(job: Job, case: Case, folder: RunFolder, report: RunReport) -> Non
         f"{name}: {case.size_text()}; back end {_backend_text()},"
         f" {job.config.run.precision} precision; writing to {folder.path}"
     )
-    for line in long_compilations(case.program):
+    for line in (*case.doubts(), *long_compilations(case.program)):
         report.message(line)
     if job.start is not None:
         changed = f"; changed: {', '.join(job.changed)}" if job.changed else ""
@@ -405,6 +405,8 @@ def _announce(job: Job, case: Case, folder: RunFolder, report: RunReport) -> Non
             report.message(f"no iteration, files are made again from {place}")
         else:
             report.message(f"going on from {place}")
+            if said := case.shortened(job.start.config):
+                report.message(said)
 
 
 def long_compilations(program: ml.Program | ml.Sequence) -> list[str]:

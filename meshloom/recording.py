@@ -24,6 +24,12 @@ class Recorder(Protocol):
     def __call__(self, operation: Any) -> None:
         """An operation was called."""
 
+    def make(self, target: Any) -> None:
+        """A field or global was made."""
+
+    def own_loop(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """A loop that is given plain numbers: one of the recording's own, made where there is none of this key."""
+
     def fill(self, target: Any, value: float | int) -> None:
         """Every value of a field or global is set to one number."""
 

@@ -1,11 +1,14 @@
-"""Shared by all tests: GPU tests are skipped where there is no device; each begins with the same back end."""
+"""Shared by all tests: only those that were asked for are built, and each begins with the same back end."""
 
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
+import hypothesis
 import pytest
 
 import meshloom as ml
@@ -13,6 +16,8 @@ from meshloom.backend import _BACKENDS
 from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.operation.operation import Operation
 from meshloom.target import EMULATED
+from tests.asked_for import SLOW, building, unwanted, why_skipped
+from tests.thinned import thin_out
 
 # Tests that were started in the background, or by nohup, ignore signals, and so would the processes that they start.
 _STOPPING = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, n)]
@@ -21,7 +26,27 @@ for _number in _STOPPING:
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 
+# Examples are counted, never timed: on a busy machine each may take long.
+hypothesis.settings.register_profile(
+    "counted", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("counted")
+
 AT_FIRST = ml.backend(), ml.threads()
+#: Optimising takes the C++ compiler most of its time, and compiling takes tests most of theirs: in a quick run only
+#: those marked ``optimised`` do it, in one with ``slow`` tests all. What these flags say wins over the package's -O3.
+QUICKLY = "-O0"
+OWN_FLAGS = "MESHLOOM_CXXFLAGS"
+#: Files whose tests are all ``optimised``: what vectors, contraction, aliasing and the order of operations could break.
+OPTIMISED = {
+    f"tests/{name}.py"
+    for name in (
+        "schedule/test_matrix", "schedule/test_vectors", "schedule/test_integer_sums", "schedule/test_random_meshes",
+        "backend/test_vectorised", "backend/test_lanes", "backend/test_large_kernels", "backend/test_races",
+        "kernel/test_algebra", "kernel/test_operations", "kernel/test_dense", "fuzz/test_fuzz", "test_algebra",
+        "test_fusion_cpu", "native/test_compiler", "native/test_plan_algorithms",
+    )
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -44,15 +69,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--target", choices=tuple(EMULATED), help="the GPU that 'emulated' is in all tests")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[Any]:
+    """The flags of the compiler, for the test, its fixtures and the processes that they start. What the tests of a file
+    have left need not be gone through by those of the next one, of which some collect often."""
+    before = os.environ.get(OWN_FLAGS)
+    optimised = item.get_closest_marker("optimised") or item.nodeid.partition("::")[0] in OPTIMISED
+    if before is None and SLOW in unwanted(item.config) and not optimised:
+        os.environ[OWN_FLAGS] = QUICKLY
+    try:
+        return (yield)
+    finally:
+        if before is None:
+            os.environ.pop(OWN_FLAGS, None)
+        if nextitem is not None and nextitem.path != item.path:
+            pytest_collection_finish()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if target := config.getoption("--target"):
         _BACKENDS["emulated"] = EmulatedCuda(EMULATED[target])
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Rows that nobody asked for are not built (``tests/asked_for.py``)."""
+    if without := unwanted(metafunc.config):
+        metafunc.parametrize = building(metafunc.parametrize, without)  # type: ignore[method-assign]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector) -> Iterator[Any]:
+    """Nor are whole tests: the marks of functions, classes and modules count here, and of products a part is slow."""
+    made = yield
+    if not isinstance(made, list):
+        return made
+    thin_out(made)
+    without = unwanted(collector.config)
+    return [item for item in made if not any(mark.name in without for mark in item.iter_markers())]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    wanted = str(config.getoption("-m") or "")
     for item in items:
-        if "gpu" in item.keywords and (reason := ml.backends()["cuda"]):
+        if reason := why_skipped(item.keywords, str(config.getoption("-m") or "")):
             item.add_marker(pytest.mark.skip(reason=reason))
-        if "slow" in item.keywords and "slow" not in wanted:
-            item.add_marker(pytest.mark.skip(reason="slow: run with -m slow"))

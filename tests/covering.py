@@ -18,13 +18,16 @@ import pytest
 
 
 @cache
-def covering(sizes: tuple[int, ...], together: frozenset[tuple[int, ...]]) -> frozenset[tuple[int, ...]]:
+def covering(
+    sizes: tuple[int, ...], together: frozenset[tuple[int, ...]], strength: int = 2
+) -> frozenset[tuple[int, ...]]:
     """Some of the product of axes with so many values each, as tuples of their numbers: whatever two values of two
-    axes meet in one of them, and so do all values of the axes that stand ``together`` in a tuple.
+    axes (of ``strength`` axes) meet in one of them, and so do all values of the axes that stand ``together`` in a
+    tuple.
 
     Greedy: always the combination in which most meet that have not met; ties by dice that always fall the same.
     """
-    groups = {*combinations(range(len(sizes)), min(2, len(sizes))), *together}
+    groups = {*combinations(range(len(sizes)), min(strength, len(sizes))), *together}
     rows = [*product(*map(range, sizes))]
     random.Random(0).shuffle(rows)
     met: set[tuple[tuple[int, int], ...]] = set()
@@ -50,12 +53,21 @@ def label(value: object) -> str:
     return "double" if value is np.float64 else "single" if value is np.float32 else str(value)
 
 
-def every_pair(together: Iterable[tuple[str, ...]] = (), **axes: Sequence[Any]) -> pytest.MarkDecorator:
+def every_value(**axes: Sequence[Any]) -> pytest.MarkDecorator:
+    """As ``every_pair``, but in every run only as many rows as show each value once: where a pair tells nothing that
+    its two values do not, as where the same text goes through another compiler."""
+    return every_pair(strength=1, **axes)
+
+
+def every_pair(
+    together: Iterable[tuple[str, ...]] = (), strength: int = 2, **axes: Sequence[Any]
+) -> pytest.MarkDecorator:
     """``pytest.mark.parametrize`` over the product of the axes: a covering design in every run, the rest ``slow``."""
     names = [*axes]
     chosen = covering(
         tuple(len(values) for values in axes.values()),
         frozenset(tuple(names.index(name) for name in group) for group in together),
+        strength,
     )
     rows = []
     for numbers in product(*(range(len(values)) for values in axes.values())):

@@ -10,6 +10,7 @@ import pytest
 import meshloom as ml
 from meshloom import compact
 from meshloom.operation.fusion.absorb import absorbed
+from meshloom.schedule.lines import methods as line_methods
 
 BACK_ENDS = ["numpy", "cpu", "emulated"]
 
@@ -44,6 +45,18 @@ def accumulate(df: ml.Read, total: ml.Inc):
 @ml.kernel
 def beside(db: ml.Read, b: ml.Read, out: ml.Write):
     out[...] = db + 0.5 * b
+
+
+@ml.kernel
+def half(u: ml.Read, a: ml.Write, b: ml.Write):
+    a[...] = 0.5 * u
+    b[...] = u[::-1] + 1.0
+
+
+@ml.kernel
+def turned(da: ml.Read, db: ml.Read, out: ml.Write):
+    out[0] = da[1] - db[0]
+    out[1] = db[1] + da[0]
 
 
 @ml.kernel
@@ -171,6 +184,29 @@ def test_what_is_taken_along() -> None:
     assert names(overwritten_between) == ["squares", "lines", "finish", "lines+follow"]
     assert names(chained_makers) == ["squares+scaled+lines", "squares+lines+follow"]
     assert names(in_place_behind)[-2:] == ["finish", "follow"]
+
+
+@pytest.mark.parametrize("method", line_methods.names())
+def test_every_method_takes_along_what_it_can(method: str) -> None:
+    """Some take one operand after the other, and so no loop that needs several of them."""
+    ml.use("cpu")
+
+    def ending(fuse: bool) -> tuple[np.ndarray, np.ndarray]:
+        w = World()
+        a, b, da, db = (w.u.like(name) for name in ("a", "b", "da", "db"))
+
+        @ml.program(fuse=fuse)
+        def step() -> None:
+            half(w.grid, w.u, a, b)
+            compact.d((a, b), 0, (da, db), compact.PADE4, method=method)
+            turned(w.grid, da, db, w.out)
+            finish(w.grid, w.out, w.dt, w.u)
+
+        step.run(2)
+        return w.u.numpy(), w.out.numpy()
+
+    for fused, plain in zip(ending(True), ending(False), strict=True):
+        np.testing.assert_allclose(fused, plain, rtol=0, atol=1e-12)
 
 
 def test_functions_are_not_called_again_for_every_axis() -> None:

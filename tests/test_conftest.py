@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import meshloom as ml
-from tests.conftest import AT_FIRST
+from meshloom.native.compiler import host_compiler
+from tests.asked_for import SLOW, unwanted
+from tests.conftest import AT_FIRST, OPTIMISED, QUICKLY
 
 
 @pytest.fixture(scope="module")
@@ -18,3 +22,20 @@ def careless() -> None:
 def test_every_test_begins_with_the_first_back_end(careless: None, time: int) -> None:
     assert (ml.backend(), ml.threads()) == AT_FIRST
     ml.use("emulated", threads=1)
+
+
+def flags() -> str:
+    return " ".join(host_compiler().flags)
+
+
+def test_a_quick_run_does_not_optimise(request: pytest.FixtureRequest) -> None:
+    assert flags().endswith(QUICKLY) == (SLOW in unwanted(request.config))
+
+
+@pytest.mark.optimised
+def test_but_for_tests_that_ask_for_it() -> None:
+    assert "-O3" in flags() and QUICKLY not in flags()
+
+
+def test_files_that_are_optimised_exist() -> None:
+    assert [name for name in OPTIMISED if not (Path(__file__).parents[1] / name).is_file()] == []

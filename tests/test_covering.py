@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 import pytest
 
-from tests.covering import covering, every_pair
+from tests.covering import covering, every_pair, every_value
 
 
 @pytest.mark.parametrize("sizes", [(3,), (2, 3), (4, 4, 4), (10, 4, 10, 2), (5, 1, 2)])
@@ -23,6 +23,13 @@ def test_what_stands_together_meets() -> None:
     found = covering((5, 4, 7, 2), frozenset({(0, 1, 3)}))
     assert {(row[0], row[1], row[3]) for row in found} == {*product(range(5), range(4), range(2))}
     assert {(row[1], row[2]) for row in found} == {*product(range(4), range(7))}
+
+
+def test_every_value_comes_once_at_least() -> None:
+    _, rows = every_value(letter="abcde", number=[1, 2, 3], sign=[True, False]).args
+    quick = [row.values for row in rows if not row.marks]
+    assert len(rows) == 30 and 5 <= len(quick) <= 6
+    assert [{*column} for column in zip(*quick, strict=True)] == [{*"abcde"}, {1, 2, 3}, {True, False}]
 
 
 def test_the_rest_of_the_product_is_slow() -> None:

@@ -50,6 +50,7 @@ class Case:
 
     def __init__(self, backend: str, make: Callable[[Case], Callable[[], None]], dtype: str = "float64", **of_grid):
         ml.use(backend)
+        self.backend = backend
         self.grid = ml.Grid(of_grid.pop("shape", (11, 9)), name="plane", **of_grid)
         self.dtype, self.kept = dtype, list[ml.Field | ml.Global]()
         self.program = ml.program(make(self), fuse=backend != "numpy")
@@ -68,7 +69,8 @@ class Case:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return self.program._fusion()[0].notes
+        with ml.using(self.backend):  # a program follows the one in use
+            return self.program._fusion()[0].notes
 
 
 def compare(make: Callable[[Case], Callable[[], None]], where: Sequence[str] = HERE, *, exact: bool = False,

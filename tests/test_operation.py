@@ -249,7 +249,8 @@ def test_what_a_line_loop_sets_anew_is_not_stored_before(ghosts: int) -> None:
 
     (found, program), (expected, _) = stepped("emulated"), stepped("numpy")
     np.testing.assert_allclose(found, expected, rtol=1e-13)
-    (one,) = program.fused_steps
+    with ml.using("emulated"):
+        (one,) = program.fused_steps
     assert one.name == "carry+advance"
     assert {p.name for p in one.spec.params if p.mode.writes} == {"u"}, "neither of the slope's values is read again"
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
 import meshloom as ml
+from bench.cases import make
 from meshloom.errors import ProgramError, SolveError
+from meshloom.operation.sequence import calls_only_ours
 
 
 @ml.kernel
@@ -159,3 +164,112 @@ def test_what_is_wrong_is_one_line(make, says: str) -> None:  # type: ignore[no-
         make(work)
     assert "\n" not in str(error.value)
     assert work.squared == 0 and not work.u.numpy().any()
+
+
+def test_python_values_are_followed_before_every_round_or_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's function between programs may set what they read; Meshloom's own sets nothing, and is trusted."""
+    ml.use("numpy")
+    cells, setting = ml.Set(2, "cells"), {"by": 1.0}
+    u, asked = cells.field("u"), []
+
+    @ml.kernel
+    def add(u: ml.ReadWrite, by: ml.Read):
+        u += by
+
+    step = ml.program(lambda: add(cells, u, setting["by"]))
+    looked = type(step)._own_tape
+    monkeypatch.setattr(type(step), "_own_tape", lambda self: (asked.append(self), looked(self))[1])
+    ml.Sequence(step, lambda: setting.update(by=2.0 * setting["by"])).run(4)
+    assert u.numpy()[0] == 1.0 + 2.0 + 4.0 + 8.0
+    alone = ml.Sequence(step, step.run)
+    counts = []
+    for rounds in (1, 3, 9):
+        asked.clear()
+        alone.run(rounds)
+        counts.append(len(asked) - rounds)  # step.run itself looks once
+    assert counts[1] == counts[2] and u.numpy()[0] == 15.0 + 26 * 16.0
+
+
+class _Holder:
+    """Of the user's own, with a method that sets a value."""
+
+    def __init__(self, setting: dict[str, float]):
+        self.setting = setting
+
+    def double(self) -> None:
+        self.setting["by"] *= 2.0
+
+
+def _held_in_a_solver(double: Callable[[], None]) -> Callable[[], None]:
+    """A method of the package's that calls a function of the user's, as preconditioners are refreshed."""
+    cells = ml.Set(2, "unknowns")
+    x, b = cells.field("x"), cells.field("b", data=np.ones(2))
+
+    class Refreshed:
+        def refresh(self) -> None:
+            double()
+
+        def __call__(self, r: ml.Field, z: ml.Field) -> None:
+            copy(r.set, r, z)
+
+    @ml.kernel
+    def copy(r: ml.Read, z: ml.Write):
+        z[...] = r
+
+    solver = ml.linalg.ConjugateGradients(lambda x, y: copy(x.set, x, y), preconditioner=Refreshed())
+    return partial(solver.solve, x, b)
+
+
+@pytest.mark.parametrize("wrapped", [
+    ml.Sequence,
+    lambda double: ml.Sequence(ml.Sequence(double)).run,
+    _held_in_a_solver,
+    lambda double: ml.Sequence(partial(partial(double))),
+], ids=["sequence", "method of a sequence", "refreshed preconditioner", "partial"])  # fmt: skip
+def test_a_callback_that_a_function_of_the_package_calls_is_followed(
+    wrapped: Callable[[Callable[[], None]], Callable[[], Any]],
+) -> None:
+    """Whose function a part is says nothing of what it calls."""
+    ml.use("numpy")
+    cells, setting = ml.Set(2, "cells"), {"by": 1.0}
+    u = cells.field("u")
+
+    @ml.kernel
+    def add(u: ml.ReadWrite, by: ml.Read):
+        u += by
+
+    step, double = ml.program(lambda: add(cells, u, setting["by"])), _Holder(setting).double
+    part = wrapped(double)
+    assert not calls_only_ours(part)
+    ml.Sequence(step, part).run(4)
+    assert u.numpy()[0] == 1.0 + 2.0 + 4.0 + 8.0
+
+
+def test_what_ready_cases_solve_by_calls_only_ours() -> None:
+    """Or every step of theirs would look at all Python values between its parts."""
+    ml.use("numpy")
+    cavity = ("cavity2d", "mesh.cells=[4,4]")
+    implicit = ("fv", "mesh.along=3", "mesh.up=2", "time.method=implicit")
+    for name in (cavity, (*cavity, "pressure.solver=multigrid"), implicit):
+        sequence = make(*name).program
+        assert isinstance(sequence, ml.Sequence)
+        sequence.run(1)
+        assert calls_only_ours(*sequence.parts), name
+
+
+def test_its_loops_are_those_of_now() -> None:
+    """A program that has recorded again has other ones."""
+    ml.use("numpy")
+    work, setting = Work(), {"times": 1}
+
+    @ml.program
+    def several() -> None:
+        for _ in range(setting["times"]):
+            double(work.cells, work.u)
+
+    sequence = ml.Sequence(several, name="several")
+    for times in (1, 3, 1):
+        setting["times"] = times
+        assert [one.name for one in sequence.loops] == ["double"] * times
+        sequence.run(1)
+        assert sequence.loops == several.loops

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.findings import none_fails
+
 HERE = Path(__file__).parent
 FILES = sorted(HERE.rglob("*.py"))
 #: Calls that judge by themselves: they raise.
 JUDGES = ("assert", "check", "compare", "agree", "refused", "raises", "warns", "verify", "fails", "sanitized",
-          "one_line_from")  # fmt: skip
+          "one_line_from", "none_fails")  # fmt: skip
 #: Test functions that judge by running at all: what they call raises where something is wrong.
 RUNS = {"test_every_kernel_of_the_matrix_compiles", "test_planted_kernels_compile"}
 
@@ -85,9 +87,12 @@ def problems(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(HERE)))
-def test_every_test_can_fail(file: Path) -> None:
-    assert problems(file.read_text(encoding="utf-8")) == []
+def test_every_test_can_fail() -> None:
+    def check(file: Path) -> None:
+        found = problems(file.read_text(encoding="utf-8"))
+        assert not found, "; ".join(found)
+
+    none_fails(FILES, check, shown=lambda file: file.relative_to(HERE))
 
 
 def test_a_parametrisation_over_nothing_fails() -> None:
@@ -133,8 +138,11 @@ def imported_at_once(tree: ast.Module) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(HERE)))
-def test_no_file_of_tests_needs_an_extra_to_be_read(path: Path) -> None:
+def test_no_file_of_tests_needs_an_extra_to_be_read() -> None:
     """One that does ends the whole run on a machine without it, such as one with a GPU and little else."""
-    missing = imported_at_once(ast.parse(path.read_text())) & EXTRAS
-    assert not missing, f"{path.name} imports {', '.join(missing)} at its top: use pytest.importorskip"
+
+    def check(path: Path) -> None:
+        missing = imported_at_once(ast.parse(path.read_text())) & EXTRAS
+        assert not missing, f"{path.name} imports {', '.join(missing)} at its top: use pytest.importorskip"
+
+    none_fails(FILES, check, shown=lambda path: path.relative_to(HERE))

@@ -25,7 +25,9 @@ def odd_values(w: World) -> dict[str, Any]:
     other = ml.Set(4, "other")
     return {
         "None": None, "True": True, "3": 3, "-1": -1, "huge": 2**70, "2.5": 2.5, "nan": np.nan, "-inf": -np.inf,
-        "complex": 1j, "text": "x", "no text": "", "two lines": "a\nb", "bytes": b"x", "list": [], "texts": ["a", "b"],
+        "complex": 1j, "text": "x", "no text": "", "NUL": "a\0b",
+        "a file with NUL": "a\0b.png", "half a character": "a\udc80b", "half of it": "a\ud800.h5",
+        "two lines": "a\nb", "bytes": b"x", "list": [], "texts": ["a", "b"],
         "ragged": [[0], [1, 2]], "nested None": [None], "numbers": [0, 1], "negative": [-1, 0], "far": [2**40],
         "nans": [np.nan, 1.0], "complex numbers": np.array([1j, 2.0]), "objects": np.array([None, "a", {}], object),
         "cube": np.zeros((2, 3, 4)), "0-d": np.array(2), "0-d text": np.array("x"), "dates": np.zeros(1, "M8[D]"),
@@ -55,6 +57,7 @@ def sets_and_fields(w: World) -> dict[str, Attack]:
         "Set.field": (w.cells.field, new), "Field": (ml.Field, {"on": w.cells, **new}),
         "Map": (ml.Map, {"source": w.edges, "target": w.cells, "indices": w.ends.indices, "name": "m", "dtype": "i4"}),
         "Map.computed": (ml.Map.computed, {"source": w.edges, "target": w.cells, "formula": lambda e: e, "name": "m"}),
+        "Map.computed, a slot": (lambda slot: ml.Map.computed(w.edges, w.cells, lambda e: [e, slot], "m"), {"slot": 0}),
         "Map.varying": (ml.Map.varying, {"source": w.edges, "target": w.cells, "starts": [0, 1, 1, 2, 2, 3],
                                          "entries": [0, 5, 2], "name": "m"}),
         "Field.__getitem__": (w.u.__getitem__, {"through": w.ends}), "Field.fill": (w.u.fill, {"value": 1.0}),
@@ -189,12 +192,17 @@ def around(w: World) -> dict[str, Attack]:
     tiny = {"mesh.i": 4, "mesh.j": 4, "run.iterations": 1, "output.plot": False, "output.vtu": False,
             "run.backend": "numpy"}  # fmt: skip
     ml.save("there.h5", w.u, w.total)
+    ml.write("there.su2", m, overwrite=True)
     w.kept = cube  # type: ignore[attr-defined]  # which would go
     return {
         "plot": (ml.plot, {"what": on_cells, "component": None, "arrows": True, "limits": (0.0, 1.0), "cmap": None,
                            "label": "u", "title": "t", "window": (0.0, 1.0, 0.0, 1.0), "ax": None}),
         "plot a cut": (ml.plot, {"what": in_space, "cut": ("x", 0.5)}),
         "plot a surface": (ml.plot, {"what": in_space, "surface": ["xmin"], "view": (1.0, 1.0, 1.0)}),
+        "plot to a file": (ml.plot, {"what": on_cells, "save": "plot.png"}),
+        "read": (ml.read, {"path": "there.su2", "order": "given"}),
+        "write": (partial(ml.write, overwrite=True), {"path": "new.vtu", "mesh": m, "cell_fields": {"u": on_cells},
+                                                      "node_fields": None}),
         "save": (lambda path, value, named: ml.save(path, value, named=named),
                  {"path": "new.h5", "value": w.u, "named": w.total}),
         "load": (lambda path, value: ml.load(path, value), {"path": "there.h5", "value": w.u}),
@@ -207,6 +215,13 @@ def around(w: World) -> dict[str, Attack]:
         "debug": (lambda nan: ml.debug(nan=nan).__exit__(), {"nan": True}),
         "Loop.inspect": (lambda element: w.loop.inspect(element), {"element": 1}),
     }  # fmt: skip
+
+
+def test_a_kernel_wants_a_set_and_decorators_a_function() -> None:
+    for wrong in (scale, scale.loop, scale.counts, scale.python, lambda: ml.program(None), lambda: ml.kernel(None)):
+        with pytest.raises(MeshloomError) as caught:
+            wrong()
+        assert "NoneType" in str(caught.value)
 
 
 ROOMS = (sets_and_fields, grids, meshes, algebra, poisson, programs, around)

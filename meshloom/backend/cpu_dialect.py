@@ -9,7 +9,17 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from meshloom.backend.unit import MOST_UNITS, Parameter, Unit, block_names, global_values, indent, parameters, prelude
+from meshloom.backend.unit import (
+    MOST_UNITS,
+    Parameter,
+    Unit,
+    block_names,
+    global_values,
+    indent,
+    parameters,
+    prelude,
+    tables,
+)
 from meshloom.native.names import safe_name
 from meshloom.schedule.nest import nodes
 from meshloom.schedule.nest.code import Pass, Phase, accumulated, merged, neutral, partial_name
@@ -71,7 +81,7 @@ def render(unit: Unit) -> str:
     ]
     entry = ['extern "C" void ml_loop(void* const* p, const int64_t* s) {', *body, "(void)threads;", "}"]
     text_lines = indent([*(x for b in blocks for x in b), *entry])
-    return "\n".join([PRELUDE, f"// loop {safe_name(unit.spec.name)}", *text_lines, ""])
+    return "\n".join([PRELUDE, f"// loop {safe_name(unit.spec.name)}", *tables(unit, "static"), *text_lines, ""])
 
 
 def _block_function(unit: Unit, number: int, one: Pass, received: list[Parameter]) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 from meshloom.backend.base import Backend, Bound
 from meshloom.backend.numpy_buffer import Buffer, buffer_of
 from meshloom.backend.numpy_lines import line_work, run_lines
+from meshloom.kernel.access import identity
 from meshloom.kernel.evaluate import Evaluation
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
@@ -20,8 +21,7 @@ from meshloom.schedule.lines.spec import LineSpec
 from meshloom.schedule.spec import LoopSpec
 
 CHUNK = 1 << 14  # elements at a time, so that intermediate arrays stay in the cache
-_AT = {"add": np.add.at, "minimum": np.minimum.at, "maximum": np.maximum.at}
-_REDUCE = {"add": np.add.reduce, "minimum": np.minimum.reduce, "maximum": np.maximum.reduce}
+_MERGE = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
 
 
 class NumpyBackend(Backend):
@@ -92,22 +92,29 @@ def _chunk(work: NumpyWork, rows: slice, fields: list, globals_: list) -> None:
         return values.copy() if spec.params[param].mode.writes else values  # what is written later must not show here
 
     with np.errstate(all="ignore"):
+        meeting: dict[tuple[int, int], list[tuple[int, np.ndarray]]] = {}  # at a component of a target: slots, values
         for output, value in zip(spec.outputs, work.values(leaf), strict=True):
-            _sink(work, output, np.broadcast_to(value, (rows.stop - rows.start,)), place, fields, globals_)
+            values = np.broadcast_to(value, (rows.stop - rows.start,))
+            if spec.params[output.param].mode.combine and spec.params[output.param].map is not None:
+                meeting.setdefault((output.param, output.comp), []).append((output.slot, values))
+            else:
+                _sink(work, output, values, place, fields, globals_)
+        for (param, comp), given in meeting.items():
+            slots, offers = zip(*sorted(given, key=lambda one: one[0]), strict=True)
+            rows_of = [np.asarray(place(param, slot)) for slot in slots]
+            targets = np.stack(rows_of, axis=1)  # element by element, as ``owner`` does
+            column = fields[param][:, comp]
+            _MERGE[spec.params[param].mode.combine].at(column, targets.ravel(), np.stack(offers, axis=1).ravel())
 
 
 def _sink(work: NumpyWork, output: Output, value: np.ndarray, place: Callable, fields: list, globals_: list) -> None:
     param, combine = work.spec.params[output.param], work.spec.params[output.param].mode.combine
     if param.is_global:
         total = globals_[output.param]
-        part = _REDUCE[combine](value, dtype=param.dtype)  # in its own type: integers wrap, as they do in at()
-        total[output.comp] = _REDUCE[combine]([total[output.comp], part], dtype=param.dtype)
+        nothing = identity(combine, param.dtype)  # NumPy's own is 0.0, which turns -0.0 round
+        part = _MERGE[combine].reduce(value, dtype=param.dtype, initial=nothing)  # integers wrap, as they do in at()
+        total[output.comp] = _MERGE[combine](total[output.comp], part, dtype=param.dtype)
         return
     column = fields[output.param][:, output.comp]
     rows = place(output.param, output.slot)
-    if combine:
-        _AT[combine](column, rows, value) if param.map is not None else column.__setitem__(
-            rows, _REDUCE[combine]([column[rows], value])
-        )
-    else:
-        column[rows] = value
+    column[rows] = _MERGE[combine](column[rows], value) if combine else value

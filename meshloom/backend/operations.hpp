@@ -78,3 +78,18 @@ template <class I, class T> ML_FUNCTION I ml_whole(T a) {
   const I smallest = (I)((typename ml_without_sign<I>::type)1 << (8 * sizeof(I) - 1));
   return fits ? (I)(fits ? whole : (T)0) : smallest;
 }
+// The entry that index k is of n: negative ones count from the end, and what is outside is the nearest end.
+ML_FUNCTION int64_t ml_index_of(int64_t k, int64_t n) {
+  const int64_t counted = k < 0 ? ml_wrapped_add(k, n) : k;
+  return counted < 0 ? 0 : counted < n ? counted : n - 1;
+}
+// The last of n increasing numbers that is not above x; the first where all are, or x is not a number.
+template <class T> ML_FUNCTION int64_t ml_interval(const T* numbers, int64_t n, T x) {
+  int64_t low = 0;
+  for (int64_t left = n; left > 1;) {
+    const int64_t half = left / 2;
+    low = numbers[low + half] <= x ? low + half : low;
+    left -= half;
+  }
+  return low;
+}

@@ -12,6 +12,7 @@ import numpy as np
 
 from meshloom.backend.base import Bound
 from meshloom.errors import ScheduleError
+from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import C_TYPES
 from meshloom.kernel.recent import Recent
 from meshloom.schedule.nest.code import Pass, partial_name
@@ -171,6 +172,15 @@ def global_values(unit: Unit) -> list[GlobalValue]:
     return [
         GlobalValue(p.ctype, f"g{k}_{c}", unit.spec.access(k).pointer, c)
         for k, p in enumerate(unit.spec.params) if p.is_global and not p.mode.writes for c in range(p.dim)
+    ]  # fmt: skip
+
+
+def tables(unit: Unit, words: str) -> list[str]:
+    """Declarations of the constants that the code looks something up in; ``words``: what the dialect says first."""
+    return [
+        f"{words} const {C_TYPES[one.values.dtype]} {one.name}[] ="
+        f" {{{', '.join(literal(value, one.values.dtype) for value in one.values.tolist())}}};"
+        for one in unit.spec.tables
     ]  # fmt: skip
 
 

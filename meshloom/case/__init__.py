@@ -1,20 +1,25 @@
 """What a case is, whatever its physics: what it answers, the settings that all share, what it gives to be drawn."""
 
 from meshloom.case.base import Case, CaseSource, is_ready, keeping_registry, registry
+from meshloom.case.even_steps import Clock
 from meshloom.case.on_grid import GridCase
 from meshloom.case.schedules import UnknownLoop, loops_text, schedule_table
 from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, CaseConfig, OutputOptions, RunOptions, order_option
 from meshloom.config import option, section, table
 from meshloom.run.limit import Limit
+from meshloom.run.verdict import GROWING, STALLED
 from meshloom.run.views import Chart, Image, Picture, SpacePicture, Streamlines, cut_planes, on_surface
 
 __all__ = [
+    "GROWING",
     "MOST_ITERATIONS",
     "PRECISIONS",
+    "STALLED",
     "Case",
     "CaseConfig",
     "CaseSource",
     "Chart",
+    "Clock",
     "GridCase",
     "Image",
     "Limit",

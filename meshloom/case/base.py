@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
+from meshloom.case.even_steps import Clock
 from meshloom.case.schedules import apply_schedules, loop_names, loops_text
 from meshloom.case.settings import (
     MOST_ITERATIONS,
@@ -37,8 +38,9 @@ from meshloom.run.names import CHECKPOINT
 from meshloom.run.output import check_sizes, write_faces, write_on_mesh
 from meshloom.run.residual import ResidualStop
 from meshloom.run.samples import Sampled, Wishes
-from meshloom.run.task import Point, RunTask, SettingRow, is_due
+from meshloom.run.task import Point, RunTask, SettingRow, is_due, shortened_text
 from meshloom.run.typed import restart_command
+from meshloom.run.verdict import Verdict, judged
 from meshloom.run.views import Corners
 
 
@@ -73,6 +75,7 @@ class Case(RunTask):
 
     config: Any  # an instance of Config
     mesh: ml.Mesh
+    run_clock: Clock | None = None  # where the run ends at its end, and not after so many iterations
     _program_as_set: ml.Program | ml.Sequence
     _is_scheduled: bool
 
@@ -166,6 +169,34 @@ class Case(RunTask):
             return f"--iterations {min(2 * self.config.run.iterations, MOST_ITERATIONS)}"
         return f"--set {self.end_setting}={2.0 * span[1]!r}"
 
+    # --- when it ends
+
+    def steps_left(self, recorded: np.ndarray) -> int | None:
+        return None if self.run_clock is None else self.run_clock.steps.steps_left(self._time(self.run_clock, recorded))
+
+    def time_span(self, recorded: np.ndarray) -> tuple[float, float] | None:
+        return None if self.run_clock is None else (self._time(self.run_clock, recorded), self.run_clock.steps.end)
+
+    def _time(self, clock: Clock, recorded: np.ndarray) -> float:
+        """The clock's among the values of ``recorded``."""
+        sizes = [one.dim for one in self.recorded]
+        places = [sum(sizes[:k]) for k, one in enumerate(self.recorded) if one is clock.time]
+        if not places or all(one is not clock.time for one in self.state):
+            raise ConfigError(f"case {shown(self.name)}: clock.time belongs to state and to recorded: runs end by it")
+        return float(recorded[places[0]])
+
+    def ends_a_whole_step(self, time: float) -> bool:
+        """Whether a run that ended at a time did so without shortening its last step."""
+        return self.run_clock is not None and self.run_clock.steps.is_whole(time)
+
+    def shortened(self, before: Any) -> str:
+        """What to say where a run with the settings ``before``, which has come to its end and is gone on with here, has
+        shortened its last step to end there; '' where it has not."""
+        span, end = self.time_span(self.recorded_now()), flatten(before).get(self.end_setting)
+        if span is None or end is None or span[0] not in (end, float(np.float32(end))) or not span[1] > end:
+            return ""
+        return "" if self.ends_a_whole_step(end) else shortened_text(f"{self.end_setting} = {end:g}", span[1])
+
     # --- what the settings say of it as a task
 
     @property
@@ -245,6 +276,32 @@ class Case(RunTask):
         if not stop.below > 0.0:
             raise ConfigError(f"run.stop.below: give the number above 0 below which {stop.monitor} ends the run")
         return ResidualStop(stop.monitor, stop.below, stop.relative, stop.every)
+
+    @property
+    def residual(self) -> tuple[str, float | None] | None:
+        """The monitor that says how far it is to the steady state that the case seeks, and the limit below which it is
+        there, None where the settings give none; None: it seeks no steady state."""
+        return None
+
+    def doubts(self) -> tuple[str, ...]:
+        """What there is to say against the settings before the run starts, a line each, such as a step that is longer
+        than what is known to be stable."""
+        return ()
+
+    def cure(self, state: str) -> str:
+        """What may help a run whose residual is in a ``state`` of ``meshloom.run.verdict``; '' where nobody knows."""
+        return ""
+
+    def verdict(self, history: Mapping[str, np.ndarray]) -> Verdict | None:
+        stop, seeks = self.stops_at, self.residual
+        if stop is not None:
+            values = history[stop.monitor]
+            found = judged(stop.monitor, values, stop.limit(float(values[0])) if len(values) else None)
+        elif seeks is not None:
+            found = judged(seeks[0], history[seeks[0]], seeks[1])
+        else:
+            return None
+        return found if found is None or found.converged else found.with_cure(self.cure(found.state))
 
     @property
     def wishes(self) -> Wishes:

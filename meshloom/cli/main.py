@@ -7,6 +7,7 @@ could not show all that it should, because the case is wrong there, ends with 3.
 
 from __future__ import annotations
 
+import difflib
 import errno
 import io
 import sys
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from meshloom.launch import Job, Request
 
 INCOMPLETE = 3  # exit code of a run that has finished, without something that the case fails to show
+
+_ALIASES = {"list": "cases"}  # of commands: what people try first
 
 # What typer raises where a command line is wrong. It is a class of click's, which newer versions have inside them.
 _WRONG_USE: Any = typer.BadParameter.__base__
@@ -51,7 +54,20 @@ class _Command(_PlainHelp, TyperCommand):
 
 
 class _Group(_PlainHelp, TyperGroup):
-    pass
+    """Commands by their names, and by those that people try first."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return super().get_command(ctx, _ALIASES.get(cmd_name, cmd_name))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """One that is misspelt is told by the name that the help has: what typer suggests depends on its version."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            usual = {one: one for one in self.list_commands(ctx)} | _ALIASES
+            close = [usual[one] for one in difflib.get_close_matches(name, usual, n=1)]
+            hint = f"; did you mean '{close[0]}'?" if close else ""
+            raise UserError(f"No such command {shown(name)}{hint}; see {ctx.command_path} --help")
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(
@@ -146,11 +162,11 @@ def _failed(message: str, code: int) -> int:
 
 def _warn(otherwise: Any, message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
     """What Meshloom has to say by the way is one line as well; other warnings are shown as Python does."""
-    activity.line.erase()
-    if category is UserWarning:
-        print(f"meshloom: {one_line(str(message))}", file=sys.stderr)
-    else:
-        otherwise(message, category, *rest, **more)
+    with activity.line.room():
+        if category is UserWarning:
+            print(f"meshloom: {one_line(str(message))}", file=sys.stderr)
+        else:
+            otherwise(message, category, *rest, **more)
 
 
 def _flag(*names: str, **more: Any) -> Any:

@@ -59,6 +59,8 @@ def as_json(case: Case, folder: RunFolder, outcome: Outcome, *, profile: bool = 
         {
             "case": case.name,
             "finished": outcome.finished,
+            "converged": outcome.verdict.converged if outcome.verdict is not None else None,
+            "verdict": outcome.verdict.text if outcome.verdict is not None else "",
             "sizes": case.sizes(),
             "iterations": outcome.iteration,
             "monitors": {name: value if isfinite(value) else None for name, value in outcome.monitors.items()},
@@ -70,6 +72,7 @@ def as_json(case: Case, folder: RunFolder, outcome: Outcome, *, profile: bool = 
             "threads": threads_in_use(),
             "numbering": case.numbering(),
             "schedules": schedules(case),
+            "doubts": list(case.doubts()),
             "failures": list(outcome.failures),
             "files": {path.name: str(path) for path in folder.files()},
             **times,

@@ -15,6 +15,7 @@ import numpy as np
 from meshloom.compact.scheme import Row, Scheme
 from meshloom.compact.schemes import LELE6, SECOND6, filters
 from meshloom.errors import SchemeError
+from meshloom.exclusion import Mutex, holding, made_for, mutexes_of, unowned
 from meshloom.kernel.access import Read, Write
 from meshloom.linalg import LineOperator, LineStencil, Tridiagonal, line_loop
 from meshloom.mesh.core import Field
@@ -143,10 +144,14 @@ def apply(
     listed = [used] * count if isinstance(used, LineOperator) else used
     unit = Tridiagonal(0.0, 1.0, 0.0, periodic=grid.periodic[axis])
     right_sides = [LineOperator(unit, one.stencil, one.scale) for one in listed]
-    line_loop(grid, axis, right_sides, sources, between, before=before, name=name)
-    line_loop(grid, axis, [LineOperator(one.matrix) for one in listed], between, between, method=method, name=name)
-    if after is not None:
-        after(grid, *between, *targets)
+
+    def passes() -> None:
+        line_loop(grid, axis, right_sides, sources, between, before=before, name=name)
+        line_loop(grid, axis, [LineOperator(one.matrix) for one in listed], between, between, method=method, name=name)
+        if after is not None:
+            after(grid, *between, *targets)
+
+    holding(mutexes_of(between), passes)  # nobody else has the room between them
 
 
 def _scratch(grid: Grid, dim: int, dtype: np.dtype) -> Field:
@@ -154,7 +159,8 @@ def _scratch(grid: Grid, dim: int, dtype: np.dtype) -> Field:
     key = ("between passes", dim, dtype)
     if key not in grid.kept:
         with outside_program():
-            grid.kept[key] = grid.field(f"between_passes_{dim}", dim, dtype=dtype)
+            mutex = Mutex(f"grid {grid.name}: compact differences")
+            grid.kept.setdefault(key, made_for(mutex, grid.field, f"between_passes_{dim}", dim, dtype=dtype))
     found: Field = grid.kept[key]
     return found
 
@@ -175,14 +181,19 @@ def _metric_field(grid: Grid, axis: int, dtype: np.dtype, which: str) -> Field:
     """The metric m, its square, or m dm/dxi, as a field: the same along all other axes; made once for a grid."""
     key = ("metric", which, axis, dtype)
     if key not in grid.kept:
-        slope = grid.metric(axis)
-        values = {"slope": slope, "square": slope**2, "bend": slope * _bend(grid, axis, slope)}[which]
-        shape = [-1 if a == axis else 1 for a in range(grid.rank)]
-        data = np.broadcast_to(values.reshape(shape), grid.shape)
-        with outside_program():
-            grid.kept[key] = grid.field(f"metric_{AXES[axis]}_{which}", dtype=dtype, data=data)
+        grid.kept.setdefault(key, _new_metric_field(grid, axis, dtype, which))
     found: Field = grid.kept[key]
     return found
+
+
+@unowned
+@outside_program()
+def _new_metric_field(grid: Grid, axis: int, dtype: np.dtype, which: str) -> Field:
+    slope = grid.metric(axis)
+    values = {"slope": slope, "square": slope**2, "bend": slope * _bend(grid, axis, slope)}[which]
+    shape = [-1 if a == axis else 1 for a in range(grid.rank)]
+    data = np.broadcast_to(values.reshape(shape), grid.shape)
+    return grid.field(f"metric_{AXES[axis]}_{which}", dtype=dtype, data=data)
 
 
 def _check_metric(grid: Grid, axis: int, targets: Sequence[Field]) -> None:

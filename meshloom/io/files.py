@@ -1,20 +1,24 @@
 """Writing files so that nothing is ever lost: beside the target first, then renamed over it.
 
-Every failure of the file system becomes one RunError that names the file and the reason.
+Links are followed, and what is no regular file stays what it is: a UserError says so. Every failure of the file system
+becomes one RunError that names the file and the reason.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from meshloom.errors import RunError
+from meshloom.errors import RunError, UserError
 from meshloom.process.beside import replacing
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+          stat.S_IFSOCK: "a socket"}  # fmt: skip
 
 
 @contextmanager
@@ -31,14 +35,32 @@ def writing(path: Path) -> Iterator[None]:
 def write_atomically(path: Path, data: bytes | memoryview) -> None:
     """Replace ``path`` by ``data`` in one step: readers see the old file or the new one, never half of it.
 
-    The old file stays until the new one is complete on the disk.
+    The old file stays until the new one is complete on the disk. A link stays, and what it leads to is replaced.
     """
     with writing(path):
-        with replacing(path) as beside, open(beside, "wb") as file:
+        place = followed(path)
+        with replacing(place) as beside, open(beside, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        _sync_directory(path.parent)
+        _sync_directory(place.parent)
+
+
+def followed(path: Path) -> Path:
+    """Where the file lies that a path leads to, or would lie; UserError where something is there that is no file.
+
+    A rename over a link would leave the file that it leads to as it was, and one over a pipe or a device would take
+    that away from everybody else.
+    """
+    try:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+    except FileNotFoundError:  # nor is what a link leads to: it is made there
+        kind = stat.S_IFREG
+    if kind != stat.S_IFREG:
+        what = _KINDS.get(kind, "something else")
+        leads = " leads to" if path.is_symlink() else " is"
+        raise UserError(f"cannot write {path}: it{leads} {what}, not a file; give the name of a file")
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def _sync_directory(directory: Path) -> None:

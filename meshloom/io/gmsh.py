@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshloom.errors import MeshError, whole_number
+from meshloom.errors import MeshError, is_text, whole_number
 from meshloom.io.blocks import ALL_CELLS, ELEMENTS, NO_GROUP, Listing, MeshBlock, Twins, dissolve, with_boundary
 from meshloom.io.text import as_integers, parse_numbers, rows_of_changing_length
 from meshloom.mesh.mesh import Mesh
@@ -391,8 +391,8 @@ def _write_names(mesh: Mesh, cell_names: Mapping[str, int]) -> Iterator[bytes]:
     """The names of the groups of boundary faces and cells."""
     for what, names in (("boundary", mesh.groups), ("cell", cell_names)):
         for name in names:
-            if set(name) & set('"\\\n\r') or not name:
-                raise MeshError(f"{what} group {name!r}: a Gmsh name has no quotes and no backslashes")
+            if set(name) & set('"\\\n\r') or not name or not is_text(name):
+                raise MeshError(f"{what} group {name!r}: a Gmsh name is text without quotes and backslashes")
     text_lines = [f'{mesh.dim - 1} {number} "{name}"\n' for name, number in mesh.groups.items()]
     text_lines += [f'{mesh.dim} {number} "{name}"\n' for name, number in cell_names.items()]
     yield (f"$PhysicalNames\n{len(text_lines)}\n" + "".join(text_lines) + "$EndPhysicalNames\n").encode()

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from meshloom.errors import MeshError, UserError, nearest
+from meshloom.errors import MeshError, UserError, file_path, instance, nearest, shown
 from meshloom.io import grids
 from meshloom.io.blocks import assemble, field_arrays
 from meshloom.io.cgns import read_cgns
-from meshloom.io.files import write_atomically
+from meshloom.io.files import followed, write_atomically, writing
 from meshloom.io.gmsh import read_gmsh, write_gmsh
 from meshloom.io.grid_dat import read_grid, write_grid
 from meshloom.io.openfoam import find_polymesh, read_openfoam
@@ -58,7 +58,7 @@ def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
     has passed ``Mesh.check``; cells that go round the other way are turned round before that (not in ``.dat`` files,
     which give their faces).
     """
-    path = Path(path)
+    path = file_path("ml.read: the path", path, error=MeshError)
     chosen = _OPENFOAM if os.path.isdir(path) else _format_of(path)  # Path.is_dir minds a name that is too long
     try:
         with np.errstate(all="ignore"):  # what is not finite is found and named
@@ -104,12 +104,16 @@ def write(
     Groups of cells are kept by ``.msh``, where a cell has one group, and ``.vtu``; the others cannot hold them. A Grid
     goes to ``.vti`` or ``.vtr`` files; it has points alone, so its fields are ``node_fields``.
     """
-    path = Path(path)
+    path = file_path("ml.write: the path", path, error=MeshError)
+    for what, fields in (("cell_fields", cell_fields), ("node_fields", node_fields)):
+        if fields is not None and not isinstance(fields, Mapping):
+            raise MeshError(f"{path}: {what} is a dict of fields by their names, got {shown(fields)}")
     if isinstance(mesh, Grid):
         if cell_fields:
             raise MeshError(f"{path}: a grid has no cells; give its fields as node_fields={{...}}")
         _check_place(path, overwrite)
         return grids.write_grid(path, mesh, node_fields)
+    instance(f"{path}: what is written", mesh, Mesh, error=MeshError)
     chosen = _format_of(path)
     _check_place(path, overwrite)
     if (cell_fields or node_fields) and not chosen.holds_fields:
@@ -129,6 +133,8 @@ def _check_place(path: Path, overwrite: bool) -> None:
         raise MeshError(f"{path} exists already; choose another name or give overwrite=True")
     if not path.parent.is_dir():
         raise MeshError(f"cannot write {path}: there is no folder {path.parent}")
+    with writing(path):
+        followed(path)
 
 
 def _format_of(path: Path) -> Format:

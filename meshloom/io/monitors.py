@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -72,8 +73,8 @@ class SampleLog:
     """A CSV file ``iteration,<name>,...`` that grows by a row now and then.
 
     ``after``: go on with the rows of iterations up to this one that are there; what an earlier run wrote past it is
-    dropped. None: begin anew. ``keep_last``: that of this iteration itself stays, too; else it was the row of an end
-    that is none any more. UserError where the file has other columns. Nothing is written before ``open``.
+    dropped. None: begin anew. ``keep_last``: that of this iteration itself stays, too. UserError where the file has
+    other columns. Nothing is written before ``open``.
     """
 
     def __init__(self, path: Path, names: tuple[str, ...], after: int | None = None, *, keep_last: bool = True):
@@ -88,7 +89,7 @@ class SampleLog:
             self._file = open(self.path, "a", encoding="ascii")  # noqa: SIM115  closed by ``close``
 
     def _kept(self, head: str, after: int) -> str:
-        if not self.path.exists():
+        if not self.path.is_file():
             return ""
         with writing(self.path):
             found = self.path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
@@ -115,6 +116,11 @@ class SampleLog:
             self._file.flush()
         self.last = iteration
 
+    def sync(self) -> None:
+        """All rows outlive a loss of power, too: for whatever relies on them."""
+        with writing(self.path):
+            os.fsync(self._file.fileno())
+
     def close(self) -> None:
         """No more rows."""
         with writing(self.path):
@@ -125,6 +131,16 @@ def write_table(path: Path, names: tuple[str, ...], values: np.ndarray) -> None:
     """A CSV file of named columns, ``values`` (n, names), replaced in one step."""
     text_lines = (",".join(repr(float(value)) for value in row) for row in values)
     write_atomically(path, (_header(names) + "\n".join((*text_lines, ""))).encode())
+
+
+def read_table(path: Path) -> dict[str, np.ndarray]:
+    """The columns that ``write_table`` wrote, (n,) each; none where there is no such file, or something else in it."""
+    import csv
+
+    with suppress(OSError, ValueError, csv.Error), open(path, encoding="utf-8", newline="") as file:
+        head, *rows = list(csv.reader(file))
+        return dict(zip(head, np.array(rows, np.float64).reshape(len(rows), len(head)).T, strict=True))
+    return {}
 
 
 def _header(names: tuple[str, ...]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import MeshError, UserError, nearest, shown
+from meshloom.errors import MeshError, UserError, file_path, nearest, shown
 from meshloom.io.sealed import Sort, restored_name, sealed_file, stored_name, write_sealed
 from meshloom.mesh.core import Field, Global, Set, Subset
 from meshloom.mesh.grid import Grid
@@ -137,4 +137,4 @@ def _path(who: str, path: Any) -> Path:
         raise UserError(f"{who}: the first argument is the path of the file, got {shown(path)}")
     if not Path(path).name:
         raise UserError(f"{who}: the first argument is the path of the file, and {shown(os.fspath(path))} is a folder")
-    return Path(path)
+    return file_path(f"{who}: the first argument", path)

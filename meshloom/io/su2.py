@@ -138,7 +138,7 @@ def _width(head: np.ndarray, extra: int, what: str) -> int:
 def write_su2(mesh: Mesh) -> Iterator[bytes]:
     """The mesh as pieces of an SU2 file; coordinates with all digits."""
     for name in mesh.groups:
-        if set(name) & set("%=\n\r") or name != name.strip() or not name:
+        if set(name) & set("%=") or name != name.strip() or not name or not name.isprintable():
             raise MeshError(f"boundary group {name!r}: an SU2 marker has a name without '%', '=' and blank ends")
     listing = dissolve(mesh, "SU2")
     codes = {kind: code for code, kind in CODES.items()}

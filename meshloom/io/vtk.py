@@ -72,6 +72,7 @@ def vtu_pieces(
     if boundary:
         if GROUP_ARRAY in cell_fields:
             raise MeshError(f"field {GROUP_ARRAY}: the name is taken by the groups of boundary faces; choose another")
+        _check_names(mesh)
         ends = mesh.lists.boundary_faces
         elements.append((ends, ends.kinds(FACE_KINDS)))
         cell_fields = {name: with_boundary(values, mesh) for name, values in cell_fields.items()}
@@ -138,6 +139,14 @@ def _types(count: int, kinds: Kinds) -> np.ndarray:
     return found
 
 
+def _check_names(mesh: Mesh) -> None:
+    """MeshError where a group would come back from the file by another name: XML holds no control characters."""
+    for what, names in (("boundary", mesh.groups), ("cell", mesh.cell_groups)):
+        for name in names:
+            if not name.isprintable():
+                raise MeshError(f"{what} group {name!r}: a VTU file keeps names of printable characters; rename it")
+
+
 def _cell_group_arrays(mesh: Mesh) -> dict[str, np.ndarray]:
     """For every group of cells an array of cells and boundary faces, 1 on the cells of the group."""
     arrays = {}
@@ -191,7 +200,7 @@ class Series:
     def resume(cls, path: str | os.PathLike[str]) -> Series:
         """Go on with an existing list; with an empty one if there is none."""
         series = cls(path)
-        if series.path.exists():
+        if series.path.is_file():
             series.entries = _read_entries(series.path)
         return series
 

@@ -65,13 +65,20 @@ class Max(Mode):
     combine, globals = "maximum", True
 
 
+class RandomNumbers(Mode):
+    """A source of random numbers (``r: ml.Random``); every element draws its own, so there are no conflicts."""
+
+    reads, writes, fields, globals = True, False, False, True
+
+
 MODES: dict[str, type[Mode]] = {m.__name__: m for m in (Read, Write, ReadWrite, Inc, Min, Max, Sum)}
 
 
 def identity(combine: str, dtype: np.dtype) -> float | int:
-    """The value that changes nothing when combined: 0, or the largest or smallest of the type."""
+    """The value that changes nothing when combined: zero, of floating-point numbers the negative one, because 0.0 would
+    turn -0.0 round; or the largest or smallest of the type."""
     if combine == "add":
-        return 0
+        return -0.0 if dtype.kind == "f" else 0
     sign = 1 if combine == "minimum" else -1
     if dtype.kind == "f":
         return sign * np.inf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import takewhile
 from types import CodeType
@@ -19,11 +19,13 @@ _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 
 @dataclass(frozen=True)
 class ReadOfName:
-    """``name.a.b``: ``kind`` is "global", "free" (of a closure), "first" (the first parameter) or "import"."""
+    """``name.a.b``: ``kind`` is "global", "free" (of a closure), "first" (the first parameter) or "import". ``line`` is
+    that of the first such read."""
 
     kind: str
     name: str
     chain: tuple[str, ...]
+    line: int = field(default=0, compare=False)
 
 
 @lru_cache(maxsize=4096)
@@ -36,13 +38,14 @@ def reads_of(code: CodeType) -> tuple[ReadOfName, ...]:
 def _reads(code: CodeType, free: frozenset[str], first: str) -> Iterator[ReadOfName]:
     """``free``: cells that come from outside of the whole function; ``first``: its first parameter, as a local."""
     steps = [one for one in dis.get_instructions(code) if one.opname not in _IGNORED]
-    module = ""
+    module, line = "", code.co_firstlineno
     for number, step in enumerate(steps):
+        line = (step.positions and step.positions.lineno) or line
         module = str(step.argval) if step.opname == "IMPORT_NAME" else module
         for kind, name, alone in _roots(step, free, first, module):
             following = () if alone else takewhile(lambda one: one.opname in _ATTRIBUTES, steps[number + 1 :])
             start = (str(step.argval),) if step.opname == "IMPORT_FROM" else ()
-            yield ReadOfName(kind, name, (*start, *(str(one.argval) for one in following)))
+            yield ReadOfName(kind, name, (*start, *(str(one.argval) for one in following)), line)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             yield from _reads(inner, free & set(inner.co_freevars), first if first in inner.co_freevars else "")

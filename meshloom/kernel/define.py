@@ -6,10 +6,12 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from meshloom.errors import KernelError, nearest
-from meshloom.kernel.access import MODES, Mode
+from meshloom.kernel.access import MODES, Mode, RandomNumbers
 from meshloom.kernel.signature import Signature
 
 
@@ -40,10 +42,17 @@ def _mode(function: Callable[..., Any], name: str, annotation: Any) -> type[Mode
     text = annotation.rsplit(".", 1)[-1] if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     if text in MODES and (isinstance(annotation, str) or annotation is MODES[text]):
         return MODES[text]
+    if text == "Random" and (isinstance(annotation, str) or getattr(annotation, "draws", False)):
+        return RandomNumbers
     start = f"{place(function)}: kernel {function.__name__}: parameter {name}"
     if annotation is inspect.Parameter.empty:
         raise KernelError(f"{start} has no access mode; annotate it with one of {', '.join(MODES)}")
     raise KernelError(f"{start}: '{text or annotation}' is no access mode{nearest(text, MODES)}")
+
+
+#: Code that was found good with these modes. A case makes its kernels anew each time, of the same code; reading that
+#: takes most of the time of making a kernel.
+_GOOD: WeakKeyDictionary[CodeType, set[tuple[tuple[str, type[Mode]], ...]]] = WeakKeyDictionary()
 
 
 def check_text(function: Callable[..., Any], modes: dict[str, type[Mode]]) -> None:
@@ -52,6 +61,13 @@ def check_text(function: Callable[..., Any], modes: dict[str, type[Mode]]) -> No
 
     The exact check is made when the kernel is traced; this one speaks up earlier, at the definition.
     """
+    known, given = _GOOD.setdefault(function.__code__, set()), tuple(modes.items())
+    if given not in known:
+        _read_text(function, modes)
+        known.add(given)
+
+
+def _read_text(function: Callable[..., Any], modes: dict[str, type[Mode]]) -> None:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError, IndentationError):

@@ -98,6 +98,10 @@ def _handed_on(node: Node, tangents: list[Tangent]) -> Tangent:
         condition, zero = _CHOICES[node.op](node), expr.const(0.0, node.dtype)
         yes, no = tangents[-2:]
         return {k: operate("where", (condition, yes.get(k, zero), no.get(k, zero)), node.where) for k in {**yes, **no}}
+    if node.op == "pick":
+        of_entries, zero = tangents[1:], expr.const(0.0, node.dtype)
+        each = {k for one in of_entries for k in one}
+        return {k: expr.pick(node.args[0], [one.get(k, zero) for one in of_entries], node.where) for k in sorted(each)}
     if node.op == "cast":
         return {k: expr.cast(one, node.dtype) for k, one in tangents[0].items()}
     if node.op not in _RULES:
@@ -224,7 +228,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "tanh": (lambda y, a: _square_from_one("sub", y),),
 }
 #: Piecewise constant: no derivative, whatever the arguments are.
-_STEPS = {"sign", "floor", "ceil", "trunc", "rint", "floordiv"}
+_STEPS = {"sign", "floor", "ceil", "trunc", "rint", "floordiv", "entry", "interval"}
 
 
 def _chosen_by(comparison: str) -> Callable[[Node], Node]:

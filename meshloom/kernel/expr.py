@@ -8,12 +8,14 @@ an operation: how NumPy computes it, how C spells it and what it costs. In which
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
+
+from meshloom.kernel.table import LOOKUPS, LookupTable, TableExtent, lookup_of
 
 BOOL, INT32, INT64, FLOAT32, FLOAT64 = (np.dtype(t) for t in ("bool", "int32", "int64", "float32", "float64"))
 C_TYPES = {BOOL: "bool", INT32: "int32_t", INT64: "int64_t", FLOAT32: "float", FLOAT64: "double"}
@@ -79,7 +81,7 @@ OPS: dict[str, Op] = {
     "rshift": Op(np.right_shift, "ml_rshift", "select"),
     "not": Op(np.logical_not, "!", "select"),
     "where": Op(_where, "?:", "select"),
-} | {
+} | {name: Op(function, f"ml_{name}", "select") for name, function in LOOKUPS.items()} | {
     name: Op(getattr(np, name), f"std::{c}", "special")
     for name, c in {
         "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10",
@@ -252,6 +254,31 @@ def with_value(node: Node, value: Any) -> Node:
     return _intern(node.op, node.args, node.dtype, value, node.where)
 
 
+def index(k: Node, extent: TableExtent, where: Any = None) -> Node:
+    """The entry that an index, an integer, is of so many: one that there is, whatever k is."""
+    return _intern("index", (cast(k, INT64),), INT64, extent, where)
+
+
+def pick(k: Node, entries: Sequence[Node], where: Any = None) -> Node:
+    """One of several values of one type, by an ``index`` of so many; constants become a table."""
+    dtype = entries[0].dtype
+    if k.op == "const":
+        return entries[k.value]
+    if all(one.op == "const" for one in entries):
+        return entry(LookupTable(np.array([one.value for one in entries], dtype)), k, where)
+    return _intern("pick", (k, *entries), dtype, None, where)
+
+
+def entry(table: LookupTable, k: Node, where: Any = None) -> Node:
+    """An entry of a constant table, by an ``index`` of its size."""
+    return _intern("entry", (k,), table.values.dtype, table, where)
+
+
+def interval(table: LookupTable, x: Node, where: Any = None) -> Node:
+    """The number of the last entry of an increasing table that is not above x, which is of its type; or else 0."""
+    return _intern("interval", (x,), INT64, table, where)
+
+
 def topological(roots: Iterable[Node]) -> tuple[Node, ...]:
     """Every node the roots need, arguments before users, in the order of first need."""
     return _ordered(tuple(roots))
@@ -288,4 +315,6 @@ def written(roots: Iterable[Node]) -> str:
 
 def function_of(node: Node) -> Callable[..., Any]:
     """What gives the value of an operation, by NumPy, from the values of its arguments (scalars or arrays)."""
+    if node.op in LOOKUPS:
+        return lookup_of(node.op, node.value)
     return partial(convert, dtype=node.dtype) if node.op == "cast" else OPS[node.op].numpy

@@ -2,7 +2,8 @@
 
 Left to itself it makes arrays of objects, whose entries keep types of their own: np.array([a, 0.5]) of single precision
 would go on in single precision, where NumPy goes on in double. So while a kernel is traced these two look for symbols
-first; all other lists, and those of other threads, are NumPy's as ever.
+first; all other lists, and those of other threads, are NumPy's as ever. Arrays that ``np.asarray`` is given become
+tables that symbols may index.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.kernel.constants import as_table
 from meshloom.kernel.symbols import SymbolArray
 from meshloom.kernel.values import Value, fail, in_type, known_type, typed
 
@@ -27,7 +29,8 @@ def _looking(name: str) -> Any:
     def array(*args: Any, **kwargs: Any) -> Any:
         if getattr(_tracing, "on", False) and args and _symbolic(args[0]):
             return _array(name, *args, **kwargs)
-        return _real[name](*args, **kwargs)
+        made = _real[name](*args, **kwargs)
+        return as_table(made) if getattr(_tracing, "on", False) and name == "asarray" else made
 
     return array
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -49,8 +50,10 @@ class Output:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a kernel does at one element."""
+    """What a kernel does at one element. ``again``: the outputs of another trace, of which those that are the same are
+    the same nodes; it holds the kernel's function, so whoever keeps a trace takes it away."""
 
     name: str
     params: tuple[Param, ...]
     outputs: tuple[Output, ...]
+    again: Callable[[], tuple[Output, ...]] | None = field(default=None, compare=False, repr=False)

@@ -105,7 +105,7 @@ def _fold_exactly(node: Node) -> Node:
 
 
 #: The operations that rules below know something about: others need not be asked after.
-_SIMPLIFIED = frozenset({"add", "sub", "mul", "div", "neg", "where", "minimum", "maximum"})
+_SIMPLIFIED = frozenset({"add", "sub", "mul", "div", "neg", "where", "minimum", "maximum", "pick"})
 
 
 def _folded(node: Node, simplified: Rule) -> Node:
@@ -162,6 +162,8 @@ def _neutral(node: Node) -> Node:
             return a if (a is b or c.value) else b
         case (("minimum" | "maximum"), (a, b)) if a is b:
             return a
+        case "pick", (k, *entries) if k.op == "const":
+            return entries[k.value]
         case _:
             return _signs_outwards(node)
 

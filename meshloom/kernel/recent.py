@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -19,10 +20,11 @@ class Recent(OrderedDict[K, V]):
 
     def find(self, key: K) -> V | None:
         """The entry, which is then the last to go; None where there is none."""
-        if key not in self:
-            return None
-        self.move_to_end(key)
-        return self[key]
+        found = self.get(key)
+        if found is not None:
+            with suppress(KeyError):  # another thread may have sent it away meanwhile
+                self.move_to_end(key)
+        return found
 
     def find_or_make(self, key: K, make: Callable[[], V]) -> V:
         """The entry, made where there is none."""
@@ -31,8 +33,9 @@ class Recent(OrderedDict[K, V]):
 
     def keep(self, key: K, value: V) -> V:
         """Add an entry; the oldest ones beyond the limit go."""
-        self[key] = value
-        self.move_to_end(key)
-        while len(self) > self.most:
-            self.popitem(last=False)
+        with suppress(KeyError):
+            self[key] = value
+            self.move_to_end(key)
+            while len(self) > self.most:
+                self.popitem(last=False)
         return value

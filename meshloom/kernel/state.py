@@ -6,9 +6,11 @@ import warnings
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
-from meshloom.kernel.captured import MOST_BYTES, Captured, captured
+from meshloom.errors import KernelError
+from meshloom.kernel.captured import MOST_BYTES, Captured, RandomDraw, captured
 from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.recent import Recent
 
@@ -30,11 +32,25 @@ def compared_once() -> Iterator[None]:
         _block.reset(token)
 
 
+class Traces(Recent[tuple[Param, ...], Trace]):
+    """What a kernel traces to, by its parameters. ``suspect``: (file:line, what) of what draws random numbers if the
+    kernel's function comes there, which is seen by calling it twice."""
+
+    def __init__(self, kernel: str, suspect: tuple[str, str]):
+        super().__init__(MOST_FORMS)
+        self._kernel, self._suspect = kernel, suspect
+
+    def keep(self, key: tuple[Param, ...], value: Trace) -> Trace:
+        if self._suspect[1] and value.again is not None and value.again() != value.outputs:
+            raise _drawn(self._kernel, *self._suspect)
+        return super().keep(key, replace(value, again=None))
+
+
 class State:
     """What a kernel traces to while the values that it captured are the same, by its parameters."""
 
-    def __init__(self) -> None:
-        self.traces: Recent[tuple[Param, ...], Trace] = Recent(MOST_FORMS)
+    def __init__(self, kernel: str = "", suspect: tuple[str, str] = ("", "")) -> None:
+        self.traces = Traces(kernel, suspect)
         self.outputs: Recent[tuple[tuple[Param, ...], bool], tuple[Output, ...]] = Recent(MOST_FORMS)
 
 
@@ -54,14 +70,14 @@ class States:
         if self._compared_in is not None and self._compared_in is _block.get():
             return self._now
         if self._captured is None or not self._captured.unchanged():
-            self._captured = captured(self._function)
+            self._captured = self._read()
             key = self._captured.key
             if not self._captured.comparable:
                 self._warn(
                     f"kernel {self._name} reads {self._captured.culprit}, which cannot be compared at every call, so it"
                     " is traced every time; name what it needs (settings.alpha), or pass it as an ml.Global"
                 )
-                self._now = State()
+                self._now = State(self._name, self._captured.suspect)
             else:
                 if self._captured.array_bytes > MOST_BYTES:
                     self._warn(
@@ -69,17 +85,33 @@ class States:
                         " parameters, which are compared at every call; take what it needs out of them before"
                         " (first = table[0]), or pass it as an ml.Global or a field"
                     )
-                self._now = self._known.find(key) or self._known.keep(key, State())
+                self._now = self._known.find(key) or self._known.keep(
+                    key, State(self._name, self._captured.suspect)
+                )
         self._compared_in = _block.get() if self._captured.comparable else None
         return self._now
 
     def traced(self, state: State) -> None:
         """The function has run, and may have changed what it reads: that alone makes no new state."""
         if self._captured is not None and self._captured.comparable and not self._captured.unchanged():
-            self._captured = captured(self._function)
+            self._captured = self._read()
             self._now = self._known.keep(self._captured.key, state)
+
+    def _read(self) -> Captured:
+        try:
+            return captured(self._function)
+        except RandomDraw as found:
+            raise _drawn(self._name, found.place, found.what) from None
 
     def _warn(self, why: str) -> None:
         if not self._warned:
             self._warned = True
             warnings.warn(why, stacklevel=2)
+
+
+def _drawn(kernel: str, place: str, what: str) -> KernelError:
+    return KernelError(
+        f"{place}: kernel {kernel} draws random numbers ({what}), which would be drawn once, when it is compiled, the"
+        " same for all elements; give it a parameter r: ml.Random, call r.uniform() or r.normal(), and pass"
+        " ml.Random(seed=...)"
+    )

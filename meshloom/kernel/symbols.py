@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from meshloom.kernel import dense, expr
-from meshloom.kernel.expr import BOOL, FLOAT32, FLOAT64, INT64, Node
+from meshloom.kernel import dense, expr, lookup
+from meshloom.kernel.expr import BOOL, FLOAT32, FLOAT64, INT64
 from meshloom.kernel.model import Param
 from meshloom.kernel.operands import OF_SEQUENCES, named, positional
 from meshloom.kernel.values import (
@@ -21,14 +21,15 @@ from meshloom.kernel.values import (
     check_kind,
     fail,
     in_type,
+    kernel_line,
     kind_of,
     known_type,
     objects,
     plain,
+    to_node,
     type_of,
     typed,
     uniform,
-    user_line,
     widened,
 )  # fmt: skip
 
@@ -62,8 +63,8 @@ class Symbol(Value):
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         fail(
-            "NumPy cannot make an array of a list of values that are known only at run time by itself here; hand it"
-            " np.stack([...]) or np.array([...])"
+            "NumPy cannot make an array of values that are known only at run time by itself here: of a list make"
+            " np.stack([...]) or np.array([...]), and look a table up as np.asarray(table)[k]"
         )
 
     def __float__(self) -> float:
@@ -73,7 +74,10 @@ class Symbol(Value):
         self._number()
 
     def __index__(self) -> int:
-        fail("a value that is known only at run time cannot be an index or a loop count; use a map, or np.where")
+        fail(
+            "a value that is known only at run time cannot be a loop count, nor say where something is set; an index of"
+            " a Global it can be, or of an array that the kernel reads by name, of any other as np.asarray(table)[k]"
+        )
 
     def __setitem__(self, key: Any, value: Any) -> None:
         fail("a parameter that is Read is written here; annotate it Write, ReadWrite or Inc")
@@ -146,10 +150,10 @@ class SymbolArray(np.ndarray):
         return self[()].__index__() if self.ndim == 0 else super().__index__()
 
     def __getitem__(self, key: Any) -> Any:
-        for one in key if isinstance(key, tuple) else (key,):
-            if isinstance(one, Symbol):
-                one.__index__()  # says what to do instead
-        return super().__getitem__(key)
+        if not lookup.is_symbolic(key):
+            return super().__getitem__(key)
+        param = owner_of(self)
+        return looked_up(plain(self), key, "what is indexed here" if param is None else param.name)
 
     @property
     def dtype(self) -> np.dtype:
@@ -201,6 +205,14 @@ class SymbolArray(np.ndarray):
             into[key] = made[()] if made.ndim == 0 else made
 
 
+def looked_up(array: np.ndarray, key: Any, name: str) -> Any:
+    """``array[key]``, where the key has symbols in it."""
+    return _wrap(_of_nodes(lookup.at(array, key, name)))
+
+
+_of_nodes = np.frompyfunc(Symbol, 1, 1)
+
+
 def _offered(param: Param, before: Any, value: Any) -> Any:
     """A value offered to a Min or Max, merged with what is there; beyond the type's integers it is the last one."""
     ufunc = np.minimum if param.mode.combine == "minimum" else np.maximum
@@ -217,19 +229,6 @@ def _wrap(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return type(value)(_wrap(v) for v in value)
     return value
-
-
-def to_node(value: Any, dtype: np.dtype) -> Node:
-    """A node for a symbol or a number, in a type."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        return to_node(value[()], dtype)
-    kind_of(value)
-    if isinstance(value, Symbol):
-        return value.to(dtype).node
-    try:
-        return expr.const(value, dtype)
-    except OverflowError as error:
-        fail(f"{error}; use np.int64({value}) where that is meant")
 
 
 def scalar_operation(name: str, ufunc: Any, *operands: Any) -> Any:
@@ -251,7 +250,7 @@ def scalar_operation(name: str, ufunc: Any, *operands: Any) -> Any:
             "an integer to a power that is negative or known only at run time has no meaning for all values in NumPy;"
             " use a float base (x * 1.0), 1 << n for 2**n, or a constant exponent of at least 0"
         )
-    return Symbol(expr.apply(name, nodes, types, result, user_line()))
+    return Symbol(expr.apply(name, nodes, types, result, kernel_line()))
 
 
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -410,9 +409,10 @@ _GENERIC = {
 _WIDENING = {np.sum: INT64, np.prod: INT64, np.cumsum: INT64, np.trace: INT64}
 
 
-#: Functions of small matrices, which NumPy leaves to LAPACK.
-_DENSE: dict[Any, Callable[..., Any]] = {
+#: Functions of small matrices, which NumPy leaves to LAPACK, and of tables.
+_REPLACED: dict[Any, Callable[..., Any]] = {
     np.linalg.solve: dense.solve, np.linalg.inv: dense.inverse, np.linalg.det: dense.determinant,
+    np.interp: lambda *args, **kwargs: _of_nodes(lookup.interp(*args, **kwargs)),
 }  # fmt: skip
 
 
@@ -436,8 +436,8 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return _wrap(elementwise("sqrt", np.dot(flat, flat)))
     if func is np.cross and any(np.shape(a)[-1:] == (2,) for a in args):
         return _plane_cross(*args, **kwargs)
-    if func in _DENSE:
-        return _wrap(_DENSE[func](*args, **kwargs))
+    if func in _REPLACED:
+        return _wrap(_REPLACED[func](*args, **kwargs))
     if func not in _GENERIC:
         module = getattr(func, "__module__", "numpy").replace("numpy", "np", 1)
         fail(f"{module}.{getattr(func, '__name__', func)} is not supported in a kernel")

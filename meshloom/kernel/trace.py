@@ -10,12 +10,14 @@ import itertools
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
 from meshloom.errors import KernelError
 from meshloom.kernel import expr
+from meshloom.kernel.constants import seeing_tables
 from meshloom.kernel.define import place
 from meshloom.kernel.expr import Node
 from meshloom.kernel.listed import arrays_of_symbols
@@ -23,23 +25,55 @@ from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.signature import of_all
 from meshloom.kernel.stencil import Stencil
 from meshloom.kernel.symbols import Symbol, SymbolArray, params_by_array, to_node
-from meshloom.kernel.values import OWN_FOLDERS
+from meshloom.kernel.table import LookupTable
+from meshloom.kernel.values import OWN_FOLDERS, enters_kernels
 from meshloom.kernel.weak import symbol
 
 NODE_WARNING = 5000
+#: Compilers take minutes for so many, and longer than in proportion for more: nobody waits for that.
+ENTRY_WARNING = 20_000  # numbers of tables: a compiler reads about as many in a second
+MOST_NODES = 50_000
 _scopes = itertools.count(1)
 
 
 def trace(function: Callable[..., Any], name: str, params: Sequence[Param]) -> Trace:
     """Run ``function`` on symbols and collect its outputs, checked against the access modes."""
     scope, defined = next(_scopes), f"{place(function)}: "
+    outputs = _traced(function, name, params, scope)
+    _check_read_back(name, params, outputs)
+    nodes = expr.topological(o.value for o in outputs)
+    count, tables = len(nodes), {n.value for n in nodes if isinstance(n.value, LookupTable)}
+    if count > MOST_NODES:
+        raise KernelError(
+            f"{defined}kernel {name} has {count} operations after unrolling, more than the {MOST_NODES} that compilers"
+            " take in minutes; let elements, or repeats of a program, do what its loops do"
+        )
+    if count > NODE_WARNING:
+        warnings.warn(
+            f"{defined}kernel {name} has {count} operations after unrolling; compiling it may take minutes",
+            stacklevel=2,
+        )
+    if (entries := sum(len(one.values) for one in tables)) > ENTRY_WARNING:
+        warnings.warn(
+            f"{defined}kernel {name} looks up tables of {entries} entries, which are compiled with it: that may take"
+            " minutes; fewer entries do where np.interp comes between them",
+            stacklevel=2,
+        )
+    return Trace(name, tuple(params), outputs, partial(_traced, function, name, params, scope))
+
+
+@enters_kernels
+def _traced(function: Callable[..., Any], name: str, params: Sequence[Param], scope: int) -> tuple[Output, ...]:
+    """What one call of the function gives to its parameters; what a ``scope`` loads is the same at every call."""
+    defined = f"{place(function)}: "
     arrays = [_symbols(k, p, scope) for k, p in enumerate(params)]
     # The arrays of symbols hold the values; a view of each is what the user gets.
     for array, param in zip(arrays, params, strict=True):
         params_by_array[id(array)] = param
     try:
         with arrays_of_symbols():
-            returned = of_all(function)([_handed_over(p, a) for p, a in zip(params, arrays, strict=True)])
+            given = [_handed_over(p, a) for p, a in zip(params, arrays, strict=True)]
+            returned = of_all(seeing_tables(function))(given)
     except KernelError:
         raise
     except Exception as error:
@@ -49,14 +83,9 @@ def trace(function: Callable[..., Any], name: str, params: Sequence[Param]) -> T
             del params_by_array[id(array)]
     if returned is not None:
         raise KernelError(f"{defined}kernel {name} returns a value; write to a parameter instead")
-    outputs = [
+    return tuple(
         o for k, p in enumerate(params) if p.mode.writes for o in _outputs(name, k, p, arrays[k], scope, defined)
-    ]
-    _check_read_back(name, params, outputs)
-    count = len(expr.topological(o.value for o in outputs))
-    if count > NODE_WARNING:
-        warnings.warn(f"kernel {name} has {count} operations after unrolling; compiling it may take long", stacklevel=2)
-    return Trace(name, tuple(params), tuple(outputs))
+    )
 
 
 def _handed_over(param: Param, array: np.ndarray) -> Any:
@@ -73,6 +102,8 @@ def explained(error: Exception, kernel: str, shapes: Mapping[str, tuple[int, ...
     text, listed = " ".join(str(error).split()), ""
     if text == f"'{Symbol.__name__}' object is not subscriptable":
         text = "what has one value here has no entries; to see neighbours pass field[map], or field[grid.offsets(...)]"
+    if text == "'Global' object is not subscriptable":
+        text = "a Global is used inside a kernel, which would see its present value for ever; pass it as an argument"
     if isinstance(error, IndexError | ValueError | TypeError | AttributeError):
         listed = f"; shapes of the parameters: {', '.join(f'{n} {s}' for n, s in shapes.items())}"
     else:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
-from typing import Any, NoReturn
+from collections.abc import Callable, Container, Iterable
+from types import CodeType, FrameType
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -16,24 +17,40 @@ from meshloom.kernel.expr import BOOL, FLOAT64, INT64, Node
 Where = tuple[str, int]
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-#: Frames of these files are not the user's; ``plain.py`` calls kernels without the tracer.
-_PLAIN = os.path.join(os.path.dirname(_HERE), "operation", "plain.py")
-OWN_FOLDERS = (_HERE, _PLAIN, os.path.dirname(os.path.abspath(np.__file__)))
+#: Frames of these files are not the user's: rooms that trace and call kernels, or whose objects a kernel may touch.
+#: Rooms above them have kernels of their own.
+_ROOMS = tuple(os.path.join(os.path.dirname(_HERE), room) for room in ("mesh", "operation", "backend", "recording"))
+OWN_FOLDERS = (_HERE, *_ROOMS, os.path.dirname(os.path.abspath(np.__file__)))
 
 
-def user_line() -> Where | None:
-    """File and line of the innermost frame that is neither Meshloom's tracer nor NumPy's."""
-    frame = sys._getframe(1)
-    while frame is not None:
+_entrances: set[CodeType] = set()
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def enters_kernels(function: F) -> F:
+    """Marks the function of the tracer that calls those of kernels: whoever has called it has no part in what these
+    compute."""
+    _entrances.add(function.__code__)
+    return function
+
+
+def kernel_line() -> Where | None:
+    """File and line of what a kernel computes just now: of the innermost frame that is neither Meshloom's tracer nor
+    NumPy's. None where no line of the kernel does, but the tracer by itself."""
+    return _line(sys._getframe(1), _entrances)
+
+
+def _line(frame: FrameType | None, end: Container[CodeType] = ()) -> Where | None:
+    while frame is not None and frame.f_code not in end:
         if not frame.f_code.co_filename.startswith(OWN_FOLDERS):
             return frame.f_code.co_filename, frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 
 def fail(message: str) -> NoReturn:
-    """Raise a KernelError that names the user's line."""
-    where = user_line()
+    """Raise a KernelError that names the user's line, in the kernel or, where that has none, the one that calls it."""
+    where = _line(sys._getframe(1))
     place = f"{where[0]}:{where[1]}: " if where else ""
     raise KernelError(place + message)
 
@@ -105,6 +122,19 @@ def type_of(value: Any) -> np.dtype | None:
 
 def _elements(value: Any) -> Iterable[Any]:
     return plain(value).flat if isinstance(value, np.ndarray) else (value,)
+
+
+def to_node(value: Any, dtype: np.dtype) -> Node:
+    """A node for a symbol or a number, in a type."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return to_node(value[()], dtype)
+    kind_of(value)
+    if isinstance(value, Value):
+        return value.to(dtype).node
+    try:
+        return expr.const(value, dtype)
+    except OverflowError as error:
+        fail(f"{error}; use np.int64({value}) where that is meant")
 
 
 def in_type(value: Any, dtype: np.dtype) -> Any:

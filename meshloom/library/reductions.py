@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from meshloom.errors import MeshError, instance
+from meshloom.exclusion import unowned
 from meshloom.kernel.access import Max, Min, Read, ReadWrite, Sum
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.reduced import reducer
-from meshloom.operation.loop import kernel
+from meshloom.operation.loop import Kernel, kernel
 from meshloom.recording import recorder
 
 
@@ -37,6 +38,28 @@ def multiply(u: Read, v: Read, total: Sum):
 
 
 @kernel
+def add_up_integers(u: Read, total: Sum, size: Sum):
+    total += np.sum(np.int64(1) * u)
+    size += np.sum(np.abs(np.float64(1.0) * u))
+
+
+@kernel
+def multiply_integers(u: Read, v: Read, total: Sum, size: Sum):
+    total += np.sum((np.int64(1) * u) * v)
+    size += np.sum(np.abs((np.float64(1.0) * u) * v))
+
+
+@kernel
+def add_up_in_double(u: Read, total: Sum):
+    total += np.sum(np.float64(1.0) * u)
+
+
+@kernel
+def multiply_in_double(u: Read, v: Read, total: Sum):
+    total += np.sum((np.float64(1.0) * u) * v)
+
+
+@kernel
 def divide(total: ReadWrite, count: Read):
     total[...] = total / count
 
@@ -48,6 +71,12 @@ def take_root(total: ReadWrite):
 
 _ONCE = Set(1, "once")
 _LOOPS = {"sum": add_up, "mean": add_up, "min": lower, "max": raise_to, "dot": multiply, "norm": multiply}
+#: Of integers: sums and products by 64 bits, with the sum of absolute values, which tells where these are too few; what
+#: is divided, or a root, in double
+_OF_INTEGERS = _LOOPS | {"sum": add_up_integers, "dot": multiply_integers, "mean": add_up_in_double,
+                         "norm": multiply_in_double}  # fmt: skip
+_SIZED = (add_up_integers, multiply_integers)
+LARGEST = 2.0**63
 
 
 def reduced(what: str, field: Field, other: Any = None) -> Global:
@@ -56,25 +85,45 @@ def reduced(what: str, field: Field, other: Any = None) -> Global:
     count = prod(field.set.array_shape) - field.set.halo
     if not count and what in ("min", "max", "mean"):
         raise MeshError(f"field {field.name}: {field.set.name} has no elements, so there is no {what}")
-    first, dtype = _start(what, np.result_type(*(one.dtype for one in fields)))
-    name = f"{what} of {field.name}"
+    of = np.result_type(*(one.dtype for one in fields))
+    first, dtype = _start(what, of)
+    name, loop = f"{what} of {field.name}", (_OF_INTEGERS if of.kind == "i" else _LOOPS)[what]
     if recorder.get() is not None:
         made = Global(first, name, dtype=dtype)
-        _LOOPS[what](field.set, *fields, made)
+        loop(field.set, *fields, made, *([Global(0.0, "size")] if loop in _SIZED else []))
         if what == "mean":
             divide(_ONCE, made, float(count * field.dim))
         elif what == "norm":
             take_root(_ONCE, made)
         return made
-    key = ("reduction", _LOOPS[what], dtype)
-    if key not in field.set.kept:  # the same one for all: a loop that is called again with it is at hand
-        field.set.kept[key] = Global(first, name, dtype=dtype)
-    kept: Global = field.set.kept[key]
-    kept.value = first
-    _LOOPS[what](field.set, *fields, kept)
-    found = kept.value
+    found = _now(loop, field, fields, first, dtype, name)
     found = found / (count * field.dim) if what == "mean" else math.sqrt(found) if what == "norm" else found
     return Global(found, name, dtype=dtype)
+
+
+def _now(loop: Kernel, field: Field, fields: tuple[Field, ...], first: float | int, dtype: np.dtype, name: str) -> Any:
+    """The value of a reduction. The Globals that it takes are kept, so that a loop which is called again with them is
+    at hand: as many as threads reduce at the same time."""
+    spare = field.set.kept.setdefault(("reduction", loop, dtype), [])
+    try:
+        totals: list[Global] = spare.pop()
+    except IndexError:
+        totals = _new_totals(first, dtype, sized=loop in _SIZED)
+    for one, value in zip(totals, (first, 0.0), strict=False):
+        one.value = value
+    loop(field.set, *fields, *totals)
+    found, size = totals[0].value, float(totals[1].value) if loop in _SIZED else 0.0
+    spare.append(totals)
+    rounded = field.set.size * field.dim * float(np.finfo(np.float64).eps)  # the absolute values are added up in double
+    if loop in _SIZED and not size * (1.0 + rounded) < LARGEST:
+        raise MeshError(f"the {name} may not fit into 64 bits of an integer (absolute values add up to {size:.3g}):"
+                        " make a field of float64 of it")  # fmt: skip
+    return found
+
+
+@unowned
+def _new_totals(first: float | int, dtype: np.dtype, *, sized: bool) -> list[Global]:
+    return [Global(first, "total", dtype=dtype), *([Global(0.0, "size")] if sized else [])]
 
 
 def _fitting(field: Field, other: Any) -> Field:

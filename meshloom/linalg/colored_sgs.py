@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from meshloom.errors import MeshError, SolveError, instance, whole_number
+from meshloom.exclusion import exclusive
 from meshloom.kernel.access import Max, Read, ReadWrite, Write
 from meshloom.linalg.colored_order import colored
 from meshloom.linalg.iteration import steps_of
@@ -57,6 +58,7 @@ class ColoredSGS:
     halves what is read of them. ``colors`` and ``stages``: how many it took.
     """
 
+    @exclusive
     def __init__(self, of: Matrix, *, sweeps: int = 1, in_turn: int = 1, dtype: DTypeLike | None = None):
         refuse_in_program("making a preconditioner", MAKE_BEFORE)
         instance("lu_sgs: what it is made of", of, Matrix, error=MeshError)
@@ -105,6 +107,7 @@ class ColoredSGS:
                      Map(part, self.matrix.rows, column[slots], "columns"), part.field("counts", data=counts),
                      part.field("entries by inverse", shape, dtype=self.dtype))  # fmt: skip
 
+    @exclusive
     def refresh(self) -> None:
         """Look at the matrix again; SolveError where a block on the diagonal is singular."""
         if self._version == self.matrix.values.version:
@@ -138,6 +141,7 @@ class ColoredSGS:
         wrong = ~(np.abs(ones - 1.0) < LARGEST_ERROR).all(axis=1)
         return int(rows[wrong].min())
 
+    @exclusive
     def __call__(self, r: Field, z: Field) -> None:
         """z = M^-1 r."""
         self._sweep(r, z)

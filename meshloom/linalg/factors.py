@@ -62,11 +62,11 @@ class LineFactors:
             np.asarray(given[name] if name in given else self.table(name)[:, None], np.float64)
             for name in ("inverse", "lower", "upper")
         )
-        h = _swept(inverse * right, -inverse * lower, self.periodic)
-        return _swept(h[::-1], (-inverse * upper)[::-1], self.periodic)[::-1]
+        h = swept(inverse * right, -inverse * lower, self.periodic)
+        return swept(h[::-1], (-inverse * upper)[::-1], self.periodic)[::-1]
 
 
-def _swept(own: np.ndarray, factors: np.ndarray, periodic: bool) -> np.ndarray:
+def swept(own: np.ndarray, factors: np.ndarray, periodic: bool) -> np.ndarray:
     """y_i = own_i + factors_i y_{i-1}, for arrays (n, lines)."""
     now = np.zeros_like(own[0])
     if periodic:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from meshloom.backend import current
 from meshloom.errors import MeshError, instance
+from meshloom.exclusion import exclusive
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.cell_level import outer
 from meshloom.linalg.iteration import Report
@@ -50,6 +51,7 @@ class FastPoisson(NoCopy):
 
     name = "fast_poisson"
 
+    @exclusive
     def __init__(self, poisson: Poisson, solid: ArrayLike | None = None):
         refuse_in_program("making a fast Poisson solver", MAKE_BEFORE)
         self.poisson = instance("fast_poisson: the operator", poisson, Poisson, error=MeshError)
@@ -112,6 +114,7 @@ class FastPoisson(NoCopy):
         along = 0 if plane.moved else self.along
         return plane, self._modes_of(plane.values(), along, plane.scale, waves=not plane.apart)
 
+    @exclusive
     def solve_only(self, x: Field, b: Field) -> None:
         """Set x to A^-1 b, and nothing else: no norms, no residual, no report, for those who solve in every step. What
         is no number in b is none anywhere in x. Where A is singular, as ``solve``."""
@@ -149,6 +152,7 @@ class FastPoisson(NoCopy):
         b.check_readable()
         _to_loops(x, b)
 
+    @exclusive
     def solve(self, x: Field, b: Field, *, tol: float = 1e-8) -> Report:
         """Set x. ``converged`` says whether the norm of b - A x, computed anew, is at most ``tol`` times that of b;
         ``iterations`` how often it took: once, and again where rounding has left more."""
@@ -200,6 +204,7 @@ class FastPoisson(NoCopy):
         image = _points(self._image)
         return image if self._solids is None else self._solids.image(_points(x), image)
 
+    @exclusive
     def solved(self, b: Any) -> Any:
         """``_put_whole`` axis after axis, for arrays of any library; what it returns may lie where the next will."""
         for axis, transform in self._transforms:

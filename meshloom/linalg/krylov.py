@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from meshloom.errors import MeshError, ProgramError, shown, whole_number
+from meshloom.exclusion import exclusive
 from meshloom.linalg.colored_sgs import ColoredSGS, check_served
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.matrix import Matrix
@@ -67,6 +68,7 @@ class Solver(ABC):
 
     name: str
 
+    @exclusive
     def __init__(self, operator: Operator, *, preconditioner: Preconditioner = None):
         if not callable(operator):
             raise MeshError(f"{self.name}: the operator must be a Matrix or callable as operator(x, y), got"
@@ -75,6 +77,7 @@ class Solver(ABC):
         _check_preconditioner(self.name, operator, preconditioner)
         self._made: tuple[tuple[Any, ...], Iteration] | None = None
 
+    @exclusive
     def solve(self, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None) -> Report:
         """Improve x until the norm of b - A x is at most ``tol`` times that of b (for b = 0, that of x = 0, where
         ghosts make a right-hand side), in at most so many iterations (unless said, as many as there are unknowns, and

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.errors import MeshError, ProgramError, instance, whole_number, yes_or_no
+from meshloom.exclusion import exclusive
 from meshloom.kernel.access import Read, ReadWrite, Write
 from meshloom.linalg.axis_cells import WINDOW, AxisCells, first_above, first_below
 from meshloom.linalg.cell_level import CellLevel, Formula, leading
@@ -52,6 +53,7 @@ class Multigrid(NoCopy):
 
     name = "multigrid"
 
+    @exclusive
     def __init__(self, poisson: Poisson, *, accelerated: bool = True, lines: bool | None = None,
                  smoothing: int | None = None):  # fmt: skip
         refuse_in_program("making a multigrid solver", MAKE_BEFORE)
@@ -74,6 +76,7 @@ class Multigrid(NoCopy):
         """The shape of the cells on each level, the finest first."""
         return (self.poisson.level.shape, *(rung.coarse.shape for rung in self._rungs))
 
+    @exclusive
     def __call__(self, r: Field, z: Field) -> None:
         """One cycle from zero; inside a program this is recorded."""
         self.poisson.check(r, "r")
@@ -87,6 +90,7 @@ class Multigrid(NoCopy):
         self._cycle_of_cells(self._b, self._z)
         self.poisson.bridge.out_of_cells(self._z, z)
 
+    @exclusive
     def solve(self, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None) -> Report:
         """Improve x until the norm of b - A x is at most ``tol`` times that of b, in at most so many cycles. Where A is
         singular b counts without what it adds up to, and x has no mean."""

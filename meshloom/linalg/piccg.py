@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from meshloom.errors import MeshError, ProgramError, known_name, shown, whole_number, yes_or_no
+from meshloom.exclusion import exclusive
 from meshloom.linalg.grid_matrix import GridMatrix
 from meshloom.linalg.incomplete import Fill
 from meshloom.linalg.iteration import MOST_ITERATIONS, Report
@@ -56,6 +57,7 @@ class PICCG(NoCopy):
 
     name = "piccg"
 
+    @exclusive
     def __init__(self, A: Any, *, colors: int | str = "auto", block: int = 1, fill: int | None = None,
                  drop: float | None = None, shift: float = 0.0, storage: str | None = None, chunk: int | None = None,
                  sigma: int | None = None, precision: DTypeLike | None = None,
@@ -95,6 +97,7 @@ class PICCG(NoCopy):
         """What the loops of an iteration have to load and store, before some of them become one."""
         return self._method.bytes_per_iteration()
 
+    @exclusive
     def __call__(self, r: Field, z: Field) -> None:
         """z close to A^-1 r; inside a program this is recorded, with the factors that are there then."""
         self._check(r, "r")
@@ -103,6 +106,7 @@ class PICCG(NoCopy):
             raise MeshError(f"piccg: r and z are the same field, {r.name}; z must be another one")
         self._method.make_close(r, z)
 
+    @exclusive
     def solve(self, x: Any, b: Any, *, tol: float = 1e-8, at_most: int | None = None) -> Report:
         """Improve x until the norm of b - A x is at most ``tol`` times that of b, in at most so many iterations (unless
         said, as many as there are unknowns, and at least 1000). Where A is a singular Poisson operator b counts without

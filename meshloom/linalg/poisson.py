@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError, instance, shown
+from meshloom.exclusion import exclusive, unowned
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.axis_cells import DIRICHLET, NEUMANN, AxisCells
 from meshloom.linalg.cell_level import Bridge, CellLevel, outer, plain
@@ -38,6 +39,7 @@ class Poisson(NoCopy):
     this operator take it out and say so).
     """
 
+    @exclusive
     def __init__(self, grid: Grid, low: Sides = NEUMANN, high: Sides = NEUMANN, *,
                  edges: Sequence[ArrayLike | None] | None = None, dtype: DTypeLike = np.float64,
                  name: str = "poisson"):  # fmt: skip
@@ -58,6 +60,7 @@ class Poisson(NoCopy):
         """Is no value held at any side?"""
         return all(one.floating for one in self.axes)
 
+    @exclusive
     def __call__(self, x: Field, y: Field) -> None:
         """y = A x; inside a program this is recorded."""
         self.check(x, "x")
@@ -72,6 +75,7 @@ class Poisson(NoCopy):
         self.level.apply(one, other)
         self.bridge.out_of_cells(other, y)
 
+    @exclusive
     def right_hand_side(self, f: Field, b: Field) -> None:
         """b = f times the volumes of the cells, and what is given at the sides; inside a program this is recorded."""
         self.check(f, "f")
@@ -95,6 +99,7 @@ class Poisson(NoCopy):
         """What values and slopes at the sides add to b."""
         return self._made("from the sides", self._from_sides)
 
+    @unowned
     def _made(self, name: str, values: Callable[[], np.ndarray]) -> Field:
         with outside_program():
             return self.grid.field(name, dtype=self.dtype, data=values())
@@ -195,7 +200,7 @@ def floating(name: str, dtype: DTypeLike) -> np.dtype:
     """The type of an operator's numbers, as a person gives it."""
     try:
         found = np.dtype(dtype)
-    except TypeError:
+    except Exception:  # NumPy raises several kinds
         found = None
     if found is None or found not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise MeshError(f"{name}: dtype must be float32 or float64, got {shown(dtype)}")

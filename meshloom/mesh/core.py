@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError, instance, known_name, whole_number
+from meshloom.exclusion import unowned
 from meshloom.kernel.expr import written
 from meshloom.mesh.assigned import Assignable, check_range, checked_indices, new_positions
 from meshloom.mesh.components import Components
@@ -97,6 +98,7 @@ class Set(ItsOwnCopy, Rows):
         return np.arange(self.owned)
 
     @cached_property
+    @unowned
     def numbers(self) -> Field:
         """Every element's own number, for kernels that want to know where they are; -1 at ghosts, which have none."""
         with outside_program(), enough_memory(f"set {self.name}", self.total, 8):
@@ -401,6 +403,7 @@ class VaryingMap(AnyMap):
         return Map(self.source, self.target, np.where(there, rows, rows[:, :1]), self.name)
 
     @cached_property
+    @unowned
     def counts(self) -> Field:
         """How many each element leads to."""
         with outside_program():

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError, ProgramError, yes_or_no
+from meshloom.exclusion import Mutex
 from meshloom.mesh.box import Offsets
 from meshloom.mesh.components import Components, component_shape
 from meshloom.mesh.copies import ItsOwnCopy
@@ -72,9 +73,14 @@ class Field(Stored, SharedMemory, Reduced, ShownField):
         size = self.layout.stride(on.total) * self.dim
         with enough_memory(f"field {name} on {on.name}", size, self.dtype.itemsize):
             super().__init__(np.zeros(size, self.dtype))
+        record = recorder.get()
+        if record is not None:
+            record.make(self)
+        if self.transient and self.mutex is None:  # room of a program, or of several
+            self.mutex = Mutex(f"field {name}")
         if data is not None:
             self.assign(data)
-        elif recorder.get() is not None:  # a new field is zero, at every replay
+        elif record is not None:  # a new field is zero, at every replay
             self.fill(0)
 
     def _wrap(self, array: Any, *others: Any) -> None:
@@ -87,6 +93,9 @@ class Field(Stored, SharedMemory, Reduced, ShownField):
         self.dtype = flat.dtype
         super().__init__(flat)
         self.stays = True
+
+    def placement(self) -> dict[str, Any]:
+        return {**super().placement(), "layout": self.layout, "layout_is_free": self.layout_is_free}
 
     @property
     def direct(self) -> Arg:

@@ -80,12 +80,11 @@ def traced_formula(function: Callable[[Any], Any], name: str) -> Formula:
     """What a function makes of an element's number, slot by slot."""
     number = expr.load(-1, 0, 0, INT64)
     try:
-        given = function(Symbol(number))
+        slots = np.atleast_1d(objects(function(Symbol(number)))).ravel().tolist()
     except MeshError:
         raise
     except Exception as error:
         raise MeshError(f"map {name}: {explained(error, 'formula', {'e': ()})}") from error
-    slots = np.atleast_1d(objects(given)).ravel().tolist()
     nodes = tuple(one.node if isinstance(one, Symbol) else _constant(one, name) for one in slots)
     for node in nodes:
         if node.dtype.kind != "i":

@@ -27,7 +27,9 @@ class Global(Stored, Compared):
             raise MeshError(f"global {name}: a scalar or a vector, got shape {array.shape}")
         super().__init__(np.array(array, ndmin=1))
         self.shape = array.shape
-        if recorder.get() is not None:  # a new global has this value at every replay
+        record = recorder.get()
+        if record is not None:  # a new global has this value at every replay
+            record.make(self)
             self._record(self._storage)
 
     @property
@@ -76,7 +78,8 @@ class Global(Stored, Compared):
         if recorder.get() is not None:
             self._record(values)
             return
-        overwrite(self.storage, np.broadcast_to(values, self.storage.shape))
+        storage = self.storage
+        overwrite(storage, np.broadcast_to(values, storage.shape) if values.size != self.dim else values.reshape(-1))
         self.changed()
 
     @not_in_program("copying global {}", MAKE_BEFORE)

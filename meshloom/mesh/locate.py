@@ -21,6 +21,7 @@ from meshloom.mesh.mesh import Mesh
 from meshloom.native.algorithms import distinct
 
 _ON_A_SIDE = 1e-9  # of the size of a cell: a place that is no further out lies in it
+_FLAT = 1e-14  # of the square of a cell's size: what is left of the area of a line when it is rounded
 
 
 class Outside(MeshError):
@@ -84,7 +85,7 @@ class MeshPlaces:
             rows = nodes[list(face)][None, :]
             normal, centre = geometry.area_vectors(self.x, rows)[0], geometry.face_centroids(self.x, rows)[0]
             area = float(np.linalg.norm(normal))
-            if area == 0.0:
+            if area <= _FLAT * float(self._sizes[cell]) ** 2:
                 continue  # its corners lie on one line: it bounds nothing
             normal = normal / area
             bend = float(np.max((self.x[rows[0]] - centre) @ normal))

@@ -85,8 +85,10 @@ class Measured(Connected):
     def face_shifts(self) -> np.ndarray:
         """What to add to the place of the second cell of each interior face for it to lie beside the first, (faces, d):
         0 but at faces between periodic sides."""
-        found = np.zeros((self.faces.total, self.dim))
-        found[self.joints.faces] = self.joints.shifts
+        x, found = self.coordinates.numpy(), np.zeros((self.faces.total, self.dim))
+        sides = self.lists.faces.taken(self.joints.faces), self.joints.nodes
+        here, there = (side.measured(lambda rows: geometry.face_centroids(x, rows), self.dim) for side in sides)
+        found[self.joints.faces] = here - there
         return found
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError
+from meshloom.exclusion import PREPARING, unowned
 from meshloom.mesh.belonging import mesh_of
 from meshloom.mesh.core import Field, Map, Set, Subset, VaryingMap
 from meshloom.mesh.kinds import Kinds
@@ -36,14 +37,59 @@ _MEASURES = {
 
 class MeshPart(Subset):
     """Some cells or faces of a mesh. ``nodes`` is a map, of faces ``cells``, too (2 each, 1 at the boundary); fields
-    are ``centre``, of cells ``volume``, of faces ``normal`` times area. Each is made when it is first asked for, by the
-    coordinates as they are then."""
+    are ``centre``, of cells ``volume``, of faces ``normal`` times area. Each is made when it is first asked for; asked
+    for after nodes have moved, or used by a program that begins to run then, it is the same field with the values by
+    the coordinates as they are then."""
 
     nodes: Map
     cells: Map
-    normal: Field
-    centre: Field
-    volume: Field
+
+    @property
+    def normal(self) -> Field:
+        """Normal times area of each, as the mesh has it."""
+        return self.measure("normal")
+
+    @property
+    def centre(self) -> Field:
+        """The centre of mass of each."""
+        return self.measure("centre")
+
+    @property
+    def volume(self) -> Field:
+        """Volume (area in 2-D) of each."""
+        return self.measure("volume")
+
+    def measure(self, name: str) -> Field:
+        """A measure of the mesh for these elements: by its coordinates as they are now."""
+        of_mesh = _MEASURES.get(self.outermost.name, {}).get(name)
+        if of_mesh is None:
+            raise AttributeError(name)  # which ``__getattr__`` explains
+        mesh, known = mesh_of(self), self.__dict__.setdefault("_measures", {})
+        if mesh is None:
+            if name in known:
+                return cast(Field, known[name][1])
+            raise MeshError(self._alone())
+        if name not in known or known[name][0] != mesh.coordinates.version:
+            with PREPARING:  # one thread makes it
+                self._measure_now(mesh, name, of_mesh, known)
+        return cast(Field, known[name][1])
+
+    @unowned
+    @outside_program()
+    def _measure_now(self, mesh: Mesh, name: str, of_mesh: str, known: dict[str, tuple[int, Field]]) -> None:
+        """Make the field of a measure, or give it the values of now."""
+        now = mesh.coordinates.version
+        if name not in known or known[name][0] != now:
+            numbers = cast(Map, self.members_of(self.outermost)).indices[:, 0]
+            values = getattr(mesh, of_mesh)[numbers]
+            if name not in known:
+                known[name] = now, self.field(name, values.shape[1] if values.ndim == 2 else 1, data=values)
+            else:
+                known[name][1].assign(values)
+            known[name] = mesh.coordinates.version, known[name][1]
+
+    def _alone(self) -> str:
+        return f"the mesh of {self.name} is gone, and with it what is known of its {self.outermost.name}"
 
     def part(self, numbers: np.ndarray, name: str) -> MeshPart:
         return MeshPart(self, numbers, name)
@@ -54,18 +100,13 @@ class MeshPart(Subset):
             raise AttributeError(name)
         of = self.outermost.name
         maps, measures = _MAPS.get(of, {}), _MEASURES.get(of, {})
-        if name not in maps and name not in measures:
+        if name not in maps:
             raise AttributeError(f"{self.name}, a part of {of}, has no {name}; it has {', '.join((*maps, *measures))}")
         mesh = mesh_of(self)
         if mesh is None:
-            raise MeshError(f"the mesh of {self.name} is gone, and with it what is known of its {of}")
+            raise MeshError(self._alone())
         with outside_program():
-            if name in maps:
-                made: Any = self.restricted(getattr(mesh, maps[name]))
-            else:
-                numbers = cast(Map, self.members_of(self.outermost)).indices[:, 0]
-                values = getattr(mesh, measures[name])[numbers]
-                made = self.field(name, values.shape[1] if values.ndim == 2 else 1, data=values)
+            made: Any = self.restricted(getattr(mesh, maps[name]))
         self.__dict__[name] = made
         return made
 
@@ -120,9 +161,16 @@ class BoundaryPart(MeshPart):
     def __init__(self, mesh: Mesh, group: str):
         super().__init__(mesh.boundary_faces, mesh.group(group), group)
         self.cells, self.nodes = self.restricted(mesh.boundary_cells), self.restricted(mesh.boundary_nodes)
-        numbers = self.members.indices[:, 0]
-        self.normal = self.field("normal", mesh.dim, data=mesh.boundary_normals[numbers])
-        self.centre = self.field("centre", mesh.dim, data=mesh.boundary_centres[numbers])
+        self.measure("normal")  # a part of the boundary has them even where its mesh is gone
+        self.measure("centre")
+
+
+def measured_by(field: Field) -> tuple[MeshPart, str] | None:
+    """The part of a mesh that a field measures, and what it is called there; None for any other field."""
+    part = field.set
+    known = part.__dict__.get("_measures", {}) if isinstance(part, MeshPart) else {}
+    name = next((name for name, (_, one) in known.items() if one is field), None)
+    return None if name is None else (cast(MeshPart, part), name)
 
 
 def map_of(source: Set, nodes: Set, lists: NodeLists, name: str) -> Map | VaryingMap:

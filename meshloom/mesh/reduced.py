@@ -26,7 +26,7 @@ class Reduced:
     __slots__ = ()
 
     def sum(self, *how: Any, **options: Any) -> Global | Any:
-        """In double precision, or 64 bits of integers."""
+        """In double precision, or 64 bits of integers: MeshError where they may be too few; in a program they wrap."""
         return self._reduced("sum", how, options)
 
     def min(self, *how: Any, **options: Any) -> Global | Any:
@@ -38,15 +38,15 @@ class Reduced:
         return self._reduced("max", how, options)
 
     def mean(self, *how: Any, **options: Any) -> Global | Any:
-        """The sum by the number of values."""
+        """The sum by the number of values, in double precision."""
         return self._reduced("mean", how, options)
 
     def norm(self) -> Global:
-        """The root of the sum of squares."""
+        """The root of the sum of squares, in double precision."""
         return reducer[0]("norm", self, None)
 
     def dot(self, other: Field) -> Global:
-        """The sum of products with another field of the same set and components."""
+        """The sum of products with another field of the same set and components; as ``sum`` of these."""
         return reducer[0]("dot", self, other)
 
     def _reduced(self, what: str, how: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import abstractmethod
+from collections.abc import Collection, Iterable
 from copy import copy
 from itertools import count
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from meshloom.errors import MeshError
+from meshloom.exclusion import owner
 from meshloom.mesh.copies import Sent
 from meshloom.native.threads import check_device
 from meshloom.recording import not_in_program, recorder, refuse_in_program
@@ -26,7 +28,8 @@ class Stored(Sent):
     Loops refer to it, and it refers to loops weakly: a field, which is large, goes at once when nobody wants it.
     """
 
-    __slots__ = ("__weakref__", "_storage", "_version", "_watchers", "dtype", "name", "stays", "undefined_after")
+    __slots__ = ("__weakref__", "_storage", "_version", "_watchers", "dtype", "mutex", "name", "stays",
+                 "undefined_after")  # fmt: skip
     name: str
     dtype: np.dtype
 
@@ -35,6 +38,7 @@ class Stored(Sent):
         self.stays = False  # may it not move, because somebody else looks at the same memory?
         self.undefined_after = ""  # the program that ran last, if it leaves no values: those of transient fields
         self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.mutex = owner()  # of the object whose work space it is: who uses it holds that
 
     @abstractmethod
     def __copy__(self: T) -> T:
@@ -44,14 +48,14 @@ class Stored(Sent):
         return copy(self)
 
     def _sent(self) -> dict[str, Any]:
-        own = {"__weakref__", "_storage", "_version", "_watchers"}
+        own = {"__weakref__", "_storage", "_version", "_watchers", "mutex"}
         names = [name for one in type(self).__mro__ for name in getattr(one, "__slots__", ()) if name not in own]
         return {name: getattr(self, name) for name in names} | {"_storage": on_host(self._storage), "stays": False}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             setattr(self, name, value)
-        self._version, self._watchers = next(_versions), weakref.WeakSet()
+        self._version, self._watchers, self.mutex = next(_versions), weakref.WeakSet(), None
 
     @property
     def version(self) -> int:
@@ -88,6 +92,20 @@ class Stored(Sent):
             for watcher in list(self._watchers):
                 watcher.invalidate()
 
+    def placement(self) -> dict[str, Any]:
+        """Where the values are and how they lie, for ``put_back``."""
+        return {"_storage": self._storage, "_version": self._version}
+
+    def put_back(self, before: dict[str, Any]) -> bool:
+        """Be where it was, and as it was: values have not changed since. Did anything differ?"""
+        differs = any(getattr(self, name) is not value for name, value in before.items() if name != "_version")
+        if differs:
+            for name, value in before.items():
+                setattr(self, name, value)
+            for watcher in list(self._watchers):
+                watcher.invalidate()
+        return differs
+
     def check_movable(self) -> None:
         """MeshError where it lives in memory that others look at: there would be two."""
         if self.stays:
@@ -104,6 +122,27 @@ class Stored(Sent):
     def watch(self, watcher: Any) -> None:
         """``watcher.invalidate()`` is called when the storage moves."""
         self._watchers.add(watcher)
+
+
+def sharing_memory(storages: Iterable[Stored], written: Collection[Stored]) -> tuple[Stored, Stored] | None:
+    """Two of some fields and globals whose values lie, in part at least, at the same places, one of them written."""
+    found = sorted(((*_extent(one._storage), one) for one in set(storages)), key=lambda entry: entry[:2])
+    reach: list[tuple[int, Stored]] = []  # those that may not have ended yet
+    for start, end, one in found:
+        reach = [(last, other) for last, other in reach if last > start]
+        for _, other in reach:
+            if one in written or other in written:
+                return other, one
+        reach += [(end, one)] if end > start else []
+    return None
+
+
+def _extent(storage: Any) -> tuple[int, int]:
+    """The addresses at which a buffer begins and ends; those of a device are others than the host's."""
+    on_host = isinstance(storage, np.ndarray)
+    described = storage.__array_interface__ if on_host else storage.__cuda_array_interface__
+    start = int(described["data"][0])
+    return start, start + int(storage.nbytes)
 
 
 def _check_buffer(name: str, storage: Any, dtype: np.dtype, size: int) -> None:

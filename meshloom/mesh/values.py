@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from meshloom.errors import MeshError, shown
+from meshloom.errors import MeshError, is_text, shown
 from meshloom.native import machine
 
 FIELD_DTYPES = tuple(np.dtype(t) for t in ("float32", "float64", "int32", "int64"))
@@ -135,6 +135,8 @@ def named(what: str, name: object) -> str:
     """A name, if it is a string; ``what`` has it: "a field"."""
     if not isinstance(name, str):
         raise MeshError(f"{what} has a name, a string; got {shown(name)}")
+    if not is_text(name):
+        raise MeshError(f"{what} has a name that files can hold: {shown(name)} has NUL or half a character in it")
     return name
 
 

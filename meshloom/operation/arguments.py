@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from meshloom.errors import KernelError, MeshError, shown
+from meshloom.errors import KernelError, MeshError, UserError, shown
 from meshloom.kernel.access import Mode, Read
 from meshloom.mesh.box import Box, Index, index_text
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, Subset
 from meshloom.mesh.grid import AXES, Grid
 from meshloom.mesh.number import PlainNumber, kind_of_number
+from meshloom.mesh.stored import sharing_memory
 from meshloom.operation.domain import BoxPoints, Domain, SetElements
 from meshloom.operation.operand import DIRECTLY, Operand, Reach
 from meshloom.schedule.choice.schedule import Schedule
@@ -158,6 +159,21 @@ def check_aliases(kernel: str, domain: Domain, operands: Sequence[Operand]) -> N
                     " them is written; pass it once, as ReadWrite, or use a second field"
                 )
         seen[id(one.storage)].append(one)
+
+
+def check_memory(
+    what: str, used: Iterable[Field | Global], written: Iterable[Field | Global], error: type[UserError] = KernelError
+) -> None:
+    """Fields of which one is written lie in memory of their own: otherwise what a loop reads would depend on the order
+    in which elements are done, and a program would change the order of loops that depend on each other. Fields share
+    memory where they ``wrap`` one array, or where one was given another's storage."""
+    found = sharing_memory(used, set(written))
+    if found is not None:
+        one, other = sorted(s.name for s in found)
+        raise error(
+            f"{what}: {one} and {other} lie in the same memory, and one of them is written; pass one field for both, or"
+            " a copy() of one"
+        )
 
 
 def _apart(domain: Domain, one: Operand, other: Operand) -> bool:

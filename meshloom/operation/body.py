@@ -4,12 +4,13 @@ when these read other values; others are given as they are. All answer the same 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from meshloom.errors import KernelError
+from meshloom.kernel.captured import Same
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, topological, written
 from meshloom.kernel.model import Output, Param
@@ -42,26 +43,32 @@ class BodyGraph:
     the operand behind the last are these results, and ``combines`` says for each output how it is merged into what is
     there ("" stored, "add" added).
 
-    Of loops that became one, ``starts_from`` are globals (by operand) that begin with a number of their own.
+    Of loops that became one, ``starts_from`` are globals (by operand) that begin with a number of their own, and
+    ``starts`` what sums over elements of other sets begin with.
     """
 
     outputs: tuple[Output, ...]
     operands: tuple[Node, ...] = ()
     combines: tuple[str, ...] = ()
     starts_from: tuple[tuple[int, float], ...] = ()
+    starts: tuple[Output, ...] = ()
+
+    @property
+    def _roots(self) -> list[Node]:
+        return [*self.operands, *(o.value for o in (*self.outputs, *self.starts))]
 
     @property
     def content(self) -> tuple[object, ...]:
         """The same for graphs of the same form, whichever kernels they were traced from."""
-        roots = [*self.operands, *(o.value for o in self.outputs)]
+        roots = self._roots
         numbers = {node: k for k, node in enumerate(topological(roots))}
-        places = tuple([(o.param, o.slot, o.comp) for o in self.outputs])
+        places = tuple([(o.param, o.slot, o.comp) for o in (*self.outputs, *self.starts)])
         return written(roots), tuple([numbers[one] for one in roots]), places, self.combines, self.starts_from
 
     @cached_property
     def loaded(self) -> frozenset[int]:
         """The operands whose values are looked at, by number."""
-        return frozenset(k for k, *_ in loads([*self.operands, *(o.value for o in self.outputs)]))
+        return frozenset(k for k, *_ in loads(self._roots))
 
 
 class Body(ABC):
@@ -73,6 +80,11 @@ class Body(ABC):
     operators: tuple[OperatorAlong, ...] = ()  # of each operand along a line
     systems: SystemsAlong | None = None  # or, for all of them, systems with coefficients of their own at every point
     given_as: tuple[object, ...] = ()  # what tells it from others, where no kernel does
+
+    @property
+    def known_by(self) -> Hashable:
+        """What tells it from others, without holding fields or sets."""
+        return Same(self)
 
     @abstractmethod
     def graph(self, of: Operation) -> BodyGraph:
@@ -101,6 +113,10 @@ class KernelBody(Body):
     @property
     def kernels(self) -> tuple[Traced, ...]:  # type: ignore[override]
         return (self.kernel,)
+
+    @property
+    def known_by(self) -> Hashable:
+        return Same(self.kernel), self.strict
 
     def graph(self, of: Operation) -> BodyGraph:
         return BodyGraph(self.kernel.outputs(of.params, strict=self.strict))

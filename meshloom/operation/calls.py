@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from meshloom.exclusion import PREPARING, Mutex, holding, mutexes_of, unowned
 from meshloom.kernel.recent import Recent
 from meshloom.kernel.state import State
 from meshloom.mesh.box import Box
@@ -18,7 +19,7 @@ from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.number import PlainNumber
 from meshloom.operation.body import Traced
 from meshloom.operation.operation import Operation
-from meshloom.operation.ties import loops_over, tied
+from meshloom.operation.ties import Kept, loops_over, tied
 from meshloom.recording import recorder
 
 MOST_READY = 3  # of one loop, with different values that its kernels capture: as many as a Runge-Kutta method has
@@ -45,10 +46,11 @@ class Ready(NamedTuple):
 class KeptCall:
     """A loop, ready to run again, that holds the memory it works on but no field, global, map, set or kernel."""
 
-    __slots__ = ("__weakref__", "_known", "name", "now", "numbers", "ties")
+    __slots__ = ("__weakref__", "_known", "mutex", "name", "now", "numbers", "shared", "ties")
 
     def __init__(self, loop: Operation, ties: tuple[weakref.ref[Any], ...]):
         self.name, self.ties = loop.name, ties
+        self.mutex, self.shared = Mutex(f"loop {loop.name}"), mutexes_of(loop.storages)
         self.numbers = tuple([one for one in loop.storages if isinstance(one, PlainNumber)])  # its own: no one else's
         self._known: Recent[States, Ready] = Recent(MOST_READY)
         self.now = self._renewed(loop)
@@ -105,8 +107,11 @@ def remembered(
     ``key`` names by their addresses what the loop is made of: ``tied`` says why it may. ``numbers``: the plain numbers
     among the arguments, of which the key tells the kinds alone: a call sets them and runs what is there.
     """
-    if recorder.get() is not None:
-        key = (*key, *map(repr, numbers))  # what is recorded keeps its numbers
+    record = recorder.get()
+    if record is not None:
+        if numbers:
+            record.own_loop((on, *key, *map(repr, numbers)), lambda: make(*arguments))()
+            return
         recorded = loops_over(on).recorded
         loop = recorded.get(key)  # the same one as long as a program holds it
         if loop is None:
@@ -114,15 +119,35 @@ def remembered(
         loop()
         return
     if Operation.watched is not None:  # who looks at it needs its parts
-        make(*arguments)()
+        make(*arguments)._run_counted()
         return
     calls = loops_over(on).calls
     call = calls.get(key)
     if call is None:
-        loop = make(*arguments)
-        call = calls[key] = KeptCall(loop, tied(calls, key, loop.parts))
-    elif call.now.states != (states := tuple([one.state for one in kernels])):
-        call.turn(states, make, arguments)
+        with PREPARING:
+            call = calls.get(key) or _new_call(calls, key, make, arguments)  # another thread may have made it meanwhile
+    if call.shared:
+        holding((call.mutex, *call.shared), _run, call, kernels, make, arguments, numbers)
+        return
+    with call.mutex:
+        _run(call, kernels, make, arguments, numbers)
+
+
+@unowned
+def _new_call(calls: Kept[tuple[Any, ...], KeptCall], key: tuple[Any, ...], make: Callable[..., Operation],
+              arguments: tuple[Any, ...]) -> KeptCall:  # fmt: skip
+    loop = make(*arguments)
+    call = calls[key] = KeptCall(loop, tied(calls, key, loop.parts))
+    return call
+
+
+def _run(call: KeptCall, kernels: Sequence[Traced], make: Callable[..., Operation], arguments: tuple[Any, ...],
+         numbers: Sequence[Any]) -> None:  # fmt: skip
+    """By the thread that holds it."""
+    states = tuple([one.state for one in kernels])
+    if call.now.states != states:
+        with PREPARING:
+            call.turn(states, make, arguments)
     for one, value in zip(call.numbers, numbers, strict=True):
         one.put(value)
     call()

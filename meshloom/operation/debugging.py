@@ -1,4 +1,5 @@
-"""``ml.debug(nan=True)``: the first loop that makes a value which is not finite says so, with element and inputs.
+"""``ml.debug(nan=True)``: the first loop that makes a value which is not finite says so, with element and inputs; so
+does one that looks something up outside of a table.
 
 While it is on, every loop is run by itself, those of a recorded program included, and what it writes is kept from
 before and looked at behind it: slow, and exact. While it is off nobody asks for it but one look at a name. Where a
@@ -26,7 +27,8 @@ Storage = Field | Global
 class debug:
     """A switch: on from here, or for the block of a ``with``.
 
-    ``nan=True``: RunError at the first value that a loop makes NaN or infinite; ``nan=False``: as ever.
+    ``nan=True``: RunError at the first value that a loop makes NaN or infinite, and before a loop that would look
+    something up at an index which its table does not have; ``nan=False``: as ever.
     """
 
     def __init__(self, *, nan: bool = True):
@@ -47,6 +49,7 @@ class debug:
 
 def watched(loop: Operation, execute: Callable[[], None]) -> None:
     """Execute a loop; RunError where it makes something that is not finite, with its fields as before."""
+    _check_indices(loop)
     before = {one: (one.storage, one.storage.copy()) for one in loop.written}
     values = {one: numbered(one) for one in loop.written}
     execute()
@@ -61,6 +64,24 @@ def watched(loop: Operation, execute: Callable[[], None]) -> None:
         _put(results)  # it was so before, and the loop has nothing to do with it
         return
     raise RunError(one_line(_message(loop, broken[0], values, after, found)))
+
+
+def _check_indices(loop: Operation) -> None:
+    """RunError where the loop would look something up outside of its table, which loops take for the nearest end."""
+    try:
+        check_has_elements(loop)
+    except ValueError:
+        return
+    values = LoopValues(loop)
+    found = values.first_outside()
+    if found is None:
+        return
+    element, node, number = found
+    size, table = node.value
+    where = f"; {node.where[0]}:{node.where[1]}: {line_of(node.where)}" if node.where else ""
+    entries = "1 entry" if size == 1 else f"{size} entries"
+    place = values.at(element).where
+    raise RunError(f"loop {loop.name}: index {number} is outside {table}, which has {entries}, at {place}{where}")
 
 
 def _put(values: Iterable[tuple[Any, Any]]) -> None:

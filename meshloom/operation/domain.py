@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+from meshloom.kernel.captured import Same
 from meshloom.mesh.box import Box, Index
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.grid import Grid
@@ -57,6 +59,11 @@ class Domain(ABC):
         """Where the points that are visited begin and end, if they are not all that a grid has in memory."""
         return None
 
+    @property
+    @abstractmethod
+    def known_by(self) -> Hashable:
+        """What tells it from others, without holding any of it."""
+
     @abstractmethod
     def __str__(self) -> str:
         """What it is, in words."""
@@ -79,6 +86,10 @@ class SetElements(Domain):
 
     def covers(self, one: Field | Global, where: Extent | Part) -> bool:
         return isinstance(one, Field) and one.set is self.of and (where is INSIDE or not self.of.halo)
+
+    @property
+    def known_by(self) -> Hashable:
+        return Same(self.of)
 
     def __str__(self) -> str:
         return self.of.name
@@ -123,6 +134,10 @@ class BoxPoints(Domain):
     def __hash__(self) -> int:
         return hash(self._ends())
 
+    @property
+    def known_by(self) -> Hashable:
+        return Same(self.of.grid), self.of.low, self.of.high
+
     def __str__(self) -> str:
         return str(self.of)
 
@@ -155,6 +170,10 @@ class GridLines(Domain):
             return where is INSIDE or self.size == self.grid.total
         return _holds(((0,) * self.grid.rank, self.grid.shape), where)
 
+    @property
+    def known_by(self) -> Hashable:
+        return Same(self.grid), self.axis
+
     def __str__(self) -> str:
         return f"the lines of {self.grid.name} along axis {self.axis}"
 
@@ -176,6 +195,10 @@ class AllPlaces(Domain):
 
     def covers(self, one: Field | Global, where: Extent | Part) -> bool:
         return one is self.of
+
+    @property
+    def known_by(self) -> Hashable:
+        return None  # what it is, its operand tells
 
     def __str__(self) -> str:
         return f"all places of {self.of.name}"

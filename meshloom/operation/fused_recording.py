@@ -9,8 +9,8 @@ import numpy as np
 from meshloom.backend.base import Backend, Replayed
 from meshloom.native.together import together
 from meshloom.operation.fusion.program import FusedProgram
-from meshloom.operation.operation import Operation, prepared
-from meshloom.operation.replay import Replay
+from meshloom.operation.operation import Operation
+from meshloom.operation.replay import Replay, prepared
 
 
 class FusedRecording:

@@ -17,7 +17,7 @@ from meshloom.kernel.recent import Recent
 from meshloom.mesh.assigned import assigned_name
 from meshloom.mesh.core import Field, Map
 from meshloom.mesh.layout import Layout
-from meshloom.operation.arguments import check_aliases, spec_box
+from meshloom.operation.arguments import check_aliases, check_memory, spec_box
 from meshloom.operation.operand import Operand
 from meshloom.operation.ties import loops_over, tied
 from meshloom.order import order_elements
@@ -126,6 +126,11 @@ class How(ABC):
         """With its values, which are brought to where it runs."""
         for storage in of.storages:
             storage.move(of.backend.place(storage.storage))
+        check_memory(f"kernel {of.name}", of.storages, of.written)
+        return self.described(of)
+
+    def described(self, of: Operation) -> Bound:
+        """The same with its values wherever they are: enough for its text."""
         self.check(of)
         return Bound(of.spec, of.elements, of.storages, of.maps, of.schedule, lambda: of.plan, of.box, of.form.compiled)
 

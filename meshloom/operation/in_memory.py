@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from meshloom.backend.base import CopyMemory, FillMemory
@@ -41,6 +41,10 @@ class _Constant(Body):
 
     value: float | int
 
+    @property
+    def known_by(self) -> Hashable:
+        return repr(self)
+
     def graph(self, of: Operation) -> BodyGraph:
         number = const(self.value, of.storages[0].dtype)
         return BodyGraph(tuple([Output(0, 0, c, number) for c in range(of.storages[0].dim)]))
@@ -49,6 +53,10 @@ class _Constant(Body):
 @dataclass(frozen=True)
 class _Copied(Body):
     """Each component of the second operand for that of the first."""
+
+    @property
+    def known_by(self) -> Hashable:
+        return repr(self)
 
     def graph(self, of: Operation) -> BodyGraph:
         target, source = of.storages

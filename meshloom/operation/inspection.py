@@ -19,6 +19,7 @@ from meshloom.kernel.access import identity
 from meshloom.kernel.evaluate import evaluate
 from meshloom.kernel.expr import Node, function_of, topological
 from meshloom.kernel.model import Output
+from meshloom.kernel.table import is_outside
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.whereabouts import whereabouts
@@ -120,6 +121,21 @@ class LoopValues:
             if found:
                 element, number = min(found)
                 return first + element, self.outputs[number]
+        return None
+
+    def first_outside(self) -> tuple[int, Node, int] | None:
+        """The first element that looks something up at an index that is outside, where, and the index."""
+        nodes = [n for n in topological([o.value for o in self.outputs]) if n.op == "index"]
+        for first in range(0, self.loop.elements if nodes else 0, CHUNK):
+            last = min(first + CHUNK, self.loop.elements)
+            with np.errstate(all="ignore"):
+                values = evaluate([n.args[0] for n in nodes], self.loaded(first, last))
+            numbers = [np.broadcast_to(one, (last - first,)) for one in values]
+            bad = [is_outside(node.value, one) for node, one in zip(nodes, numbers, strict=True)]
+            found = [(int(np.argmax(one)), k) for k, one in enumerate(bad) if one.any()]
+            if found:
+                element, k = min(found)
+                return first + element, nodes[k], int(numbers[k][element])
         return None
 
     def at(self, element: int) -> Inspection:

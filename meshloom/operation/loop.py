@@ -10,7 +10,9 @@ from typing import Any, overload
 
 from meshloom.backend import current
 from meshloom.errors import KernelError, nearest
+from meshloom.exclusion import holding, mutexes_of
 from meshloom.kernel import define, passes
+from meshloom.kernel.access import RandomNumbers, ReadWrite
 from meshloom.kernel.captured import compare_by
 from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.signature import Signature
@@ -20,17 +22,21 @@ from meshloom.mesh.box import Box
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, VaryingMap, on_host
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.number import PlainNumber, kind_of_number
+from meshloom.mesh.random import Random, element_numbers
 from meshloom.mesh.sharing import hidden_values
 from meshloom.operation.arguments import Argument, as_operands, domain_of
 from meshloom.operation.body import KernelBody
 from meshloom.operation.calls import remembered
+from meshloom.operation.drawing import drawing, drawing_signature, sources
 from meshloom.operation.how import Wish, by_strategy
 from meshloom.operation.operation import Operation
-from meshloom.operation.varying import Pattern, known_arguments, over_collections, pattern_of, signature_over
+from meshloom.operation.varying import known_arguments, over_collections, pattern_of, signature_over
 from meshloom.recording import not_in_program
 from meshloom.schedule.choice.counts import Counts
 
 _PLACES = (Set, Box)
+_ABSENT: Any = object()  # the function of a decorator with options alone
+_NO_SET: Any = None  # what a call without one is given: refused as any other thing that is no set
 _STORED = frozenset((Field, Global, Arg))
 
 compare_by(None, Set, Map, Box, Mesh)
@@ -50,31 +56,59 @@ class Kernel:
         self.signature = signature
         self.modes = self.signature.modes
         define.check_text(function, self.modes)
-        self._states = States(reads, self.name)
-        self._fixed: dict[Pattern, Kernel] = {}  # the same over maps of varying arity, as loops know it
+        self._reads, self._states = reads, States(reads, self.name)
+        self.draws = RandomNumbers in self.modes.values()
+        self._fixed: dict[Any, Kernel] = {}  # the same over maps of varying arity, or with element numbers
         functools.update_wrapper(self, function)
 
-    def __call__(self, on: Set | Box, /, *arguments: Argument, schedule: Wish = None, **named: Argument) -> None:
+    def __call__(
+        self, on: Set | Box = _NO_SET, /, *arguments: Argument, schedule: Wish = None, **named: Argument
+    ) -> None:
         """Run over a set or a box of a grid; inside a program, record. Arguments may be named, and be plain numbers."""
         one, given = self._for_loop(on, arguments, named)
         numbers = [a for a in given if type(a) not in _STORED and kind_of_number(a) is not None]
         key = (id(one), current().key, str(schedule), *map(_known_by, given))
-        remembered(on, key, (one,), loop_over, one, on, given, schedule, numbers=numbers)
+        if not self.draws:
+            remembered(on, key, (one,), loop_over, one, on, given, schedule, numbers=numbers)
+            return
 
-    def loop(self, on: Set | Box, /, *arguments: Argument, schedule: Wish = None, **named: Argument) -> Operation:
+        def draw_and_count() -> None:
+            remembered(on, key, (one,), loop_over, one, on, given, schedule, numbers=numbers)
+            for source in _drawn_from(given):
+                _one_more_call(_ONCE, source)
+
+        _undisturbed(given, draw_and_count)
+
+    def loop(
+        self, on: Set | Box = _NO_SET, /, *arguments: Argument, schedule: Wish = None, **named: Argument
+    ) -> Operation:
         """The loop as an object: to call, to ask what it costs, to explain. Plain numbers are those given here."""
+        if self.draws:
+            raise KernelError(
+                f"kernel {self.name} draws random numbers, other ones at every call: a loop by itself would not count"
+                " its calls; call the kernel, or make a program of it"
+            )
         one, given = self._for_loop(on, arguments, named)
         return loop_over(one, on, given, schedule)
 
-    def counts(self, on: Set | Box, /, *arguments: Argument, schedule: Wish = None, **named: Argument) -> Counts:
+    def counts(
+        self, on: Set | Box = _NO_SET, /, *arguments: Argument, schedule: Wish = None, **named: Argument
+    ) -> Counts:
         """Flops by kind, bytes three ways, V/S and B/F of the loop with these arguments."""
-        return self.loop(on, *arguments, schedule=schedule, **named).counts
+        one, given = self._for_loop(on, arguments, named)
+        return loop_over(one, on, given, schedule).counts
 
     @not_in_program("running kernel {} element by element", "call the kernel itself")
-    def python(self, on: Set | Box, /, *arguments: Argument, **named: Argument) -> None:
+    def python(self, on: Set | Box = _NO_SET, /, *arguments: Argument, **named: Argument) -> None:
         """Run element by element with plain small arrays: slow, independent of the tracer, made for breakpoints."""
         one, given = self._for_loop(on, arguments, named)
-        loop_over(one, on, given, None).run_plainly()
+
+        def draw_and_count() -> None:
+            loop_over(one, on, given, None).run_plainly()
+            for source in _drawn_from(given) if self.draws else ():
+                _one_more_call.python(_ONCE, source)
+
+        _undisturbed(given, draw_and_count)
 
     def _for_loop(
         self, on: Set | Box, arguments: tuple[Argument, ...], named: Mapping[str, Argument]
@@ -84,7 +118,7 @@ class Kernel:
             domain_of(self.name, on, ())  # says so
         given = self.signature.ordered(arguments, named)
         if not any(type(a) is Arg and type(a.map) is VaryingMap for a in given):
-            return self, given
+            return self._with_numbers(on, given) if self.draws else (self, given)
         pattern, maps = pattern_of(given)
         modes = self.signature.expanded(len(given))
         known = known_arguments(self.name, modes, given, pattern, maps)
@@ -92,7 +126,19 @@ class Kernel:
             made, function = Kernel.__new__(Kernel), over_collections(self.function, tuple(modes), pattern)
             made._make(function, self.strict, signature_over(self.name, modes, len(maps)), self.function)
             self._fixed[pattern] = made
-        return self._fixed[pattern], known
+        made = self._fixed[pattern]
+        return made._with_numbers(on, known) if self.draws else (made, known)
+
+    def _with_numbers(self, on: Set | Box, given: tuple[Any, ...]) -> tuple[Kernel, tuple[Any, ...]]:
+        """The same for a kernel that draws random numbers: the numbers of the elements come behind the arguments."""
+        modes = self.signature.expanded(len(given))
+        sources(self.name, modes, given)
+        pattern = ("random", len(given))
+        if pattern not in self._fixed:
+            made, function = Kernel.__new__(Kernel), drawing(self.function, modes)
+            made._make(function, self.strict, drawing_signature(self.name, modes), self._reads)
+            self._fixed[pattern] = made
+        return self._fixed[pattern], (*given, element_numbers(on))
 
     @property
     def state(self) -> State:
@@ -144,7 +190,7 @@ def kernel(function: Callable[..., None], /, *, strict: bool = False) -> Kernel:
 def kernel(*, strict: bool = False) -> Callable[[Callable[..., None]], Kernel]: ...
 
 
-def kernel(function: Callable[..., None] | None = None, /, *, strict: bool = False, **unknown: object) -> Any:
+def kernel(function: Any = _ABSENT, /, *, strict: bool = False, **unknown: object) -> Any:
     """Decorator: make a kernel of a NumPy function whose parameters are annotated with access modes.
 
     ``@ml.kernel(strict=True)``: the formula as written, term by term, every operation rounded by itself, so that an
@@ -154,7 +200,7 @@ def kernel(function: Callable[..., None] | None = None, /, *, strict: bool = Fal
         raise KernelError(f"ml.kernel has no option '{next(iter(unknown))}'{nearest(next(iter(unknown)), ['strict'])}")
     if not isinstance(strict, bool):
         raise KernelError(f"ml.kernel: strict must be True or False, got {strict!r}")
-    if function is None:
+    if function is _ABSENT:
         return partial(Kernel, strict=strict)
     if not inspect.isfunction(function):
         raise KernelError(f"ml.kernel makes a kernel of a function, got {type(function).__name__}")
@@ -169,3 +215,21 @@ def loop_over(what: Kernel, on: Set | Box, arguments: tuple[Argument, ...], wish
     domain = domain_of(what.name, on, arguments)
     operands = as_operands(what.name, what.signature.expanded(len(arguments)), domain, arguments, numbers)
     return Operation(what.name, domain, operands, KernelBody(what, what.strict or backend.strict), how, backend)
+
+
+def _drawn_from(given: Sequence[Any]) -> list[Random]:
+    return [one for one in given if type(one) is Random]
+
+
+def _undisturbed(given: Sequence[Any], action: Callable[[], None]) -> None:
+    """An action by the thread that holds whatever is among the arguments of a kernel: what it draws from, to begin
+    with, which nobody else draws from before this draw has been counted."""
+    stored = [one.field if type(one) is Arg else one for one in given]
+    holding(mutexes_of(one for one in stored if isinstance(one, Field | Global)), action)
+
+
+def _count_call(state: ReadWrite) -> None:
+    state[1] += 1
+
+
+_one_more_call, _ONCE = Kernel(_count_call), Set(1, "once")

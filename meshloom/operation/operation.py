@@ -4,14 +4,15 @@ loops that were put together from others are all of this class: what differs sta
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, final, overload
 
 from meshloom.backend import current
 from meshloom.backend.base import Backend
-from meshloom.errors import MeshError, ScheduleError
+from meshloom.errors import KernelError, MeshError, ScheduleError
+from meshloom.exclusion import PREPARING, Mutex, belong, holding, mutex_of, mutexes_of
 from meshloom.kernel.model import Param
 from meshloom.kernel.state import State
 from meshloom.markup import Explanation, table
@@ -19,13 +20,12 @@ from meshloom.mesh.box import Box, Offsets
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global, Map, Set
 from meshloom.mesh.layout import Layout, parse_layout
-from meshloom.native.together import together
+from meshloom.mesh.random import Random
 from meshloom.operation.body import Body, BodyGraph, Traced
 from meshloom.operation.domain import INSIDE, Domain, Extent, Part
 from meshloom.operation.how import Form, How, Wish
 from meshloom.operation.operand import Operand
 from meshloom.order import TYPICAL_BLOCK
-from meshloom.process.activity import part
 from meshloom.recording import not_in_program, outside_program, recorder, refuse_in_program
 from meshloom.schedule.choice.cost import Work
 from meshloom.schedule.choice.counts import Counts
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SHARED = ("spec", "work", "chosen", "plan")  # what an operation has from its form
+_UNKNOWN = object()
 
 
 class derived(Generic[T]):
@@ -55,10 +56,13 @@ class derived(Generic[T]):
         if one is None:
             return self
         one.refresh()
-        known = one.known_of(self.name)
-        if self.name not in known:
-            known[self.name] = self.make(one)
-        return known[self.name]
+        found = one.known_of(self.name).get(self.name, _UNKNOWN)
+        if found is _UNKNOWN:
+            with PREPARING:
+                known = one.known_of(self.name)
+                found = known[self.name] if self.name in known else self.make(one)
+                known[self.name] = found
+        return found
 
 
 @final
@@ -75,6 +79,7 @@ class Operation(NoCopy):
     #: Who executes operations where somebody looks at every one of them (``debugging.py``); None as a rule
     watched: ClassVar[Callable[[Operation, Callable[[], None]], None] | None] = None
     _executable: Callable[[], None] | None = None
+    _mutex: Mutex | None = None
     _preparing = False
 
     def __init__(self, name: str, domain: Domain, operands: tuple[Operand, ...], body: Body, how: How,
@@ -83,6 +88,8 @@ class Operation(NoCopy):
         self.backend: Backend = current() if backend is None else backend
         self.kernels: tuple[Traced, ...] = body.kernels
         self.storages = tuple([one.storage for one in operands])
+        self._shared = mutexes_of(self.storages)
+        belong(self)
         self._unsettled = bool(how.wish.layout)
         for storage in self.storages:
             storage.watch(self)
@@ -139,6 +146,11 @@ class Operation(NoCopy):
         operands = tuple([one.content for one in self.operands])
         along = repr(self.body.operators), self.body.systems
         return self.domain, operands, self.graph.content, *along, self.strict
+
+    @cached_property
+    def _draws(self) -> bool:
+        """Does its kernel draw random numbers? Whoever runs it then counts the call."""
+        return any(type(one.storage) is Random and not one.mode.writes for one in self.operands)
 
     @cached_property
     def params(self) -> tuple[Param, ...]:
@@ -346,27 +358,33 @@ class Operation(NoCopy):
         """Schedule and compile now; running does it by itself."""
         self.refresh()
         if self._executable is None:
-            with self._with_the_same_values():
-                self._executable = self.how.executable(self)
+            self._with_the_same_values(self._make_executable)
+        assert self._executable is not None
         return self._executable
+
+    def _make_executable(self) -> None:
+        self.settle()
+        self._executable = self.how.executable(self)
 
     def begin_to_prepare(self) -> None:
         """Have a compiler begin with it, where it can work by itself; ``prepare`` then waits for it."""
         self.refresh()
         if self._executable is None and self.backend.compiles_apart and not self.domain.all_memory:
-            with self._with_the_same_values():
-                self.how.begin(self)
+            self._with_the_same_values(self._begin_to_make)
 
-    @contextmanager
-    def _with_the_same_values(self) -> Iterator[None]:
-        """What kernels read does not change in the block; fields have the layout that was wished for."""
-        self._preparing = True
-        try:
-            with outside_program():
-                self.settle()
-                yield
-        finally:
-            self._preparing = False
+    def _begin_to_make(self) -> None:
+        self.settle()
+        self.how.begin(self)
+
+    def _with_the_same_values(self, action: Callable[[], T]) -> T:
+        """What an action gives; what kernels read does not change meanwhile."""
+        with PREPARING:
+            before, self._preparing = self._preparing, True
+            try:
+                with outside_program():
+                    return action()
+            finally:
+                self._preparing = before
 
     def check_transients(self) -> None:
         """ProgramError where it reads a transient field that a program has left without values."""
@@ -380,6 +398,21 @@ class Operation(NoCopy):
         if record is not None:
             record(self)
             return
+        if self._draws:
+            raise KernelError(f"loop {self.name} draws random numbers, and by itself would not count that it did: call"
+                              " its kernel, or the program")  # fmt: skip
+        mutex = self._mutex or mutex_of(self)
+        if self._shared:
+            holding((mutex, *self._shared), self._run)
+            return
+        with mutex:
+            self._run()
+
+    def _run_counted(self) -> None:
+        """The same for whoever counts it, where it draws random numbers; never recorded."""
+        holding((mutex_of(self), *self._shared), self._run)
+
+    def _run(self) -> None:
         if self.transients:
             self.check_transients()
         self.refresh()
@@ -412,12 +445,12 @@ class Operation(NoCopy):
 
     @property
     def source(self) -> str:
-        """The text that is compiled for it, by its back end and schedule: C++, CUDA C++ or HIP."""
+        """The text that is compiled for it, by its back end and schedule: C++, CUDA C++ or HIP. Fields stay where and
+        as they are: it is for the layouts that they will have when it runs."""
         if self.domain.all_memory:
             raise ScheduleError(f"{self.name} has no text of its own: memory is set as it lies")
         self.refresh()
-        with self._with_the_same_values():
-            return self.backend.source(self.how.bound(self))
+        return self._with_the_same_values(lambda: self.backend.source(self.how.described(self)))
 
     def run_plainly(self) -> None:
         """The kernel called element by element on plain arrays, its results merged one after the other."""
@@ -447,16 +480,16 @@ class Operation(NoCopy):
         return table(f"Loop {self.name} over {self.over}, {self.elements:,} elements", rows)
 
 
-def prepared(operations: Iterable[Operation]) -> dict[Operation, Callable[[], None]]:
-    """Their executables; what has to be compiled is compiled at the same time. The operations are made ready in this
-    order."""
-    listed = tuple(dict.fromkeys(operations))
-    made: dict[Operation, Callable[[], None]] = {}
-    with together():
-        for number, one in enumerate(listed, 1):
-            with part(number, len(listed)):
-                one.begin_to_prepare()
-        for number, one in enumerate(listed, 1):
-            with part(number, len(listed)):
-                made[one] = one.prepare()
-    return made
+@contextmanager
+def asking(operations: Sequence[Operation]) -> Iterator[list[Field | Global]]:
+    """A question that only an operation that is ready can answer: what is brought to a device, or turned to another
+    layout for it, is where and as it was afterwards. Gives what that was, behind the block."""
+    before = {one: one.placement() for operation in operations for one in operation.storages}
+    unsettled = [one for one in operations if one._unsettled]
+    moved: list[Field | Global] = []
+    try:
+        yield moved
+    finally:
+        moved += [one for one, placement in before.items() if one.put_back(placement)]
+        for operation in unsettled:
+            operation._unsettled = True

@@ -13,12 +13,32 @@ from typing import Any
 import numpy as np
 
 from meshloom.backend.base import Backend, Recording, Replayed
+from meshloom.exclusion import holding, mutexes_of
 from meshloom.mesh.condition import Comparison
 from meshloom.mesh.core import Field, Global
+from meshloom.native.together import together
+from meshloom.operation.measures import Measures
 from meshloom.operation.operation import Operation
+from meshloom.operation.recorded import Outline
+from meshloom.process.activity import part
 
 #: How often, and what of it is wanted: ``run`` or ``repeat`` of a Recording or Replay, at most so many times
 Way = Callable[["Recording | Replay", int], Replayed]
+
+
+def prepared(operations: Iterable[Operation]) -> dict[Operation, Callable[[], None]]:
+    """Their executables; what has to be compiled is compiled at the same time. The operations are made ready in this
+    order."""
+    listed = tuple(dict.fromkeys(operations))
+    made: dict[Operation, Callable[[], None]] = {}
+    with together():
+        for number, one in enumerate(listed, 1):
+            with part(number, len(listed)):
+                one.begin_to_prepare()
+        for number, one in enumerate(listed, 1):
+            with part(number, len(listed)):
+                made[one] = one.prepare()
+    return made
 
 
 class Replay:
@@ -61,7 +81,12 @@ def _holds(storage: Any, value: float) -> bool:
 
 
 class ReadyProgram:
-    """A program with its arguments, ready to run again. It holds kernels, and memory, but none of the arguments."""
+    """A program with its arguments, ready to run again. It holds kernels, and memory, but none of the arguments.
+
+    ``outline``: of what was recorded; ``values``: what stands for the Python values whose numbers it has now."""
+
+    outline: Outline
+    values: object = None
 
     def __init__(self, name: str, loops: Sequence[Operation], replay: Replay, ties: tuple[weakref.ref[Any], ...]):
         self.name, self.ties = name, ties
@@ -72,8 +97,10 @@ class ReadyProgram:
         self._backend = backends.pop() if len(backends) == 1 else None
         written = written_by(loops)
         self._written = tuple([weakref.ref(one) for one in written])
+        self._measures = Measures(loops)
+        self._shared = mutexes_of(one for o in loops for one in o.storages)
         self._transients = tuple([weakref.ref(one) for one in transients_among(written)])
-        for one in dict.fromkeys(part for o in loops for part in (*o.storages, *o.maps)):
+        for one in dict.fromkeys(place for o in loops for place in (*o.storages, *o.maps)):
             one.watch(self)
 
     def invalidate(self) -> None:
@@ -97,11 +124,14 @@ class ReadyProgram:
     def perform(self, times: int, way: Way, watched: Iterable[Global]) -> Replayed:
         """Run it; ``watched`` are globals that somebody looks at after replays."""
         assert self.replay is not None
+        self._measures.follow()
         if self._backend is not None:
             for one in watched:
                 one.move(self._backend.place(one.storage))
         try:
-            return way(self.replay, times)
+            if not self._shared:
+                return way(self.replay, times)
+            return holding(self._shared, way, self.replay, times)
         finally:
             left_behind(self.name, self.written, [ref() for ref in self._transients])
 

@@ -9,25 +9,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import partial
 from inspect import signature
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
 from meshloom.backend import current
 from meshloom.errors import ProgramError, SolveError, interrupted, shown, whole_number
+from meshloom.exclusion import belong, exclusive, unowned
+from meshloom.kernel.captured import is_followed
 from meshloom.markup import Explanation
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Global, on_host
 from meshloom.mesh.values import named
 from meshloom.operation.operation import Operation
-from meshloom.operation.program import MOST_REPLAYS, Program, checked_record
+from meshloom.operation.program import MOST_REPLAYS, Program
 from meshloom.operation.replay import ReadyProgram
+from meshloom.operation.run_arguments import checked_record
+from meshloom.operation.tape import Tape
 from meshloom.process.signals import held_back
 from meshloom.recording import refuse_in_program
 
 Part = Program | Callable[[], Any]
+_PACKAGE = __name__.partition(".")[0]
+#: What calls nothing.
+_SILENT = (bool, int, float, str, type(None), np.ndarray, np.dtype)
+_COLLECTIONS = (tuple, list, set, frozenset)
+#: Rooms whose objects programs are made of, and what these run on.
+_RECORDED = tuple(f"{_PACKAGE}.{room}" for room in ("mesh", "kernel", "operation", "schedule", "backend", "native"))
 
 
 class Sequence(NoCopy):
@@ -38,6 +49,7 @@ class Sequence(NoCopy):
     """
 
     def __init__(self, *parts: Part, name: str = "sequence"):
+        belong(self)
         self.name = named("a sequence", name)
         if not parts:
             raise ProgramError(f"sequence {name}: give the programs and functions that it is made of")
@@ -53,20 +65,25 @@ class Sequence(NoCopy):
         self._steps = tuple(self._programs[one] if isinstance(one, Program) else one for one in parts)
         self.part_seconds, self.rounds = [0.0] * len(parts), 0  # of each part, in all; whole rounds so far
 
-    @cached_property
-    def _of_programs(self) -> tuple[Operation, ...]:
-        """The operations of its programs, which share fields."""
-        return tuple(loop for one in self._programs for loop in one.loops)
-
-    @cached_property
+    @property
     def loops(self) -> tuple[Operation, ...]:
-        """The operations of its programs, and of functions that say theirs."""
+        """The operations of its programs, as they are recorded now, and of functions that say theirs."""
         return tuple(loop for one in self.parts for loop in getattr(one, "loops", ()))
+
+    def _lay_out(self) -> None:
+        """Fields get the layouts that all programs have voted for, which share them."""
+        tapes = [one._tape() for one in self._programs]
+        if not all(tape.laid_out for tape in tapes):
+            votes = [loop for tape in tapes for loop in tape.loops]
+            for tape in tapes:
+                tape.lay_out(votes)
 
     def __call__(self) -> None:
         """One round."""
         self.run(1)
 
+    @exclusive
+    @unowned  # what functions of the user's make is theirs
     def run(self, times: int = 1, record: Iterable[Global] = ()) -> np.ndarray:
         """So many rounds. Returns the values of the recorded globals after each, (times, values).
 
@@ -76,10 +93,10 @@ class Sequence(NoCopy):
         refuse_in_program(f"running sequence {self.name}", "make its programs part of the outer one, and solve outside")
         times = whole_number(f"sequence {self.name}: rounds", times, 0, MOST_REPLAYS, error=ProgramError)
         kept = checked_record(self.name, record, times)
-        for program in self._programs:
-            program._lay_out(self._of_programs)
+        self._lay_out()
+        followed = not calls_only_ours(*self.parts)  # asked anew: solvers may have got a callback since
         for program, ready in self._programs.items():
-            ready.begin()
+            ready.begin(followed=followed)
             if not times:
                 program.run(0)  # which compiles it
         history, done, stop = np.zeros((times, sum(one.dim for one in kept))), 0, False
@@ -130,6 +147,62 @@ def _needs_nothing(function: Callable[..., Any]) -> bool:
     return True
 
 
+def calls_only_ours(*functions: Callable[..., Any]) -> bool:
+    """Are they Meshloom's own, such as the ``solve`` of a solver, and so is whatever they could call? Then they set no
+    value that a program reads. A callback of the user's may be held anywhere: by a sequence that is a part of another
+    one, by an object that a function is a method of, by a closure."""
+    waiting: list[Any] = list(functions)
+    met: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if type(one) in _SILENT or id(one) in met:
+            continue
+        met.add(id(one))
+        held = _held_by(one)
+        if held is None:
+            return False
+        waiting += held
+    return True
+
+
+def _held_by(one: Any) -> Iterable[Any] | None:
+    """What may be called by whoever has this; None where it is not Meshloom's. Programs, kernels and fields hold what
+    is recorded, which is looked at by itself."""
+    if isinstance(one, Sequence):
+        return one.parts
+    if isinstance(one, _COLLECTIONS):
+        return one
+    if isinstance(one, dict):
+        return one.values()
+    if isinstance(one, MethodType):
+        return one.__func__, one.__self__
+    if isinstance(one, FunctionType):
+        given = one.__defaults__ or ()
+        return (*[cell.cell_contents for cell in one.__closure__ or ()], *given) if _is_ours(one.__module__) else None
+    module = type(one).__module__
+    if not _is_ours(module):
+        return _held_by_others(one)
+    if module.startswith(_RECORDED):
+        return ()
+    slots = [name for kind in type(one).__mro__ for name in vars(kind).get("__slots__", ())]
+    return (*getattr(one, "__dict__", {}).values(), *[getattr(one, name, None) for name in slots])
+
+
+def _held_by_others(one: Any) -> Iterable[Any] | None:
+    """The same of what Python, NumPy and users bring: partial functions and cached ones are what they call."""
+    if isinstance(one, partial):
+        return one.func, *one.args, *one.keywords.values()
+    if is_followed(type(one).__module__):
+        return None
+    if (wrapped := getattr(one, "__wrapped__", None)) is not None:
+        return (wrapped,)
+    return None if callable(one) and not isinstance(one, type | np.ufunc) else ()
+
+
+def _is_ours(module: str | None) -> bool:
+    return (module or "").partition(".")[0] == _PACKAGE
+
+
 def part_name(part: Part) -> str:
     """What a part is called."""
     if isinstance(part, Program):
@@ -139,15 +212,19 @@ def part_name(part: Part) -> str:
 
 class _ReadyPart:
     """A program that runs once, again and again: what was made ready for the first time serves as long as it fits, so
-    that little is asked of Python before each. Kernels and schedules are looked at when a run begins."""
+    that little is asked of Python before each. Kernels, schedules and Python values are looked at when a run begins;
+    these before every round where they are ``followed``, because a function of the user's between may set them."""
 
     def __init__(self, program: Program):
-        self.program = program
+        self.program, self._followed = program, True
+        self._tape: Tape | None = None
         self._ready: tuple[tuple[Any, ...], ReadyProgram] | None = None
 
-    def begin(self) -> None:
+    def begin(self, *, followed: bool) -> None:
         """Before the first round: is it still what it was?"""
-        if self._ready is not None and not (self._ready[0] == self._key() and self._ready[1].usable()):
+        self._followed = followed
+        fits = self._ready is not None and self._tape is self.program._tape()
+        if self._ready is not None and not (fits and self._ready[0] == self._key() and self._ready[1].usable()):
             self._ready = None
 
     def _key(self) -> tuple[Any, ...]:
@@ -159,11 +236,13 @@ class _ReadyPart:
         if Operation.watched is not None:
             self.program.run(1)
             return
-        if ready is not None and ready.replay is not None and ready.replay.may_start():
-            self.program._note(ready.perform(1, _once, ()))
+        tape = self.program._tape() if self._followed or self._tape is None or ready is None else self._tape
+        if ready is not None and self._tape is tape and ready.replay is not None and ready.replay.may_start():
+            tape.note(ready.perform(1, _once, ()))
             return
         self.program.run(1)
-        self._ready = self._key(), self.program._ready_to_keep(())
+        self._tape = tape
+        self._ready = self._key(), tape.ready_to_keep(())
 
 
 def _once(one: Any, most: int) -> Any:

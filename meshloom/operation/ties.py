@@ -59,5 +59,5 @@ def loops_over(place: Set | Box) -> LoopsOver:
     places would keep them for ever."""
     found = place.kept.get(LoopsOver)
     if found is None:
-        found = place.kept[LoopsOver] = LoopsOver()
+        found = place.kept.setdefault(LoopsOver, LoopsOver())
     return found

@@ -1,8 +1,10 @@
-"""What this process is busy with: one line of a terminal, there for as long as it takes and gone afterwards.
+"""What this process is busy with: one line of a terminal, there for as long as it takes and gone afterwards; in the log
+of a batch job a line now and then.
 
 Somebody who waits for a compiler wants to see what for. The line is drawn when the work begins and again by a thread
 of its own, which counts the seconds and ends with the work: loops that run have all cores to themselves. Where stderr
-is no terminal, or with MESHLOOM_QUIET=1, nothing is written.
+is no terminal, a command (and whoever wants lines there) writes what takes long as lines that stay, every ten seconds
+at most; with MESHLOOM_QUIET=1 nothing is written.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ Words = str | Callable[[], str]
 
 _SECONDS_BETWEEN = 0.5
 _SILENT_FOR = 2.0  # seconds that go by before they are counted
+_SECONDS_BETWEEN_LINES = 10.0  # of a log, and before the first one: what is quick is not told
 _ERASED = "\r\x1b[2K"
 
 
@@ -27,7 +30,8 @@ class StatusLine:
     """The line, and what it is about: the innermost of the blocks that say something."""
 
     def __init__(self) -> None:
-        self.quiet = False
+        self.quiet, self.logs = False, False  # ``logs``: where there is no terminal, lines are wanted
+        self._last_line = 0.0
         self._doing: list[tuple[Words, float]] = []
         self._drawing = threading.RLock()
         self._drawn = False
@@ -36,7 +40,10 @@ class StatusLine:
     def begin(self, words: Words) -> None:
         """Show it from now on."""
         with self._drawing:
-            self._doing.append((words, time.monotonic()))
+            now = time.monotonic()
+            if not self._doing:
+                self._last_line = now
+            self._doing.append((words, now))
             self.draw()
         if len(self._doing) == 1:
             self._over = threading.Event()
@@ -61,23 +68,37 @@ class StatusLine:
             self.end()
 
     def draw(self) -> None:
-        """In the width of the terminal, whatever it is now."""
+        """In the width of the terminal, whatever it is now; a line of a log where one is due."""
         with self._drawing:
             if not self._doing:
                 return
             words, since = self._doing[-1]
-            text, seconds = words if isinstance(words, str) else words(), time.monotonic() - since
+            now, in_log = time.monotonic(), not _has_terminal()
+            if in_log and now - self._last_line < _SECONDS_BETWEEN_LINES:
+                return
+            text, seconds = words if isinstance(words, str) else words(), now - since
             if seconds >= _SILENT_FOR:
                 text = f"{text} ({seconds:.0f} s)"
+            if in_log:
+                self._last_line = now
+                self._write(f"{text if text.startswith('meshloom: ') else f'meshloom: {text}'}\n")
+                return
             self._write(_ERASED + text[: _columns() - 1])
             self._drawn = True
 
     def erase(self) -> None:
-        """Make room for something else that is printed; the next time it is drawn it is there again."""
+        """Nothing is shown until it is drawn again."""
         with self._drawing:
             if self._drawn:
                 self._drawn = False
                 self._write(_ERASED)
+
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        """Something else is printed in the block; the line is drawn again at the earliest behind it."""
+        with self._drawing:
+            self.erase()
+            yield
 
     def _keep_drawing(self, over: threading.Event) -> None:
         while not over.wait(_SECONDS_BETWEEN):
@@ -95,8 +116,8 @@ _places: list[tuple[int, int]] = []  # which of how many there are to do, the in
 
 @contextmanager
 def busy(words: Words) -> Iterator[None]:
-    """The block may take long: ``words`` tell what it does. In the main thread of a process with a terminal; elsewhere
-    nothing happens."""
+    """The block may take long: ``words`` tell what it does. In the main thread of a process with a terminal, or with a
+    log that wants lines; elsewhere nothing happens."""
     if not _may_show():
         yield
         return
@@ -115,7 +136,7 @@ def announce(words: Words) -> None:
 
 def _may_show() -> bool:
     wanted = not line.quiet and os.environ.get("MESHLOOM_QUIET", "") in ("", "0")
-    return wanted and in_charge() and _has_terminal()
+    return wanted and in_charge() and (line.logs or _has_terminal())
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -17,6 +18,9 @@ from meshloom.process.signals import forget, held_back, undo_if_stopped
 _GRACE = 2.0  # seconds to remove temporary files in
 _PATIENCE = 0.05  # seconds between looks whether a program is to be ended
 _of_thread = threading.local()
+#: Becomes a program, beside a watcher in its group, which ends the group when the other end of pipe $1 is closed: by us
+#: when the program has ended, or with us when we are killed.
+_WATCHED = '(read _ < /dev/fd/$1; kill -TERM 0) < /dev/null > /dev/null 2>&1 & shift; exec "$@"'
 
 
 class NobodyWaits(RuntimeError):
@@ -50,17 +54,18 @@ def run_apart(
     may.
 
     It has a session of its own: Ctrl-C in the terminal comes to us alone, and we end the program with all that it has
-    started, whether a signal ends us or raises something here.
+    started, whether a signal ends us or raises something here. It ends, too, where we are killed.
     """
     process: subprocess.Popen[str] | None = None
     try:
-        with _to_read(given) as stdin, held_back():  # none is started that nobody knows how to end
-            process = subprocess.Popen(
-                command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                errors="replace", start_new_session=True,
-            )  # fmt: skip
-            undo_if_stopped(process, partial(end_group, process.pid))
-        out, err = _output(process, seconds, _stop_of_thread())
+        with _ended_with_us(command) as (watched, inherited):
+            with _to_read(given) as stdin, held_back():  # none is started that nobody knows how to end
+                process = subprocess.Popen(
+                    watched, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    errors="replace", start_new_session=True, pass_fds=inherited,
+                )  # fmt: skip
+                undo_if_stopped(process, partial(end_group, process.pid))
+            out, err = _output(process, seconds, _stop_of_thread())
         return subprocess.CompletedProcess(command, process.returncode, out, err)
     except BaseException:
         if process is not None:
@@ -69,6 +74,22 @@ def run_apart(
         raise
     finally:
         forget(process)
+
+
+@contextmanager
+def _ended_with_us(command: list[str]) -> Iterator[tuple[list[str], tuple[int, ...]]]:
+    """A command that runs another one and ends it when we are no longer there, and what it must inherit. Not by the
+    kernel (PR_SET_PDEATHSIG): that follows threads, and would have to be asked for between fork and exec."""
+    shell = shutil.which("sh")
+    if shell is None or shutil.which(command[0]) is None or not os.path.isdir("/dev/fd"):
+        yield command, ()
+        return
+    watched, ours = os.pipe()
+    try:
+        yield [shell, "-c", _WATCHED, "sh", str(watched), *command], (watched,)
+    finally:
+        os.close(watched)
+        os.close(ours)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from itertools import pairwise
 from types import FrameType
 from typing import Any
 
-from meshloom.process.activity import announce
+from meshloom.process.activity import announce, line
 from meshloom.process.signals import (
     CHECKPOINT,
     STOPPING,
@@ -93,6 +93,7 @@ def as_command() -> Iterator[None]:
             put_back(before)
             sys.stdout, sys.stderr = streams
             vars(command).update(vars(Command()))
+            line.logs = False
 
 
 def _first_word(arguments: list[str]) -> None:

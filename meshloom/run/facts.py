@@ -20,9 +20,11 @@ from meshloom.backend.base import Backend
 from meshloom.errors import MeshloomError, UserError, one_line
 from meshloom.operation.operation import Operation
 from meshloom.operation.replay import backends_of
+from meshloom.run.page.numbers import number
 from meshloom.run.report import duration
 from meshloom.run.task import RunTask, SettingRow
 from meshloom.run.times import TimeTable, of_types
+from meshloom.run.verdict import Verdict
 
 FINISHED, STOPPED, FAILED, UNFINISHED = "finished", "stopped", "failed", "unfinished"
 _FORMAT = 1
@@ -48,6 +50,7 @@ class Outcome:
     stopped_by: int = 0  # the signal that asked for it
     times: TimeTable | None = None  # where the time of the iterations went
     measured: Mapping[str, float] = field(default_factory=dict)  # by probes and integrals, at last
+    verdict: Verdict | None = None  # on a run towards a steady state
 
 
 @dataclass(frozen=True)
@@ -203,7 +206,9 @@ def summary_rows(task: RunTask, outcome: Outcome) -> list[tuple[str, str]]:
     return [
         ("iterations", f"{outcome.iteration:,}"),
         *end_row(task),
-        *((one_line(name), f"{value:.10g}") for name, value in outcome.monitors.items()),
+        *(("doubt", one) for one in task.doubts()),
+        *((("verdict", outcome.verdict.text),) if outcome.verdict is not None else ()),
+        *((one_line(name), number(value, 10)) for name, value in outcome.monitors.items()),
         ("wall time", _time_text(outcome)),
         *_rate_row(task, outcome.seconds_per_iteration),
         *((("numbering", words),) if (words := task.numbering()) else ()),

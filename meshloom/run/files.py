@@ -17,12 +17,12 @@ from meshloom.errors import RunError, UserError
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.io.files import write_atomically
-from meshloom.io.monitors import MonitorLog, write_table
+from meshloom.io.monitors import MonitorLog
 from meshloom.io.vtk import Series
 from meshloom.run.facts import Monitors, RunFacts, joined, read_facts
 from meshloom.run.folder import RunFolder
 from meshloom.run.guard import Guard
-from meshloom.run.measured_files import MeasuredFiles
+from meshloom.run.measured_files import MeasuredFiles, write_chart
 from meshloom.run.output import draw
 from meshloom.run.report import RunReport
 from meshloom.run.task import Point, RunTask, is_due
@@ -42,7 +42,7 @@ class Start:
 class NoFiles:
     """The ones of a run that writes nothing, and the interface of the others."""
 
-    def begin(self, history: np.ndarray) -> None:
+    def begin(self, at: Point, history: np.ndarray) -> None:
         """The time loop starts; ``history`` (n, monitors) is known already."""
 
     def append(self, rows: np.ndarray) -> None:
@@ -52,8 +52,8 @@ class NoFiles:
         """No more monitors."""
 
     def catch_up(self, at: Point, history: np.ndarray) -> None:
-        """The run that is continued may have been killed: it leaves what it wrote after its checkpoint, which goes, and
-        lacks the fields that were due with it."""
+        """The run that is continued may have been killed: what it wrote after its checkpoint goes. What was due with
+        that and is missing (of a version that wrote it later, or removed by somebody) is made where it can be."""
 
     def checkpoint_is_due(self, at: Point) -> bool:
         """Whether one comes now: at the end, after so many iterations, or after so long."""
@@ -104,9 +104,9 @@ class Files(NoFiles):
         after = start.checkpoint.iteration if start and folder.goes_on else None
         self.measured = MeasuredFiles(task, folder, guard, after)
 
-    def begin(self, history: np.ndarray) -> None:
+    def begin(self, at: Point, history: np.ndarray) -> None:
         self.folder.begin()
-        self.measured.begin()
+        self.measured.begin(at)
         self._write_settings()
         self._log = MonitorLog(self.folder.monitors, self.task.monitors, history)
 
@@ -140,8 +140,7 @@ class Files(NoFiles):
         were_due = self.task.had_fields(at, self.before.config)
         if (were_due and not has_fields) or (at.is_last and self.options.vtu):
             self._write_fields(at)
-        if at.is_last:
-            self.measured.write_if_due(at)
+        self.measured.write_if_due(at)
 
     def checkpoint_is_due(self, at: Point) -> bool:
         by_clock = 0.0 < self.options.checkpoint_seconds <= time.monotonic() - self.checkpoint_time
@@ -152,6 +151,7 @@ class Files(NoFiles):
         if not self.task.checkpointed:  # a script wants none: its other files are all that there will be
             self.folder.keep()
             return
+        self.measured.sync()
         checkpoints.save(
             self.folder.checkpoint,
             Checkpoint(
@@ -201,10 +201,9 @@ class Files(NoFiles):
         back, to be drawn: finding them may take a while."""
         charts: tuple[Chart, ...] = ()
         with self.guard.trying("charts"):
-            charts = (*self.task.charts(history), *self.measured.sampler.charts())  # and lines that somebody wished for
+            charts = (*self.task.charts(history), *self.measured.tracks())  # which somebody wished for
             for chart in charts:
-                columns = {chart.x_label: chart.x, **chart.columns, **chart.curves}
-                write_table(self.folder.chart(chart.name, "csv"), tuple(columns), np.stack([*columns.values()], axis=1))
+                write_chart(self.folder, chart)
         return charts
 
     def _draw(self, at: Point, history: Mapping[str, np.ndarray], charts: tuple[Chart, ...]) -> None:

@@ -19,13 +19,15 @@ from meshloom.io import checkpoint as checkpoints
 from meshloom.io.state import by_name
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.core import Field, Global
-from meshloom.operation.program import Program, check_decides
+from meshloom.operation.program import Program
+from meshloom.operation.run_arguments import check_decides
 from meshloom.operation.sequence import Sequence
 from meshloom.recording import refuse_in_program
 from meshloom.run.files import Start
 from meshloom.run.folder import SCRIPT, RunFolder, can_go_on, claim
 from meshloom.run.report import RunReport, script_report
 from meshloom.run.resume import check_fits, put_in
+from meshloom.run.resume import history as saved_history
 from meshloom.run.runner import Outcome, Runner
 from meshloom.run.samples import Wishes, check_measured, integral, line, probe
 from meshloom.run.script import (
@@ -138,6 +140,8 @@ def _marched(
             if start is not None:
                 _continue_from(task, start)
                 report.message(f"going on from {start.path}, step {start.checkpoint.iteration}")
+                if said := task.shortened(saved_history(task, start.checkpoint)):
+                    report.message(said)
             task.program.run(0, record=task.recorded)  # compiled here, where it can be stopped without a trace
             runner = Runner(task, folder, report, start, began, profile=profiled.wanted)
         except BaseException:

@@ -158,8 +158,8 @@ class PlainReport(_SpokenReport):
         self._last = time.monotonic()
 
     def message(self, text: str) -> None:
-        activity.line.erase()
-        print(text, file=self.stream, flush=True)
+        with activity.line.room():
+            print(text, file=self.stream, flush=True)
 
     def advance(self, now: Advance) -> None:
         if not now.is_last and time.monotonic() - self._last < _SECONDS_BETWEEN_LINES:
@@ -182,8 +182,8 @@ class BarReport(_SpokenReport):
         self._drawn = -math.inf  # when
 
     def message(self, text: str) -> None:
-        activity.line.erase()
-        self.console.print(text, markup=False, soft_wrap=True)
+        with activity.line.room():
+            self.console.print(text, markup=False, soft_wrap=True)
 
     def advance(self, now: Advance) -> None:
         if self._progress is None:
@@ -223,8 +223,14 @@ class BarReport(_SpokenReport):
 def make_report(stream: TextIO, *, quiet: bool = False) -> RunReport:
     """The report that suits the stream."""
     if quiet:
-        return RunReport()
-    return BarReport(stream) if stream.isatty() else PlainReport(stream)
+        return _begun(RunReport())
+    return _begun(BarReport(stream) if stream.isatty() else PlainReport(stream), logs=True)
+
+
+def _begun(report: RunReport, *, logs: bool = False) -> RunReport:
+    """``logs``: what takes long, such as compiling, is told where there is no terminal, too."""
+    activity.line.logs = logs
+    return report
 
 
 def script_report(what: str, progress: Any) -> RunReport:
@@ -233,10 +239,10 @@ def script_report(what: str, progress: Any) -> RunReport:
         progress = yes_or_no(f"{what}: progress", progress)
     stream = sys.stderr
     if stream is None or progress is False:
-        return RunReport()
+        return _begun(RunReport())
     if stream.isatty():
-        return BarReport(stream)
-    return PlainReport(stream) if progress else RunReport()
+        return _begun(BarReport(stream))
+    return _begun(PlainReport(stream), logs=True) if progress else _begun(RunReport())
 
 
 def duration(seconds: float) -> str:

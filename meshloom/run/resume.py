@@ -4,17 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from meshloom.errors import UserError
+from meshloom.io.checkpoint import Checkpoint
 from meshloom.run.files import Start
 from meshloom.run.task import RunTask
 from meshloom.toml import toml_key
 
 
 def put_in(task: RunTask, start: Start) -> None:
-    """Give a task the state of a checkpoint; UserError, and nothing is changed, where it has another one."""
+    """Give a task the state of a checkpoint; UserError, and nothing is changed, where it has another one. What
+    ``task.added`` names, and an old checkpoint lacks, stays as it is."""
     check_fits(task, start)
     for name, one in task.checkpointed.items():
-        one.restore(start.checkpoint.state[name])
+        if name in start.checkpoint.state or name not in task.added:
+            one.restore(start.checkpoint.state[name])
+
+
+def history(task: RunTask, saved: Checkpoint) -> np.ndarray:
+    """The monitors (iteration, names) of a checkpoint that fits as the task has them; NaN where it has them not yet."""
+    if saved.monitor_names == task.monitors:
+        return saved.monitors
+    found = np.full((saved.iteration, len(task.monitors)), np.nan)
+    for column, name in enumerate(task.monitors):
+        if name in saved.monitor_names:
+            found[:, column] = saved.monitors[:, saved.monitor_names.index(name)]
+    return found
 
 
 def check_fits(task: RunTask, start: Start) -> None:
@@ -22,10 +38,14 @@ def check_fits(task: RunTask, start: Start) -> None:
     saved = start.checkpoint
     for name, one in task.checkpointed.items():
         values, shape = saved.state.get(name), one.saved().shape
+        if values is None and name in task.added:
+            continue
         if values is None or values.dtype != one.dtype or values.shape != shape:
             raise UserError(f"{start.path}: the checkpoint does not fit: field {name} {shape} {one.dtype}"
                             f" is {'missing' if values is None else f'{values.shape} {values.dtype}'}")  # fmt: skip
-    if saved.monitor_names != task.monitors:
+    if saved.monitor_names != tuple(
+        name for name in task.monitors if name in saved.monitor_names or name not in task.added
+    ):
         raise UserError(f"{start.path}: the checkpoint has other monitors:"
                         f" {_other_names(saved.monitor_names, task.monitors)}; run anew to change them")  # fmt: skip
 

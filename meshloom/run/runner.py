@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshloom.errors import RunError, SolveError, UserError, one_line
+from meshloom.errors import MeshloomError, RunError, SolveError, UserError, one_line
 from meshloom.run.diagnose import Snapshot, breakdown, healthy, take_snapshot
 from meshloom.run.facts import Monitors, Outcome, gathered
 from meshloom.run.files import Files, NoFiles, Start
@@ -24,6 +24,7 @@ from meshloom.run.names import REPORT
 from meshloom.run.pace import Pace
 from meshloom.run.place import is_mistake, mistake_text
 from meshloom.run.report import Advance, RunReport
+from meshloom.run.resume import history
 from meshloom.run.stop import StopRequest
 from meshloom.run.task import Point, RunTask
 from meshloom.run.times import RunTimes
@@ -52,7 +53,7 @@ class Runner:
         self.task, self.report, self.profile = task, report, profile
         self.begins_anew = start is None
         self.first = self.iteration = start.checkpoint.iteration if start else 0
-        self.history = [start.checkpoint.monitors if start else np.empty((0, len(task.monitors)))]
+        self.history = [history(task, start.checkpoint) if start else np.empty((0, len(task.monitors)))]
         self.began = time.perf_counter() if began is None else began
         self.until_first, self.stopped_by = 0.0, 0
         self.recorded = task.recorded_now()
@@ -129,7 +130,7 @@ class Runner:
 
     @contextmanager
     def _monitors_open(self) -> Iterator[None]:
-        self.files.begin(self.history[0])
+        self.files.begin(self._point(), self.history[0])
         try:
             yield
         except BaseException:
@@ -264,13 +265,24 @@ class Runner:
     # --- writing
 
     def _write_what_is_due(self, *, now: bool) -> None:
-        """The checkpoint first: whatever happens to the other files, the run can go on. ``now``: it was asked for."""
+        """The checkpoint last: a run that goes on from it repeats nothing of what comes before, and a kill between the
+        two would lose that for good. What lies behind a checkpoint goes, and comes again. Where the others cannot be
+        written, and so end the run, it is what is left of it. ``now``: it was asked for."""
         at = self._point()
-        if at.is_last or now or self.files.checkpoint_is_due(at):
-            self._write_checkpoint()
+        wanted = at.is_last or now or self.files.checkpoint_is_due(at)
+        if wanted:
+            self._check_state()
+        failed: MeshloomError | None = None
+        try:
+            self.files.write_fields_if_due(at)
+        except MeshloomError as error:
+            failed = error
+        if wanted:
+            self.files.write_checkpoint(at, self.all_monitors())
+        if failed is not None:
+            raise failed
         if now and self.folder is not None:
             self.report.message(f"checkpoint of iteration {self.iteration}: {self.folder.checkpoint}")
-        self.files.write_fields_if_due(at)
 
     def _write_checkpoint(self) -> None:
         """Of a state that may be gone on with: a good checkpoint never gives way to one that is broken."""
@@ -292,6 +304,7 @@ class Runner:
             stopped_by=self.stopped_by,
             times=self.times.table(measured=self.profile),
             measured=self.files.last_measured(),
+            verdict=self.task.verdict(self.by_name()),
         )
 
     def _tell(self, outcome: Outcome | None = None, reason: str = "") -> None:

@@ -23,11 +23,12 @@ from meshloom.operation.program import Program
 from meshloom.operation.sequence import Sequence, part_name
 from meshloom.run.output import write_faces, write_on_grid, write_on_mesh
 from meshloom.run.samples import Sampled, Wishes
-from meshloom.run.task import RunTask, SettingRow, is_due
+from meshloom.run.task import RunTask, SettingRow, is_due, shortened_text
 
 Values = Field | Global
 MOST_STEPS = 10**9
 USUAL_SECONDS = 60.0  # between checkpoints, as in cases
+_SHORTER = 1e-6  # of a step: less is rounding of the time
 _ROUNDING = 1e-8  # of a step: a last one that is longer by so little is no reason for another one
 
 
@@ -68,18 +69,21 @@ class Until:
         return length
 
     def once(self, run: Callable[[], np.ndarray], column: int) -> np.ndarray:
-        """One step, cut where it would go beyond the end: the row (1, recorded) after it."""
+        """One step, cut where it would go beyond the end: the row (1, recorded) after it. One that is too long or short
+        by no more than the rounding of the time is whole: whoever goes on later has the steps of a run in one go."""
         left = self.end - float(self.time)
         if self.step is None or left > (length := self._length()) * (1.0 + _ROUNDING):
             return run()
-        self.step.value = left
+        adding_up = 4.0 * abs(self.end) / length * float(np.finfo(self.time.dtype).eps) * abs(self.end)
+        is_whole = abs(left - length) <= min(adding_up, _ROUNDING * length)
+        self.step.value = length if is_whole else left
         try:
             row = run()
         finally:
             self.step.value = length
         # The sum of two numbers need not be the number that was meant, nor the step the one that was left.
         sizes = self.time.dtype.type(abs(self.end) + left), self.step.dtype.type(left)
-        rounding = 8.0 * max(float(np.spacing(size)) for size in sizes)
+        rounding = max(8.0 * max(float(np.spacing(size)) for size in sizes), 2.0 * adding_up if is_whole else 0.0)
         if row[0, column] != self.end and abs(row[0, column] - self.end) <= rounding:
             self.time.value = row[0, column] = self.end
         return row
@@ -230,6 +234,16 @@ class Script(RunTask):
         if now >= self.until.end:
             return 0
         return self.until.sure(now) or None
+
+    def shortened(self, history: np.ndarray) -> str:
+        """What to say where the last of these steps (n, monitors), gone on from here, was cut to end at a time."""
+        if self.until is None or self.until.step is None or len(history) < 1:
+            return ""
+        now, step = float(history[-1, self._time_column]), float(self.until.step)
+        before = float(history[-2, self._time_column]) if len(history) > 1 else self._began
+        if not (now < self.until.end and now - before < (1.0 - _SHORTER) * step):
+            return ""
+        return shortened_text(f"{self.until.time.name} = {now:g}", self.until.end)
 
     def time_span(self, recorded: np.ndarray) -> tuple[float, float] | None:
         return None if self.until is None else (float(recorded[self._time_column]), self.until.end)

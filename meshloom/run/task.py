@@ -20,6 +20,7 @@ from meshloom.mesh.whereabouts import whereabouts
 from meshloom.run.limit import Limit
 from meshloom.run.residual import ResidualStop
 from meshloom.run.samples import Sampled, Wishes
+from meshloom.run.verdict import Verdict
 from meshloom.run.views import Chart, Corners, Image, Picture, SpacePicture
 
 
@@ -79,6 +80,7 @@ class RunTask(ABC):
     state: tuple[Field | Global, ...]  # what one iteration hands to the next
     recorded: tuple[Global, ...]  # read after every iteration
     title: ClassVar[str] = ""  # one line on what it is about
+    added: frozenset[str] = frozenset()  # of monitors and state what checkpoints of earlier versions lack
     fields_method: ClassVar[str] = "write_fields"  # what a person has written where writing fields fails
 
     # --- what it is
@@ -184,6 +186,14 @@ class RunTask(ABC):
         """The monitor that ends it, and where; None where none does."""
         return None
 
+    def doubts(self) -> tuple[str, ...]:
+        """What there is to say against what it was made of, a line each."""
+        return ()
+
+    def verdict(self, history: Mapping[str, np.ndarray]) -> Verdict | None:
+        """Whether it has come to its steady state, by the monitors (n,) after every iteration; None: it seeks none."""
+        return None
+
     # --- health
 
     @property
@@ -249,3 +259,9 @@ class RunTask(ABC):
 def is_due(iteration: int, every: int) -> bool:
     """Whether something comes after this iteration that comes after every so many; never where that is 0."""
     return every > 0 and iteration % every == 0
+
+
+def shortened_text(end: str, now: float) -> str:
+    """What is said before a run goes on beyond an ``end`` that its last step was shortened for."""
+    return (f"the last step was shortened to end at {end}: from here on steps are not those of a run to {now:g} in one"
+            " go, and results agree to the error of the steps, not bit for bit")  # fmt: skip

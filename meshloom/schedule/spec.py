@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.kernel.access import Mode
-from meshloom.kernel.expr import C_TYPES, Node
+from meshloom.kernel.expr import C_TYPES, Node, topological
 from meshloom.kernel.model import Output
+from meshloom.kernel.table import LookupTable
 from meshloom.mesh.box import Index
 from meshloom.mesh.layout import Layout
 from meshloom.native.names import safe_name
@@ -110,6 +111,16 @@ class LoopSpec:
     box: SpecBox | None = None  # of a loop over a box of a grid
     share: Share = Share()  # of loops where no element looks at another
     strict: bool = False  # the formula as written, every operation rounded by itself
+
+    @property
+    def formulas(self) -> tuple[Node, ...]:
+        """Everything that generated code computes by a graph."""
+        return (*(o.value for o in self.outputs), *(node for one in self.maps for node in one.formula))
+
+    @property
+    def tables(self) -> tuple[LookupTable, ...]:
+        """The constants that it looks something up in, each once."""
+        return tuple(dict.fromkeys(n.value for n in topological(self.formulas) if isinstance(n.value, LookupTable)))
 
     @property
     def racy_outputs(self) -> tuple[Output, ...]:

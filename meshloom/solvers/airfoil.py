@@ -17,9 +17,21 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import PRECISIONS, Case, Chart, OutputOptions, Picture, RunOptions, order_option, schedule_table
+from meshloom.case import (
+    GROWING,
+    PRECISIONS,
+    STALLED,
+    Case,
+    Chart,
+    OutputOptions,
+    Picture,
+    RunOptions,
+    order_option,
+    schedule_table,
+)
 from meshloom.config import option, section
 from meshloom.errors import MeshError, nearest, shown
+from meshloom.solvers.stable import doubts_longer
 
 WALL, FAR_FIELD = 1, 2  # kinds of boundary faces
 
@@ -194,6 +206,16 @@ class Airfoil(Case):
     Config: ClassVar[type] = AirfoilConfig
     small: ClassVar[Mapping[str, Any]] = {"mesh.i": 3, "mesh.j": 3}
     monitors: ClassVar[tuple[str, ...]] = ("rms",)
+
+    @property
+    def residual(self) -> tuple[str, float | None] | None:
+        return "rms", None
+
+    def doubts(self) -> tuple[str, ...]:
+        return doubts_longer("flow.cfl", self.config.flow.cfl, 1.0)
+
+    def cure(self, state: str) -> str:
+        return "a smaller flow.cfl or more flow.dissipation may help" if state in (STALLED, GROWING) else ""
 
     def __init__(self, config: AirfoilConfig, mesh: ml.Mesh | None = None):
         """``mesh`` is one already at hand, to be used as it is; otherwise the configuration says which."""

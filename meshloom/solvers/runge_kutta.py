@@ -62,17 +62,20 @@ def amplification(z: np.ndarray) -> np.ndarray:
     return 1.0 + z * (1.0 + z / 2.0 * (1.0 + z / 3.0 * (1.0 + z / 4.0)))
 
 
-def largest_step(symbols: np.ndarray) -> float:
-    """The longest stable step for slopes with these eigenvalues (the complex symbol of every wave): |R| <= 1."""
+def largest_step(symbols: np.ndarray, growth: Callable[[np.ndarray], np.ndarray] = amplification) -> float:
+    """The longest stable step for slopes with these eigenvalues (the complex symbol of every wave): |R| <= 1.
+
+    ``growth``: the R of another method, of which no eigenvalue of size 1 may be stable beyond a step of 16.
+    """
     values = np.asarray(symbols, complex).ravel()
 
     def stable(dt: float) -> bool:
-        return bool((np.abs(amplification(dt * values)) <= 1.0 + _TOLERANCE).all())
+        return bool((np.abs(growth(dt * values)) <= 1.0 + _TOLERANCE).all())
 
     size = float(np.abs(values).max(initial=0.0))
     if size == 0.0:
         return math.inf
-    low, high = 0.0, 4.0 / size  # no eigenvalue is stable beyond that
+    low, high = 0.0, (4.0 if growth is amplification else 16.0) / size  # no eigenvalue is stable beyond that
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if stable(middle) else (low, middle)

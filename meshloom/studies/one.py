@@ -41,6 +41,8 @@ class CaseRun:
     iterations: int  # in all, those before a restart included
     seconds: float  # of this call
     failures: tuple[str, ...] = ()  # what the case could not show, a line each
+    converged: bool | None = None  # to a steady state; None where the case seeks none
+    verdict: str = ""  # on that, in a sentence
     times: TimeTable | None = field(default=None, repr=False)  # by loop, of the iterations; prints as a table
 
 
@@ -95,7 +97,9 @@ def _run(job: Job, folder: RunFolder, report: RunReport, began: float, profiled:
     for failure in failures:
         warnings.warn(f"{failure}; everything else is there", stacklevel=3)
     done = CaseRun(made.name, outcome.monitors, dict(outcome.measured), runner.by_name(), fields, folder.path,
-                   outcome.iteration, outcome.seconds, failures, outcome.times)  # fmt: skip
+                   outcome.iteration, outcome.seconds, failures,
+                   outcome.verdict.converged if outcome.verdict else None,
+                   outcome.verdict.text if outcome.verdict else "", outcome.times)  # fmt: skip
     if outcome.stopped_by == signal.SIGINT:
         go_on = f"go on with restart={str(folder.path)!r}"
         raise interrupted(f"run_case {made.name}: stopped after iteration {outcome.iteration}; {go_on}", done=done)

@@ -26,6 +26,7 @@ class StudyRow:
     measured: dict[str, float] = field(default_factory=dict)  # by probes and integrals
     iterations: int = 0
     seconds: float = 0.0
+    converged: bool | None = None  # to a steady state; None where the case seeks none
     why: str = "not run yet"  # it failed, in one line; '' where it did not
 
     @property
@@ -86,6 +87,8 @@ def opened(folder: Path, begun: Record) -> Record:
 
 def _read(path: Path) -> Record:
     try:
+        if not path.is_file():  # a pipe would be waited for
+            raise ValueError("not a file")
         content: Any = json.loads(path.read_bytes())
         if content.pop("format") != _FORMAT:
             raise ValueError("another format")

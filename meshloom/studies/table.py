@@ -18,7 +18,8 @@ from meshloom.studies.axes import Axes
 from meshloom.studies.record import StudyRow
 
 TABLE, PICTURE = "study.csv", "study.png"
-OWN = ("iterations", "seconds", "run", "failed")  # columns that every study has
+VERDICT = "converged"  # a column of studies whose runs seek a steady state
+OWN = (VERDICT, "iterations", "seconds", "run", "failed")  # other columns that a study may have
 _LONGEST_WHY = 100  # letters of a reason on paper
 
 
@@ -31,20 +32,31 @@ def write_csv(path: Path, axes: Axes, rows: Sequence[StudyRow]) -> None:
     """One row for each run: settings, what came out, iterations, seconds, its folder, and why it failed."""
     names, text = number_names(rows), io.StringIO()
     out = csv.writer(text, lineterminator="\n")
-    out.writerow([*axes.values, *names, *OWN])
+    own_names = [name for name in OWN if name != VERDICT or _has_verdicts(rows)]
+    out.writerow([*axes.values, *names, *own_names])
     for row in rows:
         numbers = row.numbers
         values = [row.settings[key] for key in axes.values]
-        own = [row.iterations, round(row.seconds, 3), row.run, one_line(row.why)]
-        out.writerow([*values, *(numbers.get(name, "") for name in names), *own])
+        own = dict(zip(OWN, (_verdict(row), row.iterations, round(row.seconds, 3), row.run, one_line(row.why)),
+                       strict=True))  # fmt: skip
+        out.writerow([*values, *(numbers.get(name, "") for name in names), *(own[name] for name in own_names)])
     write_atomically(path, text.getvalue().encode())
+
+
+def _has_verdicts(rows: Sequence[StudyRow]) -> bool:
+    return any(row.converged is not None for row in rows)
+
+
+def _verdict(row: StudyRow) -> str:
+    """As in TOML and JSON; '' where there is none."""
+    return "" if row.converged is None else str(row.converged).lower()
 
 
 def as_text(axes: Axes, rows: Sequence[StudyRow]) -> str:
     """The same for people, in columns."""
-    names = number_names(rows)
-    heads = [*axes.values, *names, "seconds", "run", ""]
-    cells = [heads, *(_cells(axes, names, row) for row in rows)]
+    names, verdicts = number_names(rows), _has_verdicts(rows)
+    heads = [*axes.values, *names, *([VERDICT] if verdicts else []), "seconds", "run", ""]
+    cells = [heads, *(_cells(axes, names, row, verdicts=verdicts) for row in rows)]
     widths = [max(len(row[k]) for row in cells) for k in range(len(heads) - 1)]
     texts = (
         "  ".join([*(cell.rjust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in cells
@@ -52,13 +64,14 @@ def as_text(axes: Axes, rows: Sequence[StudyRow]) -> str:
     return "\n".join(text.rstrip() for text in texts)
 
 
-def _cells(axes: Axes, names: Sequence[str], row: StudyRow) -> list[str]:
+def _cells(axes: Axes, names: Sequence[str], row: StudyRow, *, verdicts: bool) -> list[str]:
     values = [_short(row.settings[key]) for key in axes.values]
     numbers = row.numbers
     texts = [_short(numbers[name]) if name in numbers else "-" for name in names]
     why = one_line(row.why)
     why = why if len(why) <= _LONGEST_WHY else f"{why[: _LONGEST_WHY - 3]}..."
-    return [*values, *texts, f"{row.seconds:.1f}", row.run, why]
+    verdict = [_verdict(row) or "-"] if verdicts else []
+    return [*values, *texts, *verdict, f"{row.seconds:.1f}", row.run, why]
 
 
 def _short(value: Any) -> str:

@@ -28,7 +28,7 @@ def answer(wish: dict[str, Any]) -> dict[str, Any]:
         return {"why": str(error)}
     except MemoryError:
         return {"why": "out of memory"}
-    kept = ("monitors", "measured", "iterations", "seconds")
+    kept = ("monitors", "measured", "iterations", "seconds", "converged")
     return {name: getattr(done, name) for name in kept} | {"why": ""}
 
 

@@ -9,8 +9,8 @@ typedef unsigned int uint32_t;
 typedef unsigned long long uint64_t;
 #define INT64_C(x) x##LL
 #define UINT64_C(x) x##ULL
-#define INFINITY __int_as_float(0x7f800000)
-#define NAN __int_as_float(0x7fffffff)
+#define INFINITY (1.0f / 0.0f)  // constants, which tables in memory may begin with; intrinsics are none
+#define NAN (-(0.0f / 0.0f))  // the positive one
 #define ML_FUNCTION __device__ __forceinline__
 #define ML_C(NAME) ::NAME
 //@ mathematics.hpp

@@ -465,9 +465,9 @@ def fork_attempt(dice: random.Random, folder: Path) -> str:
 
 CAMPAIGNS = (
     Campaign("plans", "well-formed plan files of the cache with other entries, types, shapes, fields, schemas or of"
-             " another loop", "the loop's answer is right, and nothing crashes", plan_attempt, few=4, many=600),
+             " another loop", "the loop's answer is right, and nothing crashes", plan_attempt, few=1, many=600),
     Campaign("libraries", "damaged, cut or foreign libraries in the cache; pipes, folders, links and rights of others"
-             " in place of files and folders", "the right function, or one line", library_attempt, few=6, many=250),
+             " in place of files and folders", "the right function, or one line", library_attempt, few=4, many=250),
     Campaign("forks", "programs of loops, replays, sorts and line solvers with forked children, their children and"
              " pools", "they end, with right answers", fork_attempt, few=1, many=100),
 )  # fmt: skip

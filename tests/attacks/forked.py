@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -85,6 +85,9 @@ class _Torn:
     def flush(self) -> None:
         self._file.flush()
 
+    def fileno(self) -> int:
+        return self._file.fileno()
+
     def close(self) -> None:
         self._file.close()
 
@@ -140,15 +143,16 @@ def _become(arguments: Sequence[str], folder: Path, said: Path, operations: _Ope
 
 def _command(arguments: Sequence[str], operations: _Operations) -> int:
     from meshloom.io.files import write_atomically
-    from meshloom.io.monitors import MonitorLog
+    from meshloom.io.monitors import MonitorLog, SampleLog
     from meshloom.run import files
 
-    append = MonitorLog.append
+    def torn(append: Callable[..., None]) -> Callable[..., None]:
+        def appended(log: Any, *row: Any) -> None:
+            if not isinstance(log._file, _Torn):
+                log._file = _Torn(log._file, operations)
+            append(log, *row)
 
-    def torn(log: Any, values: Any) -> None:
-        if not isinstance(log._file, _Torn):
-            log._file = _Torn(log._file, operations)
-        append(log, values)
+        return appended
 
     def counted(handle: int) -> None:  # but not done: no power fails here
         operations.next(needs_room=True)
@@ -157,7 +161,9 @@ def _command(arguments: Sequence[str], operations: _Operations) -> int:
         seen = {name: [*map(float, values)] for name, values in history.items()}
         write_atomically(path, repr((title, picture, seen)).encode())
 
-    MonitorLog.append, os.fsync = torn, counted  # type: ignore[method-assign,assignment]
+    for kind in (MonitorLog, SampleLog):
+        kind.append = torn(kind.append)  # type: ignore[attr-defined]
+    os.fsync = counted  # type: ignore[assignment]
     assert files.draw  # what is drawn takes longer than all else, unless it is this that is replaced
     files.draw = quickly
     sys.addaudithook(operations.audit)

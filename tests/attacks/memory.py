@@ -44,7 +44,7 @@ def long(kind: str) -> Callable[[random.Random, Path], str]:
 FLAT = "memory within 20 MB, mappings and the number of objects as after the warm-up"
 CAMPAIGNS = (
     Campaign("memory", "a few hundred fields, programs, kernels and meshes used and dropped, collector off",
-             FLAT, short, few=1, many=4),
+             FLAT, short, few=0, many=4),
     *(Campaign(f"memory-{kind}", f"{rounds:,} rounds of {kind} that are made, used and dropped", FLAT, long(kind),
                few=0, many=1) for kind, (rounds, _) in LONG.items()),
 )  # fmt: skip

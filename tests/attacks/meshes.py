@@ -21,12 +21,12 @@ from tests.attacks.campaign import Broken, Campaign
 from tests.attacks.mesh_files import GMSH_CELL, GMSH_NODE, Parts, changed, content_of, mesh_of, some_file, written
 from tests.attacks.mesh_judge import faults
 
-_SECONDS = 4.0  # the files are small: this is for machines that do something else as well
+_CPU_SECONDS = 4.0  # of this process, whatever else the machine does; the files are small, and take milliseconds
 
 
 def read_quietly(path: Path) -> Mesh | str:
     """The mesh, or the line with which it is refused; whatever else happens is Broken."""
-    begin, said = time.monotonic(), io.StringIO()
+    begin, said = time.process_time(), io.StringIO()
     found: Mesh | str
     with warnings.catch_warnings(record=True) as warned, redirect_stdout(said), redirect_stderr(said):
         warnings.simplefilter("always")
@@ -34,8 +34,8 @@ def read_quietly(path: Path) -> Mesh | str:
             found = ml.read(path)
         except MeshError as refusal:
             found = str(refusal)
-    if time.monotonic() - begin > _SECONDS:
-        raise Broken(f"it took {time.monotonic() - begin:.1f} s")
+    if (took := time.process_time() - begin) > _CPU_SECONDS:
+        raise Broken(f"it took {took:.1f} s of CPU time")
     told = [str(one.message) for one in warned if not _of_empty_names(str(one.message), path, found)]
     if told or said.getvalue():
         raise Broken(f"a warning: {told} {said.getvalue()}")
@@ -238,9 +238,9 @@ def planted_faults(dice: random.Random, folder: Path) -> str:
 CAMPAIGNS = (
     Campaign("meshes", "bits, numbers, lines, nodes and sections changed in mesh files of every format and kind",
              "refused in one line, or a mesh with closed cells of positive volume; no warning, no waiting",
-             damaged_files, few=250, many=5000, seconds=15.0),
+             damaged_files, few=40, many=5000, seconds=15.0),
     Campaign("twisted", "sound mesh files with one fault: a cell twice, crossing itself or turned inside out, a wrong"
              " node, faces lost, doubled or with the wrong cells",
              "refused, and the line names the culprit by the file's own number",
-             planted_faults, few=150, many=2000),
+             planted_faults, few=40, many=2000),
 )  # fmt: skip

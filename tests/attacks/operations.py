@@ -13,7 +13,10 @@ from meshloom.run.folder import settled
 from tests.attacks.campaign import Broken, Campaign
 from tests.attacks.forked import Ended, forked
 
-OUT = ("--quiet", "--out", "run")
+_MEASURED = ("probes.near=[0.3,0.4]", 'integrals.all="t"', 'integrals.side={of="t",over="xmin"}',
+             "lines.across={from=[0.0,0.5],to=[1.0,0.5],points=4}", 'output.surface=["xmax"]',
+             "output.probe_every=2")  # fmt: skip
+OUT = ("--quiet", "--out", "run", *(part for one in _MEASURED for part in ("--set", one)))
 NEW = ("run", "pot", *OUT)
 OLD = ("run", "pot", "--set", "pot.end=0.1", "--set", "output.every=2", *OUT)
 GO_ON = ("run", "--restart", "run/checkpoint.h5", "--quiet")
@@ -157,7 +160,7 @@ def attack_overwriting(dice: random.Random, folder: Path) -> str:
 
 CAMPAIGNS = (
     Campaign("operations", "chains of kills and full disks, each at one file operation of a run",
-             "restarted, every file is that of an uninterrupted run", attack_fresh, few=5, many=200, seconds=60.0),
+             "restarted, every file is that of an uninterrupted run", attack_fresh, few=2, many=200, seconds=60.0),
     Campaign("overwriting", "kills and full disks at one file operation of a run that overwrites another",
-             "the old run is whole, or the new one goes on", attack_overwriting, few=3, many=150, seconds=60.0),
+             "the old run is whole, or the new one goes on", attack_overwriting, few=1, many=150, seconds=60.0),
 )  # fmt: skip

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pytest
 
+import meshloom as ml
+from tests.attacks import meshes
 from tests.attacks.campaign import Broken, Campaign, campaigns, many
 
 
@@ -44,3 +47,19 @@ def test_attempts_are_counted_repeated_and_cleaned_up() -> None:
     assert not any(folder.exists() for folder in folders) and len({*folders}) == 5
     many(one, 5, seed=7)
     assert drawn[5:] == drawn[:5] and len({*drawn}) == 5
+
+
+def test_a_reader_may_be_kept_waiting_by_the_machine_but_not_work_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it may take is CPU time of its own."""
+    monkeypatch.setattr(meshes, "_CPU_SECONDS", 0.05)
+    monkeypatch.setattr(ml, "read", lambda path: time.sleep(0.2))
+    assert meshes.read_quietly(Path("any")) is None
+
+    def busy(path: Path) -> None:
+        begin = time.process_time()
+        while time.process_time() < begin + 0.1:
+            pass
+
+    monkeypatch.setattr(ml, "read", busy)
+    with pytest.raises(Broken, match="CPU time"):
+        meshes.read_quietly(Path("any"))

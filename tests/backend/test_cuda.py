@@ -20,7 +20,7 @@ from meshloom.errors import CompilerError, ScheduleError, install
 from meshloom.operation.fusion import fuse
 from meshloom.operation.program import FusedRecording
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilGas, AirfoilMeshOptions, kernels
-from tests.covering import every_pair
+from tests.covering import every_value
 from tests.schedule.forms import FORMS
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
@@ -65,7 +65,7 @@ class CompileBackend(EmulatedCuda):
         self.engine = CompileOnly(architectures)
 
 
-every_compilation = partial(every_pair, form=FORMS, dtype=(np.float64, np.float32), architecture=ARCHITECTURES)
+every_compilation = partial(every_value, form=FORMS, dtype=(np.float64, np.float32), architecture=ARCHITECTURES)
 
 
 def airfoil_loops(backend: Any, form: ml.Schedule, layout: str, dtype: type) -> list[ml.Loop]:
@@ -96,7 +96,7 @@ def airfoil_loops(backend: Any, form: ml.Schedule, layout: str, dtype: type) -> 
 @needs_nvrtc
 @every_compilation(layout=AIRFOIL_LAYOUTS)
 def test_airfoil_kernels_compile_without_spills(form: ml.Schedule, dtype: type, architecture: str, layout: str) -> None:
-    """Each strategy with each layout, in each precision and for each architecture; all together when slow."""
+    """Each strategy, layout, precision and architecture; all together when slow."""
     backend = CompileBackend((architecture,))
     airfoil_loops(backend, form, layout, dtype)
     found = backend.engine.resources
@@ -125,11 +125,53 @@ def test_the_fused_airfoil_iteration_compiles_without_spills(precision: str) -> 
 
 
 @needs_nvrtc
+def test_tables_and_random_numbers_compile() -> None:
+    """Among others tables of what is not finite: what a variable of a device begins with must be a constant."""
+    cells = ml.Set(7, "cells")
+    places, heights = np.array([-np.inf, 0.0, 1.0, np.inf]), np.array([1.0, np.inf, np.nan, 2.0])
+    kind, x, out = cells.field("kind", dtype=np.int32), cells.field("x", dtype=np.float32), cells.field("out", 2)
+
+    @ml.kernel
+    def look(kind: ml.Read, x: ml.Read, density: ml.Read, out: ml.Write):
+        out[0] = density[kind] + heights[kind]
+        out[1] = np.interp(x, places, heights)
+
+    @ml.kernel
+    def kick(out: ml.ReadWrite, r: ml.Random):
+        out += r.normal(2) + r.uniform(2, dtype=np.float32) + r.integers(1, 7)
+
+    dice, density = ml.Random(seed=7), ml.Global([1.0, 10.0, 100.0], "density")
+    program = ml.program(lambda: (look(cells, kind, x, density, out), kick(cells, out, dice))[0])
+    backend = CompileBackend()
+    for loop in program.loops:
+        loop.backend = backend
+        loop.prepare()
+    assert len(backend.engine.resources) == len(program.loops) * len(ARCHITECTURES) > 2
+
+
+@needs_nvrtc
+def test_what_one_engine_has_loaded_is_not_run_by_another() -> None:
+    """The plan is shared by all loops of a kernel over a set, what is made of it by those of one engine alone."""
+    cells = ml.Set(3, "cells")
+
+    @ml.kernel
+    def up(u: ml.ReadWrite):
+        u += 1.0
+
+    first, second = cells.field("first"), cells.field("second")
+    for one, backend in ((first, CompileBackend()), (second, EmulatedCuda())):
+        loop = up.loop(cells, one)
+        loop.backend = backend
+        loop()
+    assert first.numpy().tolist() == [0.0] * 3 and second.numpy().tolist() == [1.0] * 3
+
+
+@needs_nvrtc
 @every_compilation(layout=LAYOUTS, ordering=("given", "random"))
 def test_every_kernel_of_the_matrix_compiles(
     form: ml.Schedule, dtype: type, architecture: str, layout: str, ordering: str
 ) -> None:
-    """Each strategy with each layout, in each precision, for each architecture, reordered or not; all when slow."""
+    """Each strategy, layout, precision and architecture, reordered or not; all together when slow."""
     from tests.schedule.test_matrix import Case, everything
 
     case = Case("structured", dtype, layout)

@@ -25,7 +25,8 @@ from meshloom.backend.cuda.engine import Device, LaunchFunction
 from meshloom.backend.cuda.kernels import GpuCode
 from meshloom.errors import CompilerError
 from meshloom.native import compiler, tidy, together
-from meshloom.operation.operation import Operation, prepared
+from meshloom.operation.operation import Operation
+from meshloom.operation.replay import prepared
 from meshloom.process.children import _stop_of_thread
 from meshloom.target import H200, Target
 from tests.backend.test_cuda import has_nvrtc, needs_nvrtc

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.backend.cpu_dialect import PRELUDE
 from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.backend.cuda.dialect import KernelText
@@ -30,6 +31,41 @@ PROBE = """#include <pthread.h>
 int main() {
   pthread_t one;
   return pthread_create(&one, nullptr, [](void* p) { return p; }, nullptr) || pthread_join(one, nullptr);
+}
+"""
+#: Two threads add, and look for extremes, at one place. The sanitizer sees what is not atomic, however they take turns.
+ATOMICS = """#include <pthread.h>
+static struct { double a; float b; int32_t c; int64_t d; } sums, lows, highs;
+void* both(void* given) {
+  const int sign = *(int*)given;
+  for (int k = 1; k <= 100; ++k) {
+    ml_atomic_add(&sums.a, 1.0), ml_atomic_add(&sums.b, 1.0f);
+    ml_atomic_add(&sums.c, 1), ml_atomic_add(&sums.d, (int64_t)1);
+    ml_atomic_minimum(&lows.a, 1.0 * sign * k), ml_atomic_minimum(&lows.c, sign * k);
+    ml_atomic_maximum(&highs.b, 1.0f * sign * k), ml_atomic_maximum(&highs.d, (int64_t)sign * k);
+  }
+  return nullptr;
+}
+int main() {
+  pthread_t other;
+  int ours = 1, theirs = -1;
+  if (pthread_create(&other, nullptr, both, &theirs)) return 1;
+  both(&ours);
+  pthread_join(other, nullptr);
+  const bool added = sums.a == 200 && sums.b == 200 && sums.c == 200 && sums.d == 200;
+  return added && lows.a == -100 && lows.c == -100 && highs.b == 100 && highs.d == 100 ? 0 : 2;
+}
+"""
+SUMS = """
+static double room[8], found[8][2];
+int main() {
+  const auto body = [] {
+    found[threadIdx.x][0] = ml_block_sum(1.0 + threadIdx.x, room);
+    found[threadIdx.x][1] = ml_block_sum(10.0 * threadIdx.x, room);
+  };
+  ml_emulate(1, 8, 0, body);
+  for (auto& both : found) if (both[0] != 36.0 || both[1] != 280.0) return 2;
+  return 0;
 }
 """
 FLAGS = ("-std=c++17", "-O1", "-g", "-fsanitize=thread", "-pthread")
@@ -177,3 +213,25 @@ def test_a_planted_wrong_color_is_seen(strategy: str, tmp_path: Path, back_end: 
 
     with pytest.raises(RaceFound):
         run_sanitized(ml.Schedule(strategy), tmp_path, one_color)
+
+
+def run_alone(source: str, folder: Path) -> None:
+    """A program of its own that says by its exit status whether its numbers are right."""
+    (folder / "alone.cpp").write_text(source)
+    command = [host_compiler().path, *FLAGS, str(folder / "alone.cpp"), "-o", str(folder / "alone")]
+    subprocess.run(command, check=True, capture_output=True)
+    done = subprocess.run([str(folder / "alone")], capture_output=True, text=True)
+    assert "data race" not in done.stderr and done.returncode == 0, done.stderr
+
+
+def test_atomics_of_the_cpu_are_atomic(tmp_path: Path) -> None:
+    run_alone(PRELUDE + ATOMICS, tmp_path)
+
+
+@pytest.mark.parametrize("target", ["cuda", pytest.param("hip", marks=pytest.mark.slow)])
+def test_a_sum_of_a_block_leaves_its_room_to_the_next_one(target: str, tmp_path: Path) -> None:
+    """Two at once, whatever barriers the solvers that use it have between them."""
+    language = EMULATED[target].language
+    assert language is not None
+    words = dialect.for_a_cpu(EMULATED[target]) + HEADER.read_text() + "#define ML_INDEX int\n"
+    run_alone(words + dialect.prelude_of(language) + SUMS, tmp_path)

@@ -119,6 +119,7 @@ def test_groups_are_faces_by_color(shuffled: Faces) -> None:
     assert [len(np.unique(one)) for one in Groups.of(np.zeros(0, np.int32)).starts] == []
 
 
+@pytest.mark.slow
 def test_numberings_are_the_same_faces(shuffled: Faces) -> None:
     groups = colored(shuffled)[0]
     largest = for_largest_color(shuffled, groups)
@@ -229,6 +230,7 @@ def test_a_wrong_algorithm_is_found(faces: Faces, monkeypatch: pytest.MonkeyPatc
 # --- whole runs -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_on_emulated_cuda(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "coloring.json"
     arguments = ["--cells", "150", "--precisions", "float64", "--components", "1", "--parts", "algorithms",

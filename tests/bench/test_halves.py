@@ -33,7 +33,9 @@ class Reference(Emulated):
     backend = "numpy"  # which is right whatever the strategy, and needs no compiler
 
 
-@pytest.mark.parametrize("device", [Emulated(), Reference()], ids=lambda d: d.backend)
+@pytest.mark.parametrize(
+    "device", [pytest.param(Emulated(), marks=pytest.mark.slow), Reference()], ids=lambda d: d.backend
+)
 def test_a_whole_run(
     device: Emulated, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from bench import incompressible, record
 
 
+@pytest.mark.slow
 def test_a_whole_run(tmp_path: Path) -> None:
     file = tmp_path / "incompressible.json"
     assert incompressible.main(["--device", "cpu", "--quick", "--only", "cavity", "--json", str(file)]) == 0

@@ -41,6 +41,7 @@ def test_accesses_are_counted_as_the_paper_does(form: str) -> None:
         assert one["engine_vs"] == pytest.approx((sum(found[:2]) - twice) / sum(found[2:]))
 
 
+@pytest.mark.slow
 def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layouts, "VARIANTS", ("plain", "single"))
     monkeypatch.setattr(layouts, "BLOCKS", (64,))
@@ -81,10 +82,10 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 
 
 @pytest.mark.parametrize(("scheme", "needed", "moved"), [
-    # u and U read, u*, U* and b written; u, u*, p and U* read, u and U written
-    ("euler", (13, 16), (9 + 7, 16)),
+    # u and U read, u*, U* and b written; u, u*, p and U* read, u and U written; u again for its power
+    ("euler", (13, 16), (9 + 7, 16 + 3)),
     # in between u*, p, U*, u and U read, u*, U* and b written: what stages have of u and U stays within a program
-    ("rk3", (13, 20, 20, 16), (9 + 13, 13 + 12 + 19, 13 + 12 + 19, 16)),
+    ("rk3", (13, 20, 20, 16), (9 + 13, 13 + 12 + 19, 13 + 12 + 19, 16 + 3)),
 ])  # fmt: skip
 def test_whole_loops_of_a_cavity_are_few(scheme: str, needed: tuple[int, ...], moved: tuple[int, ...]) -> None:
     """Numbers for a cell, at least and by the loops over all cells: what these look at beyond sides is left out."""
@@ -93,7 +94,7 @@ def test_whole_loops_of_a_cavity_are_few(scheme: str, needed: tuple[int, ...], m
     programs = [one for one in layouts.cavity(n, scheme).program.parts if isinstance(one, ml.Program)]
     assert layouts.needed_bytes(programs) == [8 * n**3 * each for each in needed]
     whole = [[one.compulsory for one in program.loops if one.elements >= n**3] for program in programs]
-    assert [len(one) for one in whole] == {"euler": [2, 1], "rk3": [2, 3, 3, 1]}[scheme]
+    assert [len(one) for one in whole] == {"euler": [2, 2], "rk3": [2, 3, 3, 2]}[scheme]
     for bytes_of_loops, each in zip(whole, moved, strict=True):
         assert 1.0 <= sum(bytes_of_loops) / (8 * n**3 * each) < 1.0 + 3.0 / n
 

@@ -22,6 +22,7 @@ def test_figures_and_tables_of_a_small_wing() -> None:
     assert "| `bump(96, 32)` | 3,072 | 0.929, 1.00 |" in bump
 
 
+@pytest.mark.slow
 def test_picture(tmp_path: Path) -> None:
     meshes.draw(tmp_path / "wing.png")
     assert (tmp_path / "wing.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"

@@ -34,6 +34,7 @@ def test_peers_agree(case: Airfoil) -> None:
     assert check_agreement(everyone(case), 20) < 1e-11
 
 
+@pytest.mark.slow  # a peer: numba compiles for ten seconds
 def test_numba_agrees(case: Airfoil) -> None:
     pytest.importorskip("numba")
     from bench.peers.numba_airfoil import NumbaBlockColor, NumbaGather

@@ -12,6 +12,7 @@ import meshloom as ml
 from bench import poisson, record
 
 
+@pytest.mark.slow
 def test_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(poisson, "TRIED", (2, 4))
     monkeypatch.setattr(poisson, "MOST_ON_CORES", {2: 150})

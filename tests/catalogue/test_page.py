@@ -20,7 +20,7 @@ def test_the_messages_are_real(meshloom: Command, tmp_path: Path) -> None:
     shown = re.findall(r"^meshloom: .*heat\.py:\d+.*$", PAGE, flags=re.MULTILINE)
     text, file = text_of("heat", "mesh"), tmp_path / "heat.py"
     for change, message in zip(
-        (("Picture(self.t.numpy()", "Picture(self.temperature.numpy()"), ('("mean", "change")', '("mean")')),
+        (("Picture(self.t.numpy()", "Picture(self.temperature.numpy()"), ('("mean", "time")', '("mean")')),
         shown,
         strict=True,
     ):

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import meshloom as ml
+from meshloom.catalogue.start import text_of
+from meshloom.config import flatten
+from meshloom.launch import Request, check
 from tests.cli.conftest import meshloom as meshloom  # the fixture
 from tests.cli.harness import Command
 
@@ -42,6 +46,29 @@ def test_it_runs_at_once(meshloom: Command, tmp_path: Path, kind: str) -> None:
     assert single.code == 0, single.err
 
 
+@pytest.mark.parametrize(("kind", "small"), [("mesh", {"plate.cells": 6}), ("grid", {"dish.points": 12})])
+def test_every_number_that_can_be_set_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, small: dict[str, int]
+) -> None:
+    """A study over it, which shows the first monitor, has not one result in all rows."""
+    monkeypatch.chdir(tmp_path)
+    Path("tried.py").write_text(text_of("tried", kind))
+    most = {} if kind == "mesh" else {"run.iterations": 20}  # one ends at a time, the other after so many steps
+    common = {"run.backend": "numpy", "output.plot": False, "output.vtu": False} | most | small
+    settings = flatten(check(Request("tried.py")).config) | small
+    own = {key: value for key, value in settings.items() if key.startswith(next(iter(small)).split(".")[0])}
+    assert len(own) > 2 and all(isinstance(value, int | float) for value in own.values())
+
+    def result(changed: dict[str, float]) -> float:
+        done = ml.run_case("tried.py", common | changed, progress=False)
+        return next(iter(done.monitors.values()))
+
+    before = result({})
+    for key, value in own.items():
+        other = value + 2 if isinstance(value, int) else 1.5 * value
+        assert abs(result({key: other}) - before) > 1e-6 * abs(before), key
+
+
 @pytest.mark.parametrize("across", [1, 2])
 def test_heat_is_what_mathematics_says(meshloom: Command, tmp_path: Path, across: int) -> None:
     """A rod that is warm at one end and insulated at the other: its mean is a sum of exponentials, on a mesh of squares
@@ -52,11 +79,12 @@ def test_heat_is_what_mathematics_says(meshloom: Command, tmp_path: Path, across
     text = (tmp_path / "rod.py").read_text()
     assert "box((plate.cells, plate.cells))" in text
     (tmp_path / "rod.py").write_text(text.replace("box((plate.cells, plate", f"box((plate.cells, {across} * plate"))
-    cells, steps = 20, 400 * across
-    words = ("--backend", "numpy", "--iterations", str(steps), "--set", "output.plot=false", "--json", "--quiet")
-    mean = meshloom("run", "rod.py", *words, "--set", f"plate.cells={cells}").json["monitors"]["mean"]
-    k, time = (np.arange(200) + 0.5) * np.pi, 0.2 * steps / (across * cells**2)
-    assert mean == pytest.approx(1.0 - np.sum(2.0 / k**2 * np.exp(-(k**2) * time)), rel=2e-3)
+    words = ("--backend", "numpy", "--set", "plate.end=0.2", "--set", "output.plot=false", "--json", "--quiet")
+    found = meshloom("run", "rod.py", *words, "--set", "plate.cells=20").json
+    assert found["iterations"] == 400 * across
+    mean, time = found["monitors"]["mean"], found["monitors"]["time"]
+    k = (np.arange(200) + 0.5) * np.pi
+    assert time == 0.2 and mean == pytest.approx(1.0 - np.sum(2.0 / k**2 * np.exp(-(k**2) * time)), rel=2e-3)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.harness import Command, check_goes_on_bit_for_bit
 
 SMALL = ("backward_step", "--set", "mesh.cells=4", "--set", "mesh.growth=1.2", "--set", "mesh.widest=1", "--set",
          "mesh.upstream=2", "--set", "mesh.downstream=8", "--set", "run.threads=1", "--quiet")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_the_flow_is_steady_with_picture_and_chart(meshloom: Command, tmp_path: Path) -> None:
     result = meshloom("run", *SMALL, "--set", "time.steady=1e-3", "--json", "--out", "a")
     assert result.code == 0, result.err

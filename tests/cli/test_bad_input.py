@@ -185,7 +185,9 @@ def test_disk_full(meshloom: Command, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["fly"], "No such command 'fly'"),
+        (["fly"], "No such command 'fly'; see"),
+        (["lists"], "No such command 'lists'; did you mean 'cases'?"),  # and not the other name that it has, list
+        (["runs"], "No such command 'runs'; did you mean 'run'?"),
         (["run", "airfoil", "--fast"], "No such option: --fast"),
         (["run", "airfoil", "--iterations"], "--iterations"),
         (["run", "airfoil", "one", "two"], "one two"),
@@ -262,7 +264,7 @@ def test_names_are_shown_where_the_terminal_has_no_letters_for_them(tmp_path: Pa
     assert done.returncode == 0 and b"\\xfc" in done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("wish", ["error", "ignore"])
+@pytest.mark.parametrize("wish", ["error", pytest.param("ignore", marks=pytest.mark.slow)])
 def test_what_there_is_to_say_is_said_whatever_python_makes_of_warnings(tmp_path: Path, wish: str):
     """Never an exception, never silence."""
     words = ["--set", "mesh.i=6", "--set", "mesh.j=6", "--set", "output.plot=false", "--iterations", "1", "--quiet"]

@@ -136,3 +136,14 @@ def test_a_run_that_failed_before_its_first_checkpoint_does_not_block(meshloom: 
     meshloom(*run, "--set", "flow.cfl=1000").refused(1, "no checkpoint had been written yet")
     assert (tmp_path / "a" / "monitors.csv").exists(), "for a person to look at"
     assert meshloom(*run).code == 0
+
+
+def test_a_steady_run_ends_with_a_verdict(meshloom: Command, tmp_path: Path):
+    small = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--set", "output.plot=false")
+    told = meshloom("run", "airfoil", *small, "--iterations", "4", "--out", "a", "--json", "--quiet").json
+    assert told["finished"] and told["converged"] is False and "4 iterations are too few" in told["verdict"]
+    stop = ("--set", "run.stop.monitor=rms", "--set", "run.stop.below=1", "--set", "run.stop.every=1")
+    done = meshloom("run", "airfoil", *small, *stop, "--iterations", "4", "--out", "b", "--set", "flow.cfl=1.5")
+    assert "  verdict " in done.out and "converged: rms is" in done.out, done.out
+    assert done.out.count("flow.cfl = 1.5 is longer than what is known to be stable, which is 1") == 2
+    assert "converged: rms is" in (tmp_path / "b" / "report.html").read_text()

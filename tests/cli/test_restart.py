@@ -56,6 +56,23 @@ def test_a_restart_in_another_order_gives_the_same(meshloom: Command, tmp_path: 
     assert not np.array_equal(found, whole), "another order of sums leaves its traces: the order was really changed"
 
 
+@pytest.mark.parametrize(("step", "is_whole"), [("0.01", True), ("0.017", False)])
+def test_a_run_taken_beyond_its_end(meshloom: Command, tmp_path: Path, step: str, is_whole: bool):
+    """After whole steps, the fields of a run in one go bit for bit; a last step that was shortened is told of."""
+    common = ("taylor_green_inc", "--set", "mesh.cells=[8,8]", "--set", f"time.dt={step}", "--set", "output.plot=false",
+              "--backend", "numpy")  # fmt: skip
+    assert meshloom("run", *common, "--set", "time.end=0.5", "--out", "whole", "--quiet").code == 0
+    first = meshloom("run", *common, "--set", "time.end=0.3", "--out", "half")
+    then = meshloom("run", "--restart", "half", "--set", "time.end=0.5")
+    assert (first.code, then.code) == (0, 0)
+    said = "the last step was shortened to end at time.end = 0.3: from here on steps are not those of a run to 0.5"
+    assert (said in then.out) == (not is_whole) and said not in first.out
+    whole, half = (h5py.File(tmp_path / name / "checkpoint.h5")["state"] for name in ("whole", "half"))
+    assert all(np.array_equal(whole[name][...], half[name][...]) for name in whole) == is_whole
+    again = meshloom("run", "--restart", "half", "--set", "time.end=0.6", "--iterations", "1000")
+    assert again.code == 0 and ("shortened" in again.out) == (not is_whole)
+
+
 def test_a_restart_says_what_it_changes(meshloom: Command):
     meshloom("run", "airfoil", *MESH, "--backend", "numpy", "--iterations", "5", "--out", "a")
     result = meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "8", "--set", "mesh.order=rcm")
@@ -145,7 +162,10 @@ def test_damaged_checkpoints(meshloom: Command, tmp_path: Path):
     assert {name: data for name, data in files_below(tmp_path).items() if name != "text.h5"} == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+# the campaigns ``terms`` and ``hangups`` of tests/attacks send the others in every run
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGTERM, signal.SIGHUP))]
+)
 def test_stopping_by_signal_and_going_on(tmp_path: Path, number: signal.Signals):
     run = [sys.executable, "-m", "meshloom", "run", "airfoil", *MESH, "--backend", "numpy", "--iterations", "1000000"]
     process = subprocess.Popen([*run, "--out", "my run"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
@@ -200,7 +220,7 @@ def test_what_a_finished_run_says_about_going_on_works(
 
 @pytest.mark.parametrize(("case", "settings"), [
     pytest.param("volna_hump", ["mesh.nx=20", "mesh.ny=20", "time.end=1e6"], marks=pytest.mark.slow),
-    ("airfoil", ["mesh.i=12", "mesh.j=9"]),
+    pytest.param("airfoil", ["mesh.i=12", "mesh.j=9"], marks=pytest.mark.slow),  # as the one that SIGINT stops, above
 ])  # fmt: skip
 def test_what_a_stopped_run_says_about_going_on_works(tmp_path: Path, case: str, settings: list[str]):
     """A real Ctrl-C; the command is taken from the output and run as printed, and goes on until it is stopped, too."""

@@ -282,3 +282,7 @@ def test_the_emulated_gpu_can_be_asked_for(meshloom: Command):
     result = meshloom("run", "advection1d", "--backend", "emulated", "--iterations", "2", "--json",
                       "--set", "output.plot=false")  # fmt: skip
     assert result.code == 0 and result.json["backend"] == "emulated"
+
+
+def test_list_is_what_people_try_first(meshloom: Command):
+    assert meshloom("list").out == meshloom("cases").out != ""

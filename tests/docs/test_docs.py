@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests import nursery
+from tests.findings import none_fails
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -132,8 +133,11 @@ def test_first_screen_of_the_readme() -> None:
     assert screen.count("\n") < 45, "the first screen has grown out of the screen"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere() -> None:
+    none_fails(PAGES, links_exist, shown=lambda page: page.stem)
+
+
+def links_exist(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text):
         if "://" not in target:
@@ -147,8 +151,11 @@ def headings(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in found}
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
-def test_links_to_parts_of_pages_lead_there(page: Path) -> None:
+def test_links_to_parts_of_pages_lead_there() -> None:
+    none_fails([*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"], parts_exist, shown=lambda page: page.stem)
+
+
+def parts_exist(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for target, part in re.findall(r"\]\(([\w./]*\.md)?#([^)]+)\)", text):
         assert part in headings(page.parent / target if target else page), f"{page.name} links to {target}#{part}"

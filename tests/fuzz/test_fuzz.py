@@ -60,6 +60,7 @@ def test_ten_minutes_of_it(backend: str, tmp_path: Path) -> None:
     assert found["cases"] > 20 and found["judged"] > MOST * (found["judged"] + found["skipped"])
 
 
+@pytest.mark.slow
 def test_the_driver_leaves_a_summary(tmp_path: Path) -> None:
     result = tmp_path / "fuzz.json"
     assert run.main(["--cases", "8", "--seed", "7", "--backends", "numpy", "--json", str(result), "--jobs", "2"]) == 0

@@ -190,3 +190,24 @@ def test_faces_in_two_groups_are_one_line(tmp_path: Path, binary: bool) -> None:
     (tmp_path / "mesh.msh").write_bytes(gmsh_41(binary, wall=[3, 5]))
     with one_line_from(MeshError, "boundary group hole in it: 1 of its faces belong to group wall already"):
         ml.read(tmp_path / "mesh.msh")
+
+
+@pytest.mark.parametrize("kind", [".vtu", ".msh", ".su2"])
+def test_a_name_comes_back_as_it_was_or_is_refused(tmp_path: Path, kind: str) -> None:
+    box, kept = ml.generate.box((2, 2)), []
+    sides = box.boundary_nodes.indices
+    names = ["a\nb", "a\rb", "a\tb", "\x85", "\u2028x", "\x01", "a\x0bb", "\ud800", "a\0b", "<&>", "a  b", "é", 'a"b']
+    for number, name in enumerate(names):
+        groups = {} if kind == ".su2" else {name: [0]}
+        made = Mesh.from_cells(box.coordinates.numpy(), box.cell_nodes.indices, "quad",
+                               boundary={name: sides[:1], "rest": sides[1:]}, cell_groups=groups)  # fmt: skip
+        file = tmp_path / f"{number}{kind}"
+        try:
+            ml.write(file, made)
+        except MeshError:
+            assert not file.exists()
+            continue
+        found = ml.read(file)
+        assert list(found.groups) == [name, "rest"] and list(found.cell_groups) == list(groups), repr(name)
+        kept.append(name)
+    assert {"<&>", "a  b", "é"} <= set(kept)

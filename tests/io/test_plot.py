@@ -236,7 +236,7 @@ def fields() -> dict[str, Any]:
         ("u", {"ax": 3}, "ax must be axes of matplotlib"),
         ("u", {"save": "u.gif"}, "must end in .png, .pdf, .svg"),
         ("u", {"save": "nowhere/u.png"}, "there is no folder nowhere"),
-        ("u", {"save": 3}, "save must be the path of a file"),
+        ("u", {"save": 3}, "save must be the name of a file"),
         ("plane", {"component": 0}, "component= is for fields"),
         ("plane", {"limits": (0, 1)}, "limits= is for fields"),
         ("plane", {"cmap": "viridis"}, "cmap= is for fields"),

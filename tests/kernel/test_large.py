@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,31 +83,53 @@ LONG = (long_sum, long_sum_to_the_right, long_product, nested_minima, nested_fun
         many_increments, many_offers)  # fmt: skip
 
 
-def seconds(function: Callable[..., None], terms: int, monkeypatch: pytest.MonkeyPatch) -> float:
+def steps(function: Callable[..., None], terms: int, monkeypatch: pytest.MonkeyPatch, *, count: bool = True) -> int:
+    """Lines and calls of Python that tracing and optimising take: work, whoever else is busy on the machine."""
+    done = 0
+
+    def note(*_: Any) -> Any:
+        nonlocal done
+        done += 1
+        return note
+
     monkeypatch.setitem(globals(), "MANY", terms)
     mode = list(inspect.signature(function).parameters.values())[1].annotation
     kind = {"ml.Write": ml.Write, "ml.Inc": ml.Inc, "ml.Min": ml.Min}[mode]
     params = (Param("x", ml.Read, (2,), F8, 0, 2), Param("out", kind, (), F8, 0, 1))
-    before = time.process_time()
-    passes.optimise([o.value for o in trace(function, "k", params).outputs])
-    return time.process_time() - before
+    before = sys.gettrace()
+    sys.settrace(note if count else before)
+    try:
+        made = passes.optimise([o.value for o in trace(function, "k", params).outputs])
+    finally:
+        sys.settrace(before)
+    return done or bool(made)
 
 
 @pytest.mark.parametrize("function", LONG)
 def test_kernels_of_many_terms_are_traced(function: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """More terms, one in the other, than Python allows calls."""
-    assert seconds(function, sys.getrecursionlimit() + 200, monkeypatch) > 0
+    assert steps(function, sys.getrecursionlimit() + 200, monkeypatch, count=False)
 
 
 @pytest.mark.filterwarnings("ignore:kernel .* operations after unrolling")
 @pytest.mark.parametrize("function", (long_sum_to_the_right, many_increments, many_offers))
-def test_the_time_of_tracing_grows_with_the_terms(
+def test_the_work_of_tracing_grows_with_the_terms(
     function: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eight times as many take no more than twenty times as long; a look at all terms for each would be sixty."""
-    seconds(function, 100, monkeypatch)
-    few, many = (seconds(function, n, monkeypatch) for n in (300, 2400))
-    assert many < 20 * few
+    """Four times as many take no more than five times the work; a look at all terms for each would be sixteen."""
+    steps(function, 50, monkeypatch)
+    few, many = (steps(function, n, monkeypatch) for n in (100, 400))
+    assert many < 5 * few
+
+
+def looks_at_all_terms(x: ml.Read, out: ml.Write):
+    for k in range(MANY):
+        out[...] = x[0] * sum(1 for _ in range(4 * k))
+
+
+def test_work_that_grows_faster_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (steps(looks_at_all_terms, n, monkeypatch) for n in (100, 400))
+    assert many > 5 * few
 
 
 @pytest.mark.filterwarnings("ignore:kernel .* operations after unrolling")
@@ -218,3 +240,13 @@ def test_a_kernel_that_is_stopped_stops(stop: type[BaseException], back_end: str
     on = ml.Set(1)
     with pytest.raises(stop):
         (k.python if back_end == "python" else k)(on, on.field("x"), on.field("out"))
+
+
+def test_more_operations_than_anybody_waits_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(trace.__globals__, "MOST_NODES", 50)
+    param = [Param("x", ml.Read, (2,), F8, 0, 2), Param("out", ml.Write, (), F8, 0, 1)]
+    with pytest.raises(KernelError, match=r"test_large.py:\d+: kernel nested has .* operations .* more than the 50"):
+        trace(nested_functions, "nested", param)
+    monkeypatch.undo()
+    with pytest.warns(UserWarning, match=r"test_large.py:\d+: kernel nested has 20001 operations"):
+        trace(nested_functions, "nested", param)

@@ -228,7 +228,7 @@ def wrong_slot(a: Read, out: Inc):
 
 
 def unknown_function(a: Read, out: Write):
-    out[...] = np.interp(a, [0, 1], [1, 2])
+    out[...] = np.convolve(a, [1, 2])
 
 
 def python_max(a: Read, out: Write):
@@ -249,14 +249,14 @@ def a_string(a: Read, out: Write):
     ("function", "shapes", "line", "words"),
     [
         (branch, {}, "if a > 0", "use np.where"),
-        (loop_count, {}, "range(a)", "index or a loop count"),
+        (loop_count, {}, "range(a)", "cannot be a loop count"),
         (python_math, {}, "math.sqrt(a)", "np.sqrt, not math.sqrt"),
         (fills_zeros, {}, "f[0] = a", "np.stack"),
         (reads_back, {"a": (2,), "out": (2,)}, "out[0] * 2.0", "cannot be read back"),
         (assigns_an_increment, {"a": (2,), "out": (2,)}, None, "use += or -="),
         (reads_a_write, {}, "out + a", "which is Write"),
         (wrong_slot, {"a": (2,), "out": (2,)}, "a[2]", "out of bounds"),
-        (unknown_function, {}, "np.interp", "np.interp is not supported"),
+        (unknown_function, {}, "np.convolve", "np.convolve is not supported"),
         (python_max, {}, "max(a, 0.0)", "np.maximum"),
         (writes_through_alias, {}, "alias[...] = 1.0", "a parameter that is Read is written"),
         (a_string, {}, 'a + "1"', "str"),
@@ -369,7 +369,7 @@ def test_messages_name_what_stands_there() -> None:
 
     @ml.kernel
     def chosen(a: Read, out: Write):
-        out[...] = a[(a[0] > 0.0).astype(np.int32)]
+        out[...] = [1.0, 2.0][(a[0] > 0.0).astype(np.int32)]
 
     @ml.kernel
     def captured(a: Read, out: Write):
@@ -378,7 +378,7 @@ def test_messages_name_what_stands_there() -> None:
     out_of_place = ml.Global(1.0)
     with pytest.raises(KernelError, match=r"np\.linalg\.pinv is not supported in a kernel"):
         solved(on, u, out)
-    with pytest.raises(KernelError, match="known only at run time cannot be an index or a loop count; use a map"):
+    with pytest.raises(KernelError, match="known only at run time cannot be a loop count, nor say where"):
         chosen(on, u, out)
     with pytest.raises(KernelError, match="not with Global; pass it as an argument of the loop"):
         captured(on, u, out)

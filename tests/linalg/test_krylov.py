@@ -174,6 +174,28 @@ def test_a_solver_is_used_again(backend: str) -> None:
     np.testing.assert_allclose(3.0 * (given @ x.numpy()), np.arange(60.0), atol=1e-7)
 
 
+@pytest.mark.parametrize(("method", "preconditioner"), [
+    *((ml.linalg.ConjugateGradients, name) for name in ("jacobi", "block_jacobi", "lu_sgs")),
+    (ml.linalg.BiCGStab, "jacobi"), (ml.linalg.GMRES, "jacobi"),
+])  # fmt: skip
+def test_a_preconditioner_follows_the_entries_of_its_matrix(method: Any, preconditioner: str) -> None:
+    """Rows and columns are scaled by numbers of any size: a solver of before takes the very steps of a new one."""
+    ml.use("numpy")
+    matrix = ml.Matrix.from_scipy(system(24, symmetric=True), block=1 if preconditioner == "jacobi" else 2)
+    size = matrix.block[0]
+    x, b = (matrix.rows.field(name, size) for name in "xb")
+    old = method(matrix, preconditioner=preconditioner)
+    b.fill(1.0)
+    before = old.solve(x, b, tol=1e-6).history
+    scale = sparse.diags(10.0 ** np.random.default_rng(4).uniform(-2.0, 2.0, 24))
+    matrix.values.assign(ml.Matrix.from_scipy(scale @ matrix.to_scipy() @ scale, block=size).values.numpy())
+    found = []
+    for solver in (old, method(matrix, preconditioner=preconditioner)):
+        x.fill(0.0)
+        found.append(solver.solve(x, b, tol=1e-6).history)
+    assert np.array_equal(*found) and not np.array_equal(found[0], before)
+
+
 @pytest.mark.parametrize("method", [ml.linalg.ConjugateGradients, ml.linalg.BiCGStab, ml.linalg.GMRES])
 @pytest.mark.parametrize("backend", ["numpy", pytest.param("emulated", marks=pytest.mark.slow)])
 def test_a_solver_keeps_neither_x_nor_b(backend: str, method: Any) -> None:

@@ -303,3 +303,76 @@ def test_cells_that_are_hardly_held(n: int) -> None:
             assert off < 1e-13 * n * (1.0 if closed else margin**-0.5), (
                 "round a line a root of the margin is what counts"
             )
+
+
+# --- periodic lines whose diagonal does not dominate ------------------------------------------------------------------
+
+
+def not_dominant(shape: tuple[int, int], least: float, seed: int) -> tuple[np.ndarray, ...]:
+    """Coefficients (n, lines) beside which the diagonal is as small; none of them is refused."""
+    dice = np.random.default_rng(seed)
+    found = [[], [], []]  # type: list[list[np.ndarray]]
+    while len(found[0]) < shape[1]:
+        lower, upper = dice.uniform(-1.0, 1.0, (2, shape[0]))
+        diag = dice.choice([-1.0, 1.0], shape[0]) * dice.uniform(least, least + 1.0, shape[0])
+        try:
+            inverse_pivots("one", *(one[:, None] for one in (lower, diag, upper)), periodic=True)
+        except MeshloomError:
+            continue
+        for lines, one in zip(found, (lower, diag, upper), strict=True):
+            lines.append(one)
+    return tuple(np.array(one).T for one in found)
+
+
+def off_by(rows: tuple[np.ndarray, ...], f: np.ndarray, x: np.ndarray) -> float:
+    """The backward error of the worst line, in roundings."""
+    lower, diag, upper = rows
+    left = np.abs(f - (lower * np.roll(x, 1, axis=0) + diag * x + upper * np.roll(x, -1, axis=0))).max(axis=0)
+    size = sum(np.abs(one) for one in rows).max(axis=0) * np.abs(x).max(axis=0) + np.abs(f).max(axis=0)
+    return float((left / size).max() / np.finfo(x.dtype).eps)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_periodic_lines_that_are_not_dominant_lose_nothing(backend: str) -> None:
+    """Going round them does, up to three digits: solutions are refined then, in place and beside ghosts, too."""
+    ml.use(backend)
+    n, lines = 8, 60
+    rows = not_dominant((n, lines), 0.0, seed=1)
+    values = np.random.default_rng(2).standard_normal((n, lines, 2))
+    for options in ({}, {"ghosts": 1}):
+        grid = ml.Grid((n, lines), periodic=True, **options)
+        systems = ml.linalg.LineSystems(grid, 0, *rows)
+        x = grid.field("x", 2, data=values)
+        assert systems.refines
+        systems.solve(x, x)
+        for c in range(2):
+            f, found = values[..., c], grid.shaped(x)[..., c]
+            assert off_by(rows, f, found) < 4.0
+            right = expected(*rows, f, True)
+            for k in range(lines):
+                matrix = np.diag(rows[1][:, k]) + np.roll(np.diag(rows[0][:, k]), -1, 1) + np.roll(
+                    np.diag(rows[2][:, k]), 1, 1)  # fmt: skip
+                allowed = 8.0 * np.finfo(float).eps * np.linalg.cond(matrix)
+                assert np.abs(found[:, k] - right[:, k]).max() < allowed * np.abs(right[:, k]).max()
+
+
+def test_dominant_lines_are_solved_once_and_lines_that_cannot_be_refined_tell() -> None:
+    ml.use("numpy")
+    grid = ml.Grid((8, 3), periodic=True)
+    assert not ml.linalg.LineSystems(grid, 0, -1.0, 4.0, -1.0).refines
+    rows = not_dominant((8, 60), 0.0, seed=1)
+    with pytest.warns(UserWarning, match=r"^systems: solutions lose \d\.\d digits"):
+        ml.linalg.LineSystems(ml.Grid((8, 60)), 0, *rows, periodic=True)
+
+
+def test_refined_solves_are_recorded() -> None:
+    ml.use("numpy")
+    grid, rows = ml.Grid((8, 60), periodic=True), not_dominant((8, 60), 0.0, seed=1)
+    systems, f, x = ml.linalg.LineSystems(grid, 0, *rows), grid.field("f", data=1.0), grid.field("x")
+
+    @ml.program
+    def step() -> None:
+        systems.solve(f, x)
+
+    step.run(2)
+    assert off_by(rows, np.ones((8, 60)), x.numpy()) < 4.0

@@ -179,9 +179,11 @@ def test_maps_that_others_rely_on_stay() -> None:
     doubled = ml.Map.computed(one.cells, one.cells, lambda e: e, "same")
     assert "it is given by a formula" in refused(lambda: doubled.assign(np.zeros(9, int)))
 
+    places = one.places()
+
     @ml.program
     def inside() -> None:
-        one.where.assign(one.places())
+        one.where.assign(places)
 
     assert "assigning to map where inside a program" in refused(inside)
 

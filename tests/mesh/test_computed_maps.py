@@ -122,7 +122,7 @@ def test_in_a_program_fused_with_others() -> None:
     (lambda e: None, "a formula gives whole numbers, got None"),
     (lambda e: e if e > 2 else 0, "a kernel cannot branch"),
     (lambda e: int(e), "cannot become a Python number"),
-    (lambda e: [0, 1][e], "cannot be an index"),
+    (lambda e: [0, 1][e], "cannot be a loop count, nor say where"),
     (lambda e: unknown(e), "NameError"),  # type: ignore[name-defined]  # noqa: F821
     (lambda e, f: e, "missing 1 required positional argument"),
     ("no function", "map m"),

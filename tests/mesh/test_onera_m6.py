@@ -164,7 +164,7 @@ def test_every_cell_of_every_level_is_valid(level: int) -> None:
     first_height=st.one_of(st.none(), st.floats(1e-6, 5e-3)),
     far=st.floats(5.0, 50.0),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_any_half_wing_is_valid(cells: int, prism_layers: int | None, first_height: float | None, far: float) -> None:
     try:
         sizes = planned(1, cells, False, first_height, None, prism_layers)

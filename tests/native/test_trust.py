@@ -304,6 +304,7 @@ def test_code_is_not_put_where_it_cannot_run(own: Path, monkeypatch: pytest.Monk
 
 
 def test_the_memory_of_a_probe_cannot_bring_flags(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MESHLOOM_CXXFLAGS", raising=False)  # which come behind what a probe finds
     found, tried = compiler.host_compiler(), []
     monkeypatch.setattr(compiler, "_probe", lambda command: tried.append(command) or found)
     compiler._find.cache_clear()

@@ -76,8 +76,13 @@ def test_seconds_are_counted_by_a_thread_that_ends(terminal: Terminal, monkeypat
 
 def test_errors_end_it_and_whoever_prints_makes_room(terminal: Terminal) -> None:
     with pytest.raises(ValueError, match="wrong"), busy("setting up"):
-        activity.line.erase()
-        assert terminal.shown() == ""
+        with activity.line.room():
+            drawing = threading.Thread(target=activity.line.draw)
+            drawing.start()
+            drawing.join(0.1)
+            assert terminal.shown() == "" and drawing.is_alive(), "it waits until that is printed"
+        drawing.join(10.0)
+        assert terminal.shown() == "setting up"
         raise ValueError("wrong")
     activity.announce("starting")
     assert terminal.shown() == "starting"
@@ -110,6 +115,46 @@ def test_elsewhere_nothing_is_written(how: str, terminal: Terminal, monkeypatch:
     else:
         wait()
     assert terminal.getvalue() == ""
+
+
+@pytest.mark.parametrize("wanted", (True, False))
+def test_a_log_has_a_line_now_and_then(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, wanted: bool) -> None:
+    """A minute of compiling is told in a few lines that stay; what is quick in none. The clock is the test's."""
+    now = [0.0]
+    monkeypatch.setattr(activity, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(terminal, "isatty", lambda: False)
+    activity.line.logs, activity.line.quiet = True, not wanted
+    with busy("airfoil: making its loops ready"):
+        for number in range(1, 18):
+            with part(number, 17), compiling(f"loop_{number}"):
+                for _ in range(4):
+                    now[0] += 1.0
+                    activity.line.draw()
+    said = terminal.getvalue().splitlines()
+    assert len(said) == (6 if wanted else 0), "68 seconds"
+    if wanted:
+        assert said[0] == "meshloom: compiling 3 of 17: loop_3 (2 s)" and "\x1b" not in terminal.getvalue()
+    now[0] += 1000.0
+    for _ in range(5):
+        with busy("airfoil: drawing"):
+            now[0] += 9.0
+            activity.line.draw()
+    assert len(terminal.getvalue().splitlines()) == len(said)
+
+
+def test_who_wants_lines_in_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that are not quiet, and scripts that say so."""
+    from meshloom.run.report import make_report, script_report
+
+    monkeypatch.setattr(activity, "line", StatusLine())
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    for made, wants in (
+        (lambda: make_report(log), True), (lambda: make_report(log, quiet=True), False),
+        (lambda: script_report("march", True), True), (lambda: script_report("march", None), False),
+    ):  # fmt: skip
+        made()
+        assert activity.line.logs == wants
 
 
 def on_a_terminal(*arguments: str, folder: Path, **environment: str) -> tuple[int, list[tuple[float, str]]]:
@@ -231,7 +276,7 @@ def test_what_is_drawn_at_the_end_is_told_of_and_messages_have_lines_of_their_ow
 @pytest.mark.parametrize(
     ("words", "bar"),
     [
-        (("taylor_green", "--iterations", "3"), "/20"),
+        (("taylor_green", "--iterations", "3", "--set", "run.backend=cpu"), "/20"),
         (("onera_m6", "--set", "mesh.cells=40000", "--set", "time.method=implicit", "--iterations", "3"), "/3"),
     ],
 )

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -337,3 +337,38 @@ def test_paths_are_printed_as_they_can_be_typed(path: str, encoding: str | None)
     assert typed.isprintable() and typed.encode(encoding or "ascii")
     done = subprocess.run(["bash", "-c", f"printf %s {typed}"], capture_output=True, check=True)
     assert os.fsdecode(done.stdout) == path
+
+
+def test_a_program_ends_when_we_are_killed(tmp_path: Path) -> None:
+    """kill -9 leaves us no time to end it: it sees by itself that nobody is there any more."""
+    number, ended = tmp_path / "number", tmp_path / "ended"
+    program = f"trap 'touch {ended}; exit' TERM; echo $$ > {number}.new; mv {number}.new {number}; sleep 60 & wait"
+    script = f"from meshloom.process.children import run_apart; run_apart(['sh', '-c', {program!r}])"
+    with subprocess.Popen([sys.executable, "-c", script], start_new_session=True) as ours:
+        _wait_for(number.exists)
+        ours.kill()
+    _wait_for(ended.exists)
+    _wait_for(lambda: not _runs(int(number.read_text())))
+
+
+def test_a_watched_program_answers_as_by_itself() -> None:
+    assert run_apart(["sh", "-c", "exit 3"]).returncode == 3
+    assert run_apart(["sh", "-c", "kill -KILL $$"]).returncode == -signal.SIGKILL
+    with pytest.raises(FileNotFoundError):
+        run_apart(["/no/such/program"])
+
+
+def _runs(number: int) -> bool:
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
+    """A limit for a machine that hangs, not a measurement."""
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -27,6 +27,7 @@ from tests.attacks.operations import (
 pytestmark = pytest.mark.slow
 TROUBLE = pytest.mark.parametrize("trouble", ["kill_at", "full_at"])
 FINISH = ("finish", "run", "--quiet")
+ROWS = ("probes.csv", "integrals.csv")  # of iterations that are gone
 
 
 def everywhere(tmp_path: Path, most: int, attempt: Callable[[Path, int], str]) -> set[str]:
@@ -100,11 +101,18 @@ def test_a_run_that_overwrites_killed_twice(tmp_path: Path):
 @TROUBLE
 def test_finishing_again(tmp_path: Path, trouble: str):
     whole = uninterrupted(NEW)[0]
+    made_again = [name for name in whole if name.endswith((".png", ".csv")) and not name.endswith(ROWS)]
+    left = {name: data for name, data in whole.items() if name not in made_again}
 
     def attempt(folder: Path, at: int) -> str:
-        write(folder, {name: data for name, data in whole.items() if not name.endswith((".png", ".csv"))})
+        write(folder, left)
         ended = check_end(forked(FINISH, folder, **{trouble: at}))
         check_finished(folder, FINISH)
         return ended
 
-    assert "finished" in everywhere(tmp_path, 48, attempt), "more operations than that"
+    (untroubled := tmp_path / "untroubled").mkdir()
+    write(untroubled, left)
+    operations = forked(FINISH, untroubled).operations
+    assert operations > len(made_again) > 0
+    endings = everywhere(tmp_path, operations + 1, attempt)
+    assert endings == {"killed" if trouble == "kill_at" else "refused", "finished"}

@@ -393,3 +393,40 @@ print("not reached")
     ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
     assert ended.returncode == -signal.SIGTERM and "not reached" not in ended.stdout, ended.stderr
     assert (tmp_path / "run" / "checkpoint.h5").exists()
+
+
+@pytest.mark.parametrize(("length", "is_whole"), [(0.01, True), (0.017, False)])
+def test_a_march_taken_beyond_its_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], length: float, is_whole: bool
+) -> None:
+    """After whole steps, the fields of a march in one go bit for bit; a last step that was shortened is told of."""
+    ml.use("numpy")
+
+    @ml.kernel
+    def decay(dt: ml.Read, u: ml.ReadWrite):
+        u[...] = u - dt * u * u
+
+    @ml.kernel
+    def tick(dt: ml.Read, t: ml.ReadWrite):
+        t += dt
+
+    def marched(folder: str, *ends: float) -> bytes:
+        for end in ends:
+            cells, one = ml.Set(7, "cells"), ml.Set(1, "clock")
+            u = cells.field("u", data=np.linspace(1.0, 2.0, 7))
+            t, dt = ml.Global(0.0, "t"), ml.Global(length, "dt")
+
+            @ml.program
+            def step() -> None:
+                decay(cells, dt, u)  # noqa: B023
+                tick(one, dt, t)  # noqa: B023
+
+            ml.march(step, until=(t, end, dt), out=tmp_path / folder, restart=True, progress=True)
+            assert float(t) == end
+        return u.numpy().tobytes()
+
+    whole = marched("whole", 0.5)
+    assert "shortened" not in capsys.readouterr().err
+    assert (marched("half", 0.3, 0.5) == whole) == is_whole
+    said = "the last step was shortened to end at t = 0.3: from here on steps are not those of a run to 0.5"
+    assert (said in capsys.readouterr().err) == (not is_whole)

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -22,7 +24,8 @@ from meshloom.errors import RunError, UserError, one_line
 from meshloom.launch import make_page
 from meshloom.run.facts import Monitors, RunFacts, RunPart, command, read_facts
 from meshloom.run.folder import claim
-from meshloom.run.page.curves import curves_of, thinned, ticks
+from meshloom.run.page.curves import WIDTH, curves_of, data, drawing, thinned, ticks
+from meshloom.run.page.numbers import number, tick_labels
 from meshloom.run.page.render import MOST_BYTES, FoundFile, page
 from meshloom.run.report import RunReport
 from meshloom.run.runner import Runner
@@ -333,3 +336,57 @@ def test_ticks_are_few_and_inside(span: tuple[float, float]):
     found = ticks(*span)
     slack = 1e-6 * (span[1] - span[0])
     assert 2 <= len(found) <= 8 and all(span[0] - slack <= one <= span[1] + slack for one in found)
+
+
+TINY = (3.00558e-6, -1.5e-9, 0.00012, 0.25, 1234.6, 1.2e6, 123456789.0, -0.0, 6.02e23, 1e-300, 99999.96, 999999.96)
+AXES = ([1000.0, 1000.5, 1001.0], [0.995, 1.0, 1.005], [1e6, 1e6 + 1, 1e6 + 2], [0.0, 0.2, 0.4], [1e-9, 1.0], [7.0], [])
+
+
+def test_numbers_are_written_by_one_function_here_and_in_the_browser():
+    """Plain ones without many zeros, ticks that can be told apart, and ``page.js`` writes the same."""
+    assert number(3.00558e-6) == "3.00558e-06" and number(0.25) == "0.25" and number(-0.0) == "0"
+    for values in AXES:
+        assert len(set(tick_labels(values))) == len(values)
+        assert [float(text) for text in tick_labels(values)] == values
+    if (node := shutil.which("node")) is None:
+        pytest.skip("no node to run JavaScript")
+    text = (Path(ml.__file__).parent / "run" / "page" / "page.js").read_text()
+    functions = text[text.index("  function number(") : text.index("  function ticks(")]
+    asked = f"[{json.dumps(TINY)}.map((v) => [4, 6, 10].map((d) => number(v, d))), {json.dumps(AXES)}.map(tickLabels)]"
+    done = subprocess.run(
+        [node, "-e", f"{functions}; console.log(JSON.stringify({asked}))"], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == [
+        [[number(value, digits) for digits in (4, 6, 10)] for value in TINY], [tick_labels(axis) for axis in AXES],
+    ]  # fmt: skip
+
+
+def labels_of(svg: str) -> Iterator[tuple[float, float, str]]:
+    """Every label of a drawing: from where to where, across, and its text; letters are 7 pixels wide at most."""
+    for found in re.finditer(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)"([^>]*)>([^<]+)<', svg):
+        squeezed = re.search(r'textLength="(\d+)"', found[3])
+        wide = float(squeezed[1]) if squeezed else 7.0 * len(found[4])
+        left = float(found[1]) - wide * {"middle": 0.5, "end": 1.0}[found[2]]
+        yield left, left + wide, found[4]
+
+
+@pytest.mark.parametrize("rows", [100, 1_000, 123_456])
+def test_no_label_of_a_tick_is_cut(rows: int):
+    values = np.linspace(1.0, 2.0, rows)
+    names = ("plain", "far", "small", "falls")
+    columns = (values, 1e6 + 1e-5 * values, -3e-13 * values, np.exp(-20.0 * values))
+    for curve in curves_of(Monitors(names, np.stack(columns, axis=1))):
+        found = list(labels_of(drawing(curve)))
+        assert len(found) > 4 and all(left >= 0.0 and right <= WIDTH for left, right, _ in found), curve.name
+        assert len({text for _, _, text in found}) > 3
+
+
+def test_a_time_is_drawn_linearly_whatever_it_is_called():
+    """Also with steps that grow, and a last one that is cut; what grows or falls by decades is not."""
+    n = np.arange(1, 400)
+    steps = np.minimum(1e-5 * 1.02**n, 1e-3)
+    steps[-1] = 1e-9
+    columns = {"t": 0.01 * n, "seconds": np.cumsum(steps), "residual": 10.0 ** (-n / 50), "unstable": 1e-9 * 1.05**n}
+    curves = curves_of(Monitors(tuple(columns), np.stack([*columns.values()], axis=1)))
+    assert [one.logarithmic for one in curves] == [False, False, True, True]
+    assert [one["even"] for one in data(curves)] == [True, True, False, False]

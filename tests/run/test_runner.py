@@ -207,6 +207,18 @@ def test_a_full_disk_under_the_monitors_keeps_the_checkpoint(tmp_path: Path, mon
     assert checkpoint.load(tmp_path / "a" / "checkpoint.h5").iteration == 16
 
 
+def test_fields_that_cannot_be_written_keep_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also where it is the only one, at the end of the run."""
+
+    def write_fields(self: Airfoil, path: Path) -> None:
+        raise RunError(f"{path}: disk full")
+
+    monkeypatch.setattr(Airfoil, "write_fields", write_fields)
+    with pytest.raises(RunError, match=r"disk full; the last good checkpoint is .* \(iteration 20\)"):
+        run(tmp_path / "a", "run.iterations=20", "output.vtu=true")
+    assert checkpoint.load(tmp_path / "a" / "checkpoint.h5").iteration == 20
+
+
 def test_a_checkpoint_that_was_moved_away_is_not_promised(tmp_path: Path):
     class Mover(RunReport):
         def advance(self, now: Advance) -> None:

@@ -146,6 +146,7 @@ def judged() -> list[dict]:
         ml.use(before)  # this is no fixture of a test: what it leaves would stay
 
 
+@pytest.mark.slow
 def test_the_choice_is_near_the_best_that_was_measured(judged: list[dict]) -> None:
     """Every loop, order and layout in the files of the H200: 1.21 and 1.78 times the best in random orders before."""
     assert len(judged) == 60
@@ -156,6 +157,7 @@ def test_the_choice_is_near_the_best_that_was_measured(judged: list[dict]) -> No
     assert worst < 1.10
 
 
+@pytest.mark.slow
 def test_the_model_ranks_times_far_apart(judged: list[dict]) -> None:
     """Of deterministic strategies where one took twice as long as another, nearly all pairs are ranked right."""
     right = total = 0

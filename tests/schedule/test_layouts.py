@@ -9,7 +9,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import ScheduleError
-from meshloom.operation import program
+from meshloom.operation import tape
 from meshloom.schedule.choice.layouts import PREFERENCE, best_layout
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilMeshOptions
 
@@ -113,8 +113,8 @@ def test_a_sequence_counts_the_votes_of_all_its_programs(monkeypatch: pytest.Mon
     with ml.using("emulated"):
         _, q, programs = programs_that_differ()
         asked: list[int] = []
-        votes = program.layouts_by_votes
-        monkeypatch.setattr(program, "layouts_by_votes", lambda loops: (asked.append(len(loops)), votes(loops))[1])
+        votes = tape.layouts_by_votes
+        monkeypatch.setattr(tape, "layouts_by_votes", lambda loops: (asked.append(len(loops)), votes(loops))[1])
         ml.Sequence(*programs).run(1)
         assert asked == [2, 2]
         kept = q.storage

@@ -64,6 +64,7 @@ from meshloom.schedule.nest.nodes import (
 )
 from meshloom.schedule.nest.printer import Printer
 from meshloom.schedule.nest.walk import everything, names, number_of, substituted
+from tests.findings import none_fails
 
 PRINTER = Printer()
 DOUBLE, INT32 = np.dtype("float64"), np.dtype("int32")
@@ -161,14 +162,18 @@ STATEMENTS: list[tuple[Statement, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("node", "text"), VALUES, ids=[text for _, text in VALUES])
-def test_values_print_with_the_parentheses_that_c_needs(node: Expr, text: str) -> None:
-    assert PRINTER.expression(node) == str(node) == text
+def test_values_print_with_the_parentheses_that_c_needs() -> None:
+    def check(node: Expr, text: str) -> None:
+        assert PRINTER.expression(node) == str(node) == text
+
+    none_fails(VALUES, check, shown=lambda row: row[1])
 
 
-@pytest.mark.parametrize(("node", "text"), STATEMENTS, ids=[text for _, text in STATEMENTS])
-def test_statements_print(node: Statement, text: str) -> None:
-    assert "\n".join(PRINTER.statement(node)) == str(node) == text
+def test_statements_print() -> None:
+    def check(node: Statement, text: str) -> None:
+        assert "\n".join(PRINTER.statement(node)) == str(node) == text
+
+    none_fails(STATEMENTS, check, shown=lambda row: row[1])
 
 
 def test_what_only_threads_that_run_together_have() -> None:
@@ -190,8 +195,11 @@ def test_independent_turns_are_for_vectors_of_a_cpu() -> None:
     assert CppPrinter().statement(loop)[:2] == ["#pragma omp simd", head] and PRINTER.statement(loop)[0] == head
 
 
-@pytest.mark.parametrize(("node", "text"), VALUES + STATEMENTS, ids=[text for _, text in VALUES + STATEMENTS])
-def test_what_one_thread_does_is_the_same_text_for_every_target(node: nodes.NestNode, text: str) -> None:
+def test_what_one_thread_does_is_the_same_text_for_every_target() -> None:
+    none_fails(VALUES + STATEMENTS, is_the_same_text, shown=lambda row: row[1])
+
+
+def is_the_same_text(node: nodes.NestNode, text: str) -> None:
     if not any(isinstance(one, Shuffle | Thread | UnsignedThread | Threads) for one in everything([node])):
         printer = CppPrinter()
         assert text == (printer.expression(node) if isinstance(node, Expr) else "\n".join(printer.statement(node)))

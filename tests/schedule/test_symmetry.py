@@ -12,6 +12,7 @@ from meshloom.kernel import expr
 from meshloom.kernel.evaluate import evaluate
 from meshloom.kernel.expr import OPS
 from meshloom.kernel.symbols import len_arguments
+from meshloom.kernel.table import LOOKUPS
 from meshloom.schedule.choice.symmetry import COMMUTING, EVEN, ODD, swapped_maps, values
 from meshloom.schedule.strategies.common.neighbours import RoleTables, SlotTables
 from meshloom.solvers.airfoil import AirfoilConfig, AirfoilGas, kernels
@@ -302,7 +303,7 @@ def pool() -> list[expr.Node]:
     loads = [expr.load(0, k, 0, expr.FLOAT64) for k in range(3)]
     constants = [expr.const(c, expr.FLOAT64) for c in (0.1, 0.0, -0.0)]
     leaves = [*loads, *(expr.operate("neg", (n,)) for n in loads[:2]), *constants]
-    of_integers = COMMUTING | {"not", "invert"} | {n for n in OPS if "shift" in n}
+    of_integers = COMMUTING | {"not", "invert", *LOOKUPS} | {n for n in OPS if "shift" in n}  # and of tables
     names = [n for n in OPS if n not in of_integers]
     first = [expr.operate(n, args) for n in names for args in product(leaves, repeat=len_arguments(n))]
     rng = np.random.default_rng(0)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.spatial import Delaunay
 
 import meshloom as ml
-from meshloom.solvers.clock import Timing
+from bench.shock_tubes import run_until
 from meshloom.solvers.finite_volume.conditions import GivenState
 from meshloom.solvers.finite_volume.flow import CompressibleFlow
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.kernels import FlowScheme
-from meshloom.solvers.finite_volume.steps import UnsteadySteps
 from tests.mesh.mixed_samples import space
 
 KINDS = ("triangle", "quad", "mixed plane", "tetrahedron", "hexahedron", "mixed space")
@@ -143,15 +141,3 @@ def error_at(mesh: ml.Mesh, gas: IdealGas, scheme: FlowScheme, end: float) -> np
     run_until(flow, end, cfl=0.6)
     found, volume = gas.primitives(flow.u.numpy().T), mesh.cell_volumes
     return np.asarray(np.abs(found - waves(mesh.cell_centroids)) @ volume / volume.sum())
-
-
-def run_until(flow: CompressibleFlow, end: float, cfl: float = 0.8, after: Callable[[UnsteadySteps], None] | None = None
-              ) -> UnsteadySteps:  # fmt: skip
-    """Steps until the end."""
-    steps = UnsteadySteps(flow, Timing(end, True, 1.1, cfl))
-    program = ml.program(steps.step)
-    while left := steps.timing.steps_left(steps.time.value, float(steps.pace.value)):
-        program.run(left)
-        if after is not None:
-            after(steps)
-    return steps

@@ -134,14 +134,18 @@ def reference(name: str) -> list[np.ndarray]:
     return five_steps(name, fuse=False)[1]
 
 
-#: Compiled as for users in every run. The others take the compiler long, and are compiled without optimisation there:
-#: what is fused, and how, is the same text. As for users they are slow.
+#: Fused for the CPU in every run, as for users or without optimisation, and as CUDA, where what is fused, and how, is
+#: decided alike: one of each kind of mesh and step. The others take compilers long, and are slow.
 OPTIMISED = ("airfoil", "volna_v17", "tophat1d")
+UNOPTIMISED = ("advection1d", "rotating_cone")
+AS_CUDA = ("airfoil", "volna_v18", "bookleaf", "lulesh", "taylor_green")
 ON_EACH = [
-    *((name, "emulated", True) for name in (*CASES, *GRIDS)),
-    *((name, "cpu", True) for name in OPTIMISED),
-    *((name, "cpu", False) for name in (*CASES, *GRIDS) if name not in OPTIMISED),
-    *(pytest.param(name, "cpu", True, marks=pytest.mark.slow) for name in (*CASES, *GRIDS) if name not in OPTIMISED),
+    *(pytest.param(name, "emulated", True, marks=() if name in AS_CUDA else pytest.mark.slow)
+      for name in (*CASES, *GRIDS)),
+    *(pytest.param(name, "cpu", True, marks=pytest.mark.optimised) for name in OPTIMISED),
+    *((name, "cpu", False) for name in UNOPTIMISED),
+    *(pytest.param(name, "cpu", optimised, marks=pytest.mark.slow) for name in (*CASES, *GRIDS)
+      for optimised in (False, True) if name not in (OPTIMISED if optimised else UNOPTIMISED)),
     *(pytest.param(name, "cuda", True, marks=pytest.mark.gpu) for name in (*CASES, *GRIDS)),
 ]
 

@@ -51,7 +51,7 @@ def rms_after(case: Airfoil, iterations: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cpu"])
-@pytest.mark.parametrize(("i", "j"), [(20, 30), (40, 60)])
+@pytest.mark.parametrize(("i", "j"), [(20, 30), pytest.param(40, 60, marks=pytest.mark.slow)])
 def test_residuals_of_the_reference(backend: str, i: int, j: int):
     ml.use(backend)
     rms = rms_after(airfoil(mesh_i=i, mesh_j=j), 100)
@@ -94,7 +94,7 @@ def test_fused_loops_of_a_gpu_go_by_position_too(order: str):
     np.testing.assert_allclose(moved.q.numpy(), expected.q.numpy(), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+@pytest.mark.parametrize("backend", [pytest.param("numpy", marks=pytest.mark.slow), "cpu"])
 def test_a_shuffled_mesh_is_arranged_by_itself_and_gives_the_same_flow(backend: str, tmp_path: Path):
     ml.use(backend)
     ml.write(tmp_path / "shuffled.dat", shuffled(ml.generate.naca0012(60, 50)))

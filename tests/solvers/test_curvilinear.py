@@ -284,6 +284,29 @@ def test_a_turned_cavity_is_the_cavity() -> None:
     np.testing.assert_allclose(u_turned, u @ turn.T, atol=1e-9)
 
 
+@pytest.mark.parametrize("turns", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+def test_no_index_comes_first(turns: int) -> None:
+    """A sheared cavity whose indices run along other sides is the same cavity, at its corners, too."""
+    ml.use("numpy")
+    n, lid = 6, (1.0, 0.2)
+
+    def sheared(i: Any, j: Any) -> tuple[Any, Any]:
+        x, y = (i + 0.5) / n, (j + 0.5) / n
+        return x + 0.4 * y + 0.05 * np.sin(3.0 * y), y + 0.2 * x
+
+    points, sides = points_of(sheared, (n, n)), [(1, "high"), (0, "high"), (1, "low"), (0, "low")]
+    found = []
+    for quarter in (0, turns):
+        turned = np.ascontiguousarray(np.rot90(points, quarter))
+        flow = CurvilinearFlow(turned, 0.02, periodic=False, walls={sides[-quarter % 4]: lid})
+        flow.start(np.zeros((n, n, 2)))
+        for _ in range(4):
+            flow.step(0.02)
+        found.append(np.rot90(flow.u.numpy(), -quarter))
+    assert np.abs(found[0]).max() > 0.05
+    np.testing.assert_allclose(found[1], found[0], rtol=0.0, atol=1e-8)
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [({"walls": {(0, "low"): (0.0, 0.0)}}, "walls: there is none at (0, 'low'); known: none"),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.case.even_steps import SLACK, EvenSteps, tick
 from meshloom.errors import MeshError
-from meshloom.solvers.even_steps import SLACK, EvenSteps, tick
 
 
 def ticked(clock: EvenSteps, dtype: type) -> tuple[np.ndarray, np.ndarray]:
@@ -31,6 +31,30 @@ def test_rounding_of_many_steps_makes_no_further_one(step: float, end: float, dt
     assert len(lengths) == round(end / step) and times[-1] == end
     np.testing.assert_allclose(lengths, step, rtol=2.0 * SLACK)
     assert lengths.max() <= EvenSteps(step, end).longest
+
+
+@pytest.mark.parametrize(("step", "ends"), [(0.01, (0.3, 0.5)), (0.1, (0.7, 1.9)), (1.0 / 300.0, (1.0, 7.0 / 3.0))])
+@pytest.mark.parametrize("backend", ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_going_on_has_the_steps_of_a_run_in_one_go(backend: str, step: float, ends: tuple[float, float]) -> None:
+    """Where the first end is a whole number of steps away, bit for bit: lengths, and times but for that end, which is
+    the number that was given."""
+    ml.use(backend)
+    dt, time, one = ml.Global(0.0, "dt"), ml.Global(0.0, "time"), ml.Set(1, "clock")
+
+    def run_to(end: float) -> np.ndarray:
+        clock = EvenSteps(step, end)
+        assert clock.is_whole(end)
+        program = ml.program(lambda: tick(one, dt, time, clock.step, clock.end))
+        return program.run(clock.steps_left(float(time.value)), record=(dt, time))
+
+    parts = np.concatenate([run_to(end) for end in ends])
+    time.value = 0.0
+    whole = run_to(ends[1])
+    assert len(parts) == len(whole) == round(ends[1] / step)
+    np.testing.assert_array_equal(parts[:, 0], whole[:, 0])
+    same = parts[:, 1] == whole[:, 1]
+    assert same.sum() >= len(same) - 1 and (parts[~same, 1] == ends[0]).all()
+    assert not EvenSteps(0.3, 1.0).is_whole(1.0)
 
 
 def test_the_last_step_may_be_a_little_longer() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,12 @@ import meshloom as ml
 from bench.cases import make
 from meshloom.errors import ConfigError
 from meshloom.solvers.finite_volume.bodies import CylinderConfig
+from meshloom.solvers.finite_volume.conditions import AdiabaticWall
 from meshloom.solvers.finite_volume.contradictions import check_sense
+from meshloom.solvers.finite_volume.flow import CompressibleFlow
+from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.implicit import FORGIVEN, LEAST_CFL, Newton, NewtonOptions, worst_cell
+from meshloom.solvers.finite_volume.kernels import FlowScheme
 from meshloom.solvers.finite_volume.wing import WingConfig
 from tests.one_line import one_line_from
 
@@ -78,10 +84,43 @@ def test_what_a_case_brings_is_no_contradiction() -> None:
     np.testing.assert_array_equal(top.given.numpy()[:, 1:], [[1.0, 0.0, 300.0]] * 3)  # as hot as the free stream
 
 
+def test_what_is_checked_of_a_case_is_checked_once() -> None:
+    """By a count of the calls of all functions that check something, with what each says it is about."""
+    calls: Counter[tuple[str, Any]] = Counter()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and "finite_volume" in code.co_filename and code.co_name.lstrip("_").startswith("check_"):
+            calls[code.co_name, frame.f_locals.get("key")] += 1
+
+    sys.setprofile(note)
+    try:
+        make("fv", *SMALL, *VISCOUS, 'boundary.top={kind="no_slip",velocity=[1,0]}')
+    finally:
+        sys.setprofile(None)
+    assert calls["check_along", "boundary.top"] == calls["check_sense", None] == 1
+    assert max(calls.values()) == 1, calls
+
+
 def test_round_a_cylinder_there_is_no_velocity_along_the_wall() -> None:
     with one_line_from(ConfigError, r"boundary.wall has a velocity of \[1.0, 0.0\], which goes through"):
         make("cylinder", "mesh.around=8", "mesh.outward=4", "mesh.far=5",
              'boundary.wall={kind="no_slip", velocity=[1.0, 0.0]}')  # fmt: skip
+
+
+def test_a_flow_made_by_hand_refuses_a_velocity_through_its_wall() -> None:
+    """Not only a case: the pressure alone acts at a wall, so that gas would silently not follow it."""
+    mesh, gas = ml.generate.box((2, 2), cells="quad"), IdealGas(law="constant", reference_viscosity=0.1)
+    stream = gas.state(1.0, (0.0, 0.0), 1.0)
+    start = np.tile(gas.conserved(stream), (len(mesh.cells), 1))
+
+    def flow(velocity: tuple[float, ...]) -> CompressibleFlow:
+        walls = dict.fromkeys(mesh.groups, AdiabaticWall()) | {"ymax": AdiabaticWall(velocity=velocity)}
+        return CompressibleFlow(mesh, gas, FlowScheme(), walls, start, stream)
+
+    with pytest.raises(ConfigError, match=r"^boundary\.ymax has a velocity of \[0\.0, 0\.2\], .* must be along it$"):
+        flow((0.0, 0.2))
+    flow((0.2, 0.0))
 
 
 def test_sutherlands_constant_is_in_the_unit_of_the_stream() -> None:

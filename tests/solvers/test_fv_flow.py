@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from bench.shock_tubes import run_until
 from meshloom.errors import ConfigError
 from meshloom.solvers.finite_volume.conditions import (
     AdiabaticWall,
@@ -25,7 +26,7 @@ from meshloom.solvers.finite_volume.flow import CompressibleFlow
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.geometry import GRADIENTS, Volumes
 from meshloom.solvers.finite_volume.kernels import FlowScheme
-from tests.solvers.gas_flows import KINDS, distorted, error_at, irregular, run_until, smooth_flow, waves
+from tests.solvers.gas_flows import KINDS, distorted, error_at, irregular, smooth_flow, waves
 
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 EULER, LAMINAR = IdealGas(), IdealGas(law="constant", reference_viscosity=0.01)

@@ -314,3 +314,25 @@ def test_airfoil_at_mach_08_by_implicit_steps() -> None:
         residual, lift, drag = (rows[:, case.monitors.index(name)] for name in ("residual_density", "lift", "drag"))
         assert residual[-1] < 1e-3 * residual.max(), around
         assert 0.348 < lift[-1] < 0.363 and 0.0221 < drag[-1] < 0.0230, (around, lift[-1], drag[-1])
+
+
+def test_steps_become_shorter_where_the_residual_grows_little_by_little() -> None:
+    """Each time by less than what is taken back, and with a dip now and then that would make steps longer."""
+    newton = steady_channel().steps.newton
+    newton.norm.value, cfl = 1.0, []
+
+    def judged(residual: float) -> float:
+        newton.residual = lambda: residual  # type: ignore[method-assign]
+        newton.judge()
+        return float(newton.cfl.value)
+
+    for k in range(1, 30):
+        judged(0.5**k)
+    least = 0.5**29
+    cfl = [judged(least * 1.05**k * (0.9 if k % 2 else 1.0)) for k in range(1, 120)]
+    assert cfl[10] == newton.options.cfl_max, "a flow that develops may have a larger residual for a while"
+    grown = [a for a, b in pairwise(cfl[60:]) if b >= a]
+    assert not grown and cfl[-1] < 0.01 * newton.options.cfl_max
+    again = [judged(least * 0.9**k) for k in range(1, 60)]
+    assert again[0] <= 1.5 * cfl[-1] and again[10] < 0.05 * newton.options.cfl_max, "it has been too long once"
+    assert again[-1] == newton.options.cfl_max, "a decade lower it is another flow"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.case.even_steps import EvenSteps
 from meshloom.config import Setting, build
-from meshloom.solvers.even_steps import EvenSteps
 from meshloom.solvers.fractional_step import Channel, SquareCavity
 from meshloom.solvers.fractional_step.cells import CellGrid, stretched_edges
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow

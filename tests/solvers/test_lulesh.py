@@ -96,6 +96,7 @@ def test_the_reference_blast_was_made_for_a_shock_at_one():
     assert Sedov(BLAST_ENERGY, SPHERICAL, 5.0 / 3.0).shock_radius(0.01) == pytest.approx(1.0, abs=2e-6)
 
 
+@pytest.mark.slow
 def test_the_density_converges_to_sedovs():
     errors, peaks = [], []
     for size in (8, 16):

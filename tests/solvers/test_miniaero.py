@@ -48,6 +48,36 @@ def case(name: str, settings: dict[str, Any] | None = None) -> Any:
     return make(f"miniaero_{name}", *(f"{key}={json.dumps(value)}" for key, value in (settings or {}).items()))
 
 
+# --- steps ----------------------------------------------------------------------------------------------------
+
+
+def test_the_longest_step_of_a_uniform_stream() -> None:
+    """Courant numbers add up along the axes: 1.3926 for differences of first order by four stages, where friction's own
+    limit is 2.7853 / (4 nu sum of 1 / h^2)."""
+    settings = {"order": 1, "mesh.cells": [4, 5, 2], "mesh.extent": [2.0, 1e-4, 1.0], "mesh.angle": 0.0}
+    made = case("plate", settings)
+    density, momentum, *_, energy = made.inflow_state
+    speed, widths = momentum / density, np.array([0.5, 2e-5, 0.5])
+    pressure = 0.4 * (energy - 0.5 * momentum * speed)
+    sound, heat = math.sqrt(1.4 * pressure / density), pressure / (density * 287.05)
+    waves = (np.array([speed, 0.0, 0.0]) + sound) @ (1.0 / widths) / 1.3926
+    nu = 1.458e-6 * heat**1.5 / (heat + 110.4) / density * 1.4 / 0.71
+    assert 1.0 / made.longest_step == pytest.approx(waves + 4.0 * nu * (1.0 / widths**2).sum() / 2.7853, rel=1e-3)
+    assert 1.0 / case("plate", settings | {"viscous": False}).longest_step == pytest.approx(waves, rel=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "cells"), [("sod", [64, 2, 2]), ("plate", [8, 16, 2])])
+def test_flows_break_down_beyond_the_longest_step(name: str, cells: list[int]) -> None:
+    longest = case(name, {"mesh.cells": cells}).longest_step
+    for share, stays in ((0.9, True), (1.5, False)):
+        made = case(name, {"mesh.cells": cells, "time.dt": share * longest})
+        assert bool(made.doubts()) is not stays
+        with np.errstate(all="ignore"):
+            *_, last = made.program.run(150, record=made.recorded)
+        assert (np.isfinite(last).all() and last[3] > 0.0) == stays, share
+
+
 # --- the original program -----------------------------------------------------------------------------------
 
 
@@ -59,12 +89,15 @@ def test_one_step_of_the_original(backend: str, name: str):
 
 
 @pytest.mark.parametrize("backend", ["cpu", CUDA])
-@pytest.mark.parametrize(("name", "steps"), [("sod", 100), ("ramp", 10), ("ramp", 400)])
+@pytest.mark.parametrize(
+    ("name", "steps"), [("sod", 100), ("ramp", 10), pytest.param("ramp", 400, marks=pytest.mark.slow)]
+)
 def test_fields_of_the_original(name: str, steps: int, backend: str):
     ml.use(backend)
     assert not unmet(miniaero_run(name, steps))
 
 
+@pytest.mark.slow
 def test_plate_of_the_original():
     """The layer at the wall makes round-off grow from 1e-14 at step 100 to 1e-9 at step 200. Another numbering of the
     same mesh, which changes the order of sums alone, ends as far away as the original does."""
@@ -133,6 +166,7 @@ def test_pressure_behind_the_shock_of_a_ramp():
     np.testing.assert_allclose(pressure[: nx // 2 - 2] / gas.pressure(state), 1.0, rtol=0.01)
 
 
+@pytest.mark.slow
 def test_a_plate_that_stops_a_slow_stream():
     """Stokes' first problem: u = U erf(y / 2 sqrt(nu t)), far from the leading edge."""
     ml.use("cpu")

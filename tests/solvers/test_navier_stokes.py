@@ -190,6 +190,7 @@ def curl_gap(n, end, *, every, least):
     assert small.recorded_now()[1] < least * start
 
 
+@pytest.mark.slow
 def test_the_vortex_leaves_and_nothing_comes_back():
     curl_gap(65, 1.8, every=16, least=0.005)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.case.even_steps import EvenSteps
 from meshloom.errors import ConfigError, MeshError
-from meshloom.solvers.even_steps import EvenSteps
 from meshloom.solvers.fractional_step.cells import Block, CellGrid, graded_edges
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
 from meshloom.solvers.fractional_step.pressure import PressureSolver

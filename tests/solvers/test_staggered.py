@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.solvers.even_steps import EvenSteps
+from meshloom.case.even_steps import EvenSteps
 from meshloom.solvers.fractional_step import CubicCavity, SquareCavity
 from meshloom.solvers.fractional_step.cavity import Cavity
 from meshloom.solvers.fractional_step.cells import CellGrid, even_edges, stretched_edges

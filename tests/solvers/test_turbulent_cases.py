@@ -44,6 +44,20 @@ def test_what_the_plate_draws_of_a_known_layer() -> None:
     assert charts["law_of_the_wall"].decades
 
 
+@pytest.mark.parametrize(
+    ("setting", "is_nasas"),
+    [
+        ("stream.mach=0.3", False), ("stream.reynolds=1e6", False), ("turbulence.model=none", False),
+        ("reference.length=2.0", False), ("boundary.inlet.total_pressure=1.1", False), ("gas.prandtl=0.9", False),
+        ("scheme.flux=roe", True), ("turbulence.order=2", True),
+    ],
+)  # fmt: skip
+def test_what_is_published_stands_beside_its_own_flow_alone(setting: str, is_nasas: bool) -> None:
+    case = make("flat_plate", "mesh.along=6", "mesh.up=5", "mesh.first_height=1e-3", setting)
+    friction = case.charts({})[0]
+    assert friction.name == "friction" and ("published" in friction.curves) == is_nasas
+
+
 def test_a_plate_that_the_gas_slides_along_has_no_law_of_the_wall() -> None:
     """No friction to measure heights and speeds by: nothing is divided by it."""
     small = ("mesh.along=6", "mesh.up=5", "mesh.first_height=1e-3")

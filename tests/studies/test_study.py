@@ -64,6 +64,19 @@ def test_every_combination_once(tmp_path: Path, capfd: pytest.CaptureFixture[str
         again.values("haet")
 
 
+def test_a_verdict_of_runs_is_a_column() -> None:
+    """Of runs that seek a steady state, and of no others."""
+    stop = {"run.stop.monitor": "heat", "run.stop.below": 100.0, "run.stop.every": 1}
+    found = begun({"kettle.loss": [0.5, 0.1, 0.25]}, stop, out="s")
+    assert [row.converged for row in found.rows] == [True, False, None]  # the last one's process dies
+    heads, *rows = (text.split() for text in str(found).splitlines())
+    column = heads.index("converged")
+    assert [row[column] for row in rows] == ["true", "false", "-"]
+    with open("s/study.csv") as file:
+        assert [row["converged"] for row in csv.DictReader(file)] == ["true", "false", ""]
+    assert "converged" not in str(begun(out="t")) + Path("t/study.csv").read_text()
+
+
 SCRIPT = """
 import meshloom as ml
 ml.study("pot.py", {"kettle.pause": [0.0, 0.1]}, {"run.backend": "numpy", "run.iterations": 25,
@@ -187,8 +200,8 @@ def test_another_study_is_not_mixed_in(tmp_path: Path) -> None:
         (lambda: ml.study("pot", {"kettle.loss": [0.1]}), "unknown case 'pot'"),
         (lambda: ml.study(int, {"kettle.loss": [0.1]}), "other processes cannot find the class int"),  # type: ignore[arg-type]
         (
-            lambda: ml.study("pot.py", {"run.iterations": range(1, 200), "run.threads": range(100)}),
-            "19,900 runs, at most",
+            lambda: ml.study("pot.py", {"kettle.lost": range(1, 200), "kettle.found": range(100)}),
+            "19,900 runs, at most",  # and it does not begin with them if this is not said: there are no such settings
         ),
     ],
 )

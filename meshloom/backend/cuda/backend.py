@@ -55,6 +55,11 @@ class CudaBackend(Backend):
         self._maps: weakref.WeakKeyDictionary[Map, tuple[int, Any]] = weakref.WeakKeyDictionary()
         self._loaded: weakref.WeakValueDictionary[WantedKernels, LoadedKernels] = weakref.WeakValueDictionary()
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What is loaded belongs to the engine that loaded it."""
+        return *super().key, self.engine
+
     def unavailable(self) -> str | None:
         if device_left_behind() and vars(self).get("_reason") is None:  # it had one, or nobody knows
             return DEVICE_LEFT_BEHIND
@@ -219,10 +224,6 @@ class EmulatedCuda(CudaBackend):
         super().__init__()
         self.name = name or self.name
         self.engine = Emulator(target)
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        return *super().key, self.target
 
     def unavailable(self) -> str | None:
         from meshloom.backend.cpu import CpuBackend

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from meshloom.backend.unit import Parameter, Unit, block_names, global_values, indent, parameters, prelude
+from meshloom.backend.unit import Parameter, Unit, block_names, global_values, indent, parameters, prelude, tables
 from meshloom.kernel.model import Output
 from meshloom.native.names import safe_name
 from meshloom.schedule.nest.code import BLOCK_SIZE, Pass, Phase, accumulated, merged, neutral, partial_name
@@ -79,7 +79,8 @@ def render(unit: Unit, made: list[KernelText], *, wide_index: bool, emulation: s
     if emulation:
         text_lines += [line for one in made for line in _entry(one)]
     text, words = "\n".join(indent(text_lines)), prelude_of(_language(unit.target))
-    return "\n".join([emulation, index, words, f"// loop {safe_name(unit.spec.name)}", text, ""])
+    head = [emulation, index, words, f"// loop {safe_name(unit.spec.name)}", *tables(unit, "__device__")]
+    return "\n".join([*head, text, ""])
 
 
 def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, block: int) -> KernelText:

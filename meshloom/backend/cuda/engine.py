@@ -78,7 +78,7 @@ class Engine(ABC):
         return None
 
 
-class Clock:
+class Event:
     """A CUDA event."""
 
     def __init__(self, cupy: Any):
@@ -87,7 +87,7 @@ class Clock:
     def record(self) -> None:
         self._event.record()
 
-    def elapsed(self, end: Clock) -> float:
+    def elapsed(self, end: Event) -> float:
         """Seconds from here to a later event; waits for it."""
         end._event.synchronize()
         return self._cupy.cuda.get_elapsed_time(self._event, end._event) / 1e3
@@ -141,7 +141,7 @@ class Device(Engine):
         return 2 * source.nbytes / best
 
     def events(self) -> Any:
-        return Clock(self.cupy), Clock(self.cupy)
+        return Event(self.cupy), Event(self.cupy)
 
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
         assert isinstance(launch, DeviceKernel)

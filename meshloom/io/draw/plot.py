@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import UserError, known_name, nearest, one_line, shown, yes_or_no
+from meshloom.errors import UserError, file_path, known_name, nearest, one_line, shown, yes_or_no
 from meshloom.io.draw import maps
 from meshloom.io.draw.canvas import encoded, new_figure, save_figure, unread
 from meshloom.io.draw.colours import ColourScale
@@ -21,6 +21,7 @@ from meshloom.io.draw.maps import HEIGHT, Window
 from meshloom.io.draw.scenes import AXES, Look, Scene, curve_scene, mesh_scene, scene_of
 from meshloom.io.draw.surface import View
 from meshloom.io.draw.units import in_units, unit_of
+from meshloom.io.files import followed, writing
 from meshloom.mesh.belonging import mesh_of
 from meshloom.mesh.core import Field, Set
 from meshloom.mesh.grid import Grid
@@ -243,15 +244,15 @@ def _said(what: Any) -> str:
 
 def _file(save: Any) -> tuple[Path, str]:
     """Where to, and in which format; UserError before anything is drawn."""
-    if not isinstance(save, str | os.PathLike):
-        raise UserError(f"plot: save must be the path of a file, got {shown(save)}")
-    path = Path(os.fsdecode(save))
+    path = file_path("plot: save", os.fsdecode(save) if isinstance(save, os.PathLike) else save)
     ending = path.suffix[1:].lower()
     if ending not in ENDINGS:
         raise UserError(f"plot: save={shown(str(path))}: the file must end in .{', .'.join(ENDINGS)}")
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise UserError(f"plot: save={shown(str(path))}: {what}")
+    with writing(path):
+        followed(path)
     return path, ending
 
 

@@ -62,7 +62,8 @@ def _without_makers(operations: list[Operation]) -> list[Operation]:
         if maker is None or not _pays(maker, operations):
             continue
         new = {k: _given(operations[k], maker.loop) for k in maker.readers}
-        operations = [new.get(k, one) for k, one in enumerate(operations) if k != position]
+        if all(one.applies for one in new.values()):
+            operations = [new.get(k, one) for k, one in enumerate(operations) if k != position]
     return operations
 
 
@@ -134,13 +135,20 @@ def _without_followers(operations: list[Operation]) -> list[Operation]:
     while position < len(operations):
         line, position = operations[position], position + 1
         if line.domain.along_lines:
-            loops = list(_followers(line, operations[position:]))
-            position += len(loops)
-            if loops:
-                idle = _idle((line, *loops), operations[position:])
-                line = composed_lines(line, {}, loops, idle)
+            line, taken = _with_followers(line, operations[position:])
+            position += taken
         found.append(line)
     return found
+
+
+def _with_followers(line: Operation, rest: Sequence[Operation]) -> tuple[Operation, int]:
+    """A line loop with as many of the loops behind it as its method can take along, and their number."""
+    loops = list(_followers(line, rest))
+    for taken in range(len(loops), 0, -1):
+        made = composed_lines(line, {}, loops[:taken], _idle((line, *loops[:taken]), rest[taken:]))
+        if made.applies:
+            return made, taken
+    return line, 0
 
 
 def _followers(line: Operation, rest: Sequence[Operation]) -> Iterator[Operation]:

@@ -59,7 +59,7 @@ class AsOne(How):
     def compulsory(self, of: Operation) -> int:
         """Bytes that must be moved once: every buffer read, written or both, every table and map that is used."""
         spec = self.made
-        loaded = loads(o.value for o in spec.outputs)
+        loaded = loads(o.value for o in (*spec.outputs, *spec.starts))
         read = {(param, comp) for param, _, comp in loaded}
         written = {(o.param, o.comp) for o in spec.other_outputs}
         moved: dict[tuple[int, int], int] = {}
@@ -77,7 +77,7 @@ class AsOne(How):
 
     def flops(self, of: Operation) -> float:
         """Those of gathered elements as often as chunks evaluate them."""
-        own = of.elements * flops_per_element(self.made, self.made.other_outputs)
+        own = of.elements * flops_per_element(self.made, (*self.made.other_outputs, *self.made.starts))
         return float(own) + sum(self._gathered(m) for m in self.made.racy_maps)
 
     def _gathered(self, m: int) -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from meshloom.kernel import passes
-from meshloom.kernel.access import Mode, Read, ReadWrite
+from meshloom.kernel.access import Mode, Read, ReadWrite, identity
 from meshloom.kernel.expr import Node, const, load, operate
 from meshloom.kernel.model import Output
 from meshloom.mesh.box import Offsets
@@ -63,6 +63,8 @@ class _Composer:
         self.reset: dict[Global, Operation] = {}  # Globals that start anew: the fills
         self.starts_from: dict[int, float] = {}  # of these, those that the group itself adds up, by parameter
         self.sums: dict[Field, _Sum] = {}  # what was gathered last, and nobody has looked at
+        self.starts: list[Output] = []  # what sums begin with, by parameter and component
+        self.strict = any(o.spec.strict for o in group.loops)  # one of them, then all
         self.joined: dict[int, int] = {}  # parameters whose sum is that of another
         self._numbers: dict[tuple[Any, ...], int] = {}
 
@@ -162,8 +164,20 @@ class _Composer:
             if o.comp not in total.components:  # once for all slots: the total is that of all
                 total.components.add(o.comp)
                 old = self.value(one)
-                merged = operate(mode.combine, [old[o.comp], load(total.param, 0, o.comp, one.dtype)])
-                self.values[one] = [merged if c == o.comp else v for c, v in enumerate(old)]
+                after = self._added(total.param, mode, o.comp, old[o.comp])
+                self.values[one] = [after if c == o.comp else v for c, v in enumerate(old)]
+
+    def _added(self, param: int, mode: type[Mode], comp: int, old: Node) -> Node:
+        """A component with what a gather gives to it. The sum begins with what was there, as that of the loop by itself
+        does. Where fast algebra allows it, a formula is not evaluated before the gather, but merged with a sum that
+        begins with nothing: its parts may be known to the loops after it, and its order is free."""
+        at_hand = old.op == "const" or (old.op == "load" and not self.params[old.value[0]].racy)
+        total = load(param, 0, comp, old.dtype)
+        if at_hand or self.strict:
+            self.starts.append(Output(param, 0, comp, old))
+            return total
+        self.starts.append(Output(param, 0, comp, const(identity(mode.combine, old.dtype), old.dtype)))
+        return operate(mode.combine, [old, total])
 
     def _sum(self, one: Field, number: int, mode: type[Mode]) -> _Sum:
         """What a parameter's increments are added up in: on a CPU that of the gather before, if nobody has looked."""
@@ -218,7 +232,8 @@ def fused(group: Group, memory: Memory) -> list[Operation]:
     domain = SetElements(composer.on) if group.box is None else BoxPoints(group.box)
     operands = tuple([Operand(storage, param.mode, reach, param.name) for param, reach, storage
                       in zip(spec.params, composer.reaches, composer.storages, strict=True)])  # fmt: skip
-    body = GivenBody(BodyGraph(spec.outputs, starts_from=spec.starts_from), spec.strict, tuple(group.parts))
+    graph = BodyGraph(spec.outputs, starts_from=spec.starts_from, starts=spec.starts)
+    body = GivenBody(graph, spec.strict, tuple(group.parts))
     how = AsOne(spec, plan, schedule, tuple(composer.maps))
     made = Operation(spec.name, domain, operands, body, how, memory.backend)
     return [*left, made]
@@ -282,25 +297,32 @@ def _finished_spec(composer: _Composer, plan: FusedPlan | ChunkPlan) -> FusedSpe
                 return load(j, 0, node.value[2], node.dtype)
             return node
 
-        _rewrite_outputs(composer, own)
+        _rewrite_all(composer, own)
     _take_own_points_from_stencils(composer)
     racy = [o for o in composer.outputs if params[o.param].racy]
     rest = [o for o in composer.outputs if not params[o.param].racy]
-    strict = any(o.spec.strict for o in composer.group.loops)  # one of them, then all
-    values = passes.optimise([o.value for o in rest], strict=strict)
-    outputs = (*racy, *(Output(o.param, o.slot, o.comp, v) for o, v in zip(rest, values, strict=True)))
+    valued = _valued((*rest, *composer.starts), lambda roots: passes.optimise(roots, strict=composer.strict))
+    outputs, starts = (*racy, *valued[: len(rest)]), valued[len(rest) :]
     targets = list(dict.fromkeys(m.target for m in maps))
     described = tuple(SpecMap(m.arity, m.index_type, targets.index(m.target), m.formula) for m in maps)
     own_maps = frozenset(k for k, m in enumerate(maps) if m.source is composer.on)
     name = "+".join(o.name for o in composer.group.loops)
     buffers, starts_from = tuple(map(same.index, same)), tuple(composer.starts_from.items())
     return FusedSpec(name, params, described, outputs, own_maps=own_maps, buffers=buffers, starts_from=starts_from,
-                     joined=tuple(composer.joined.items()), strict=strict, box=_points(composer.group))  # fmt: skip
+                     joined=tuple(composer.joined.items()), starts=starts, strict=composer.strict,
+                     box=_points(composer.group))  # fmt: skip
 
 
-def _rewrite_outputs(composer: _Composer, leaf: Callable[[Node], Node]) -> None:
-    roots = passes.rewrite([o.value for o in composer.outputs], leaf)
-    composer.outputs = [Output(o.param, o.slot, o.comp, v) for o, v in zip(composer.outputs, roots, strict=True)]
+def _valued(outputs: Sequence[Output], change: Callable[[list[Node]], Sequence[Node]]) -> tuple[Output, ...]:
+    """The same outputs with values that were changed all at once."""
+    values = change([o.value for o in outputs])
+    return tuple(replace(o, value=v) for o, v in zip(outputs, values, strict=True))
+
+
+def _rewrite_all(composer: _Composer, leaf: Callable[[Node], Node]) -> None:
+    valued = _valued((*composer.outputs, *composer.starts), lambda roots: passes.rewrite(roots, leaf))
+    cut = len(composer.outputs)
+    composer.outputs, composer.starts = list(valued[:cut]), list(valued[cut:])
 
 
 def _take_own_points_from_stencils(composer: _Composer) -> None:
@@ -322,7 +344,7 @@ def _take_own_points_from_stencils(composer: _Composer) -> None:
         return node
 
     if middle:
-        _rewrite_outputs(composer, own)
+        _rewrite_all(composer, own)
 
 
 def _points(group: Group) -> SpecBox | None:

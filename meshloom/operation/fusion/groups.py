@@ -51,6 +51,10 @@ class Group:
         """Do its loops run where the threads of a block run together?"""
         return any(o.backend.target.together for o in self.loops)
 
+    def strict(self, another: Operation) -> bool:
+        """Are its formulas as written, once another operation joins? One of them, then all."""
+        return any(o.strict for o in (*self.loops, another))
+
     def touches(self, what: Field | Global) -> bool:
         return any(what in o.reads or what in o.writes for o in self.parts)
 
@@ -225,7 +229,7 @@ def _may_follow(group: Group, operation: Operation) -> bool:
         return False
     through = {operation.maps[m] for m in operation.spec.racy_maps}
     again = [o for o in loops if any(o.maps[m] in through for m in o.spec.racy_maps)]
-    if again and not _one_visit(again, operation):
+    if again and not _one_visit(group, again, operation):
         return False
     reset = {id(w) for o in group.parts if o.domain.all_memory for w in o.writes if isinstance(w, Global)}
     written = {id(w) for o in group.parts for w in o.writes} - reset | {id(w) for o in loops for w in o.writes}
@@ -266,12 +270,22 @@ def _all_written(loops: Sequence[Operation]) -> set[Field]:
     return {w for loop in loops for w in loop.writes if isinstance(w, Field)}
 
 
-def _one_visit(before: Sequence[Operation], another: Operation) -> bool:
+def _written_since(group: Group, first: Operation, gather: Operation) -> bool:
+    """Has a loop of the group that is not before ``first`` written what a gather adds to? Then its sum cannot begin
+    with that where those of ``first`` begin."""
+    added = {gather.storages[o.param] for o in gather.spec.racy_outputs}
+    since = group.parts[group.parts.index(first) :]
+    return any(one in added for o in since if not o.domain.all_memory for one in o.writes)
+
+
+def _one_visit(group: Group, before: Sequence[Operation], another: Operation) -> bool:
     """Can targets take what loops over one map give them in the same visit, each to fields of its own? Tables in roles
     belong to the first loop, and serve another one only where its own are the same; without them all follow the
-    incidences."""
+    incidences. Where formulas are as written every sum must begin with what is there."""
     given = {id(loop.storages[o.param]) for loop in before for o in loop.spec.racy_outputs}
     if any(id(another.storages[o.param]) in given for o in another.spec.racy_outputs):
+        return False
+    if group.strict(another) and _written_since(group, before[0], another):
         return False
     if not another.backend.target.together:
         return True

@@ -236,7 +236,7 @@ def _constants(operations: Sequence[Operation]) -> dict[Field, float]:
             found.pop(one, None)
             if not operation.domain.along_lines and operation.domain.covers(one, EVERYWHERE):
                 mine = [o for o in operation.graph.outputs if operation.storages[o.param] is one]
-                values = {o.value.value for o in mine if o.value.op == "const"}
-                if len(values) == 1 and len(mine) == one.dim and all(o.value.op == "const" for o in mine):
-                    found[one] = values.pop()
+                values = {o.value for o in mine}  # nodes: 0.0 and -0.0 are two
+                if len(values) == 1 and len(mine) == one.dim and mine[0].value.op == "const":
+                    found[one] = mine[0].value.value
     return {f: v for f, v in found.items() if not f.transient and not f.set.halo}

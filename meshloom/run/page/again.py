@@ -14,6 +14,7 @@ from meshloom.io.monitors import read_monitors
 from meshloom.run.facts import UNFINISHED, Monitors, RunFacts, read_facts
 from meshloom.run.folder import RunFolder, claim, is_run, settled
 from meshloom.run.names import CHECKPOINT, REPORT
+from meshloom.run.page.numbers import number
 from meshloom.run.page.write import write_page
 from meshloom.run.task import SettingRow
 from meshloom.run.typed import restart_command
@@ -73,5 +74,5 @@ def _last(monitors: Monitors) -> tuple[tuple[str, str], ...]:
     if not len(monitors.values):
         return ()
     return tuple(
-        (one_line(name), f"{value:.10g}") for name, value in zip(monitors.names, monitors.values[-1], strict=True)
+        (one_line(name), number(value, 10)) for name, value in zip(monitors.names, monitors.values[-1], strict=True)
     )

@@ -11,6 +11,7 @@ from html import escape
 import numpy as np
 
 from meshloom.run.facts import Monitors
+from meshloom.run.page.numbers import tick_labels
 
 MOST_POINTS = 2000  # of a curve
 _ALL_POINTS = 40_000  # of all curves together
@@ -18,6 +19,7 @@ _STATIC_POINTS = 600  # of the drawing, which has no more pixels
 MOST_CURVES = 24
 _DECADES = 10.0  # largest by smallest value from which a curve of positive ones is drawn logarithmically
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 220, 70, 12, 10, 26  # of a drawing and its margins
+_LETTER = 7  # pixels of one, at most
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,17 @@ class Curve:
     def logarithmic(self) -> bool:
         """Is it better seen by decades?"""
         finite = self.y[np.isfinite(self.y)]
-        return finite.size > 0 and bool(finite.min() > 0.0) and bool(finite.max() >= _DECADES * finite.min())
+        over_decades = finite.size > 0 and bool(finite.min() > 0.0) and bool(finite.max() >= _DECADES * finite.min())
+        return over_decades and not self.rises_evenly
+
+    @property
+    def rises_evenly(self) -> bool:
+        """Does it rise all the time, and not by decades in the second half, as a time does, whatever its name is? It
+        spans decades because it begins near 0."""
+        if len(self.y) < 2 or not np.isfinite(self.y).all() or not (np.diff(self.y) > 0.0).all():
+            return False
+        middle = float(np.interp(0.5 * (self.x[0] + self.x[-1]), self.x, self.y))
+        return bool(self.y[-1] - self.y[0] < _DECADES * (middle - self.y[0]))
 
 
 def curves_of(monitors: Monitors) -> list[Curve]:
@@ -80,6 +92,7 @@ def data(curves: Sequence[Curve]) -> list[dict[str, object]]:
             "x": one.x.tolist(),
             "y": [float(f"{y:.6g}") if math.isfinite(y) else None for y in one.y.tolist()],
             "log": one.logarithmic,
+            "even": one.rises_evenly,
         }
         for one in curves
     ]
@@ -134,18 +147,27 @@ def _path(x: np.ndarray, y: np.ndarray, x_range: tuple[float, float], y_range: t
 
 
 def _axes(x_range: tuple[float, float], y_range: tuple[float, float], *, log: bool) -> Iterator[str]:
-    for value in ticks(*x_range):
+    values = ticks(*x_range)
+    for value, label in zip(values, tick_labels(values), strict=True):
         across = _place(value, x_range, LEFT, WIDTH - RIGHT)
         yield f'<path class="grid" d="M{across:.1f} {TOP}V{HEIGHT - BOTTOM}"/>'
-        yield f'<text x="{across:.1f}" y="{HEIGHT - 8}" text-anchor="middle">{value:g}</text>'
-    for value in (log_ticks if log else ticks)(*y_range):
+        yield f'<text x="{_inside_x(across, label):.1f}" y="{HEIGHT - 8}" text-anchor="middle">{label}</text>'
+    values = (log_ticks if log else ticks)(*y_range)
+    for value, label in zip(values, tick_labels([10.0**one if log else one for one in values]), strict=True):
         up = _place(value, y_range, HEIGHT - BOTTOM, TOP)
         yield f'<path class="grid" d="M{LEFT} {up:.1f}H{WIDTH - RIGHT}"/>'
-        yield f'<text x="{LEFT - 6}" y="{up + 4:.1f}" text-anchor="end">{_text(10.0**value if log else value)}</text>'
+        yield f'<text x="{LEFT - 6}" y="{up + 4:.1f}" text-anchor="end"{_squeezed(label)}>{label}</text>'
 
 
-def _text(value: float) -> str:
-    return f"{value:.3g}"
+def _inside_x(across: float, label: str) -> float:
+    """Where the middle of a label stands: below its tick, but all of it within the drawing."""
+    return min(across, WIDTH - 0.5 * _LETTER * len(label))
+
+
+def _squeezed(label: str) -> str:
+    """A label with more letters than the margin has room for is set closer: none is cut."""
+    room = LEFT - 8
+    return f' textLength="{room}" lengthAdjust="spacingAndGlyphs"' if _LETTER * len(label) > room else ""
 
 
 def log_ticks(low: float, high: float) -> list[float]:

@@ -3,7 +3,7 @@
 (() => {
   // Curves that answer: hover or arrow keys read values, dragging zooms, boxes choose curves and scales. The page shows
   // the same curves without this. Sizes are those of curves.py.
-  const W = 640, H = 220, L = 70, R = 12, T = 10, B = 26, NS = "http://www.w3.org/2000/svg";
+  const W = 640, H = 220, L = 70, R = 12, T = 10, B = 26, LETTER = 7, NS = "http://www.w3.org/2000/svg";
   const curves = JSON.parse(document.getElementById("curves").textContent);
   if (!curves.length) return;
   const ends = curves.flatMap((c) => (c.x.length ? [c.x[0], c.x[c.x.length - 1]] : []));
@@ -28,10 +28,22 @@
     return one;
   }
 
-  function short(value) {
+  // As in numbers.py: at most so many digits that count, in scientific form where a plain one has many zeros.
+  function number(value, digits = 6) {
+    const [mantissa, power] = value.toExponential(digits - 1).split("e"), exponent = Number(power);
+    const bare = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
     if (value === 0) return "0";
-    const size = Math.abs(value);
-    return size >= 1e6 || size < 1e-4 ? value.toExponential(2).replace(/\.?0+e/, "e") : String(Number(value.toPrecision(4)));
+    if (exponent >= -4 && exponent < digits) return bare(value.toFixed(digits - 1 - exponent));
+    return `${bare(mantissa)}e${exponent < 0 ? "-" : "+"}${String(Math.abs(exponent)).padStart(2, "0")}`;
+  }
+
+  function tickLabels(values) {
+    const apart = Math.min(...values.slice(1).map((b, k) => b - values[k]));
+    for (let digits = 3; digits < 16; digits++) {
+      const found = values.map((v) => number(v, digits));
+      if (values.length > 1 ? found.every((text, k) => Math.abs(Number(text) - values[k]) <= 0.01 * apart) : Number(found[0]) === values[0]) return found;
+    }
+    return values.map((v) => number(v, values.length > 1 ? 16 : 6));
   }
 
   function ticks(low, high) {
@@ -70,13 +82,15 @@
     }
     const yr = range(seen, 0.04);
     chart.xr = wanted; chart.yr = yr; chart.scaled = scaled;
-    for (const v of ticks(...wanted)) {
-      const p = place(v, wanted, L, W - R);
-      chart.svg.append(made("path", { class: "grid", d: `M${p} ${T}V${H - B}` }), made("text", { x: p, y: H - 8, "text-anchor": "middle" }, short(v)));
+    const xs = ticks(...wanted), xLabels = tickLabels(xs);
+    for (const [k, v] of xs.entries()) {
+      const p = place(v, wanted, L, W - R), inside = Math.min(p, W - 0.5 * LETTER * xLabels[k].length);
+      chart.svg.append(made("path", { class: "grid", d: `M${p} ${T}V${H - B}` }), made("text", { x: inside, y: H - 8, "text-anchor": "middle" }, xLabels[k]));
     }
-    for (const v of (chart.log ? logTicks : ticks)(...yr)) {
-      const p = place(v, yr, H - B, T);
-      chart.svg.append(made("path", { class: "grid", d: `M${L} ${p}H${W - R}` }), made("text", { x: L - 6, y: p + 4, "text-anchor": "end" }, short(chart.log ? 10 ** v : v)));
+    const ys = (chart.log ? logTicks : ticks)(...yr), yLabels = tickLabels(ys.map((v) => (chart.log ? 10 ** v : v)));
+    for (const [k, v] of ys.entries()) {
+      const p = place(v, yr, H - B, T), tight = LETTER * yLabels[k].length > L - 8 ? { textLength: L - 8, lengthAdjust: "spacingAndGlyphs" } : {};
+      chart.svg.append(made("path", { class: "grid", d: `M${L} ${p}H${W - R}` }), made("text", { x: L - 6, y: p + 4, "text-anchor": "end", ...tight }, yLabels[k]));
     }
     let d = "", pen = "M";
     for (let k = 0; k < x.length; k++) {
@@ -101,7 +115,7 @@
 
   function show(chart) {
     const { x, y } = chart.curve, k = cursor === null ? x.length - 1 : nearest(x, cursor);
-    chart.value.textContent = `${y[k] === null ? "not finite" : y[k].toPrecision(6)} after iteration ${x[k]}`;
+    chart.value.textContent = `${y[k] === null ? "not finite" : number(y[k])} after iteration ${x[k]}`;
     if (!chart.cursor) return;
     const v = chart.scaled(y[k]), inside = x[k] >= chart.xr[0] && x[k] <= chart.xr[1];
     if (cursor === null || v === null || !inside) { chart.cursor.setAttribute("d", ""); chart.dot.setAttribute("r", 0); return; }
@@ -161,7 +175,7 @@
     return label;
   }
   const controls = document.getElementById("controls");
-  const positive = charts.filter((c) => c.curve.y.some((v) => v !== null && v > 0));
+  const positive = charts.filter((c) => !c.curve.even && c.curve.y.some((v) => v !== null && v > 0));
   const logs = box("logarithmic", positive.length > 0 && positive.every((c) => c.log), (on) => {
     positive.forEach((c) => { c.log = on; });
     all(draw);

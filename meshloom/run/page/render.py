@@ -17,6 +17,7 @@ from meshloom.errors import one_line
 from meshloom.run.facts import FAILED, FINISHED, STOPPED, UNFINISHED, Monitors, RunFacts, RunPart
 from meshloom.run.names import CHECKPOINT, CONFIG, FACTS, MONITORS, REPORT, SERIES
 from meshloom.run.page.curves import MOST_CURVES, Curve, curves_of, data, drawing
+from meshloom.run.page.numbers import number
 from meshloom.run.report import duration
 from meshloom.run.task import SettingRow
 from meshloom.run.times import HEADINGS, LoopTime, TimeTable, cells, limit_text
@@ -87,6 +88,7 @@ def _head(facts: RunFacts) -> str:
         f'<p><span class="state {_text(facts.state)}">{_text(_STATES.get(facts.state, facts.state))}</span>'
         f" after {facts.iteration:,} iterations{_text(ended)}</p>",
         f'<p class="reason" role="alert">{why}</p>' if facts.reason else "",
+        f"<p>{_text(verdict)}</p>" if (verdict := dict(facts.summary).get("verdict")) else "",
     ]
     return "\n".join(filter(None, parts))
 
@@ -147,14 +149,14 @@ def _charts(monitors: Monitors, curves: Sequence[Curve]) -> str:
         left_out = ", ".join(monitors.names[MOST_CURVES : MOST_CURVES + 20])
         notes.append(f"Only the first {MOST_CURVES} of {len(monitors.names)} are drawn; not {left_out}.")
     how = "Point at a curve for its values, drag to zoom in, double-click for all of it; arrow keys move the mark."
-    figures = "\n".join(_chart(number, one) for number, one in enumerate(curves))
+    figures = "\n".join(_chart(place, one) for place, one in enumerate(curves))
     return (f'<p class="soft">{_text(" ".join(notes))}</p><div class="controls" id="controls" hidden>'
             f'<span class="soft">{_text(how)}</span></div><div class="charts">\n{figures}\n</div>')  # fmt: skip
 
 
-def _chart(number: int, curve: Curve) -> str:
-    last = f"{curve.y[-1]:.6g} after iteration {curve.x[-1]}" if len(curve.y) else ""
-    return (f'<figure class="chart" data-curve="{number}"><figcaption>{_text(curve.name)} <span class="value">'
+def _chart(place: int, curve: Curve) -> str:
+    last = f"{number(curve.y[-1])} after iteration {curve.x[-1]}" if len(curve.y) else ""
+    return (f'<figure class="chart" data-curve="{place}"><figcaption>{_text(curve.name)} <span class="value">'
             f"{_text(last)}</span></figcaption>{drawing(curve)}</figure>")  # fmt: skip
 
 
@@ -253,7 +255,7 @@ def _amount(size: float) -> str:
         if size < 1000.0 or unit == "GB":
             break
         size /= 1000.0
-    return f"{size:.3g} {unit}"
+    return f"{number(size, 3)} {unit}"
 
 
 def _going_on(facts: RunFacts, found: Sequence[FoundFile], folder: Path) -> str:

@@ -6,7 +6,8 @@
 3. Elements meet through a map that is assigned to while loops run: ``staged``, whose plan is made quickly and which is
    deterministic; under "fastest" ``atomic``, which needs none.
 4. Otherwise the deterministic strategy with the least estimated time on this kind of machine (its ``target.Rates``);
-   under "fastest" the strategy with the least estimated time, deterministic or not.
+   under "fastest" the strategy with the least estimated time, deterministic or not. Strict kernels have the bits of
+   NumPy: of the deterministic strategies those that add up in the order of elements.
 """
 
 from __future__ import annotations
@@ -72,12 +73,18 @@ def choose(
             return _with_block(wish, quick, target, elements), reason
     seconds = estimates(spec, work(), target)
     any_will_do = wish.strategy == "fastest"
-    allowed = {n: s for n, s in seconds.items() if any_will_do or strategy(n).deterministic}
+    allowed = {n: s for n, s in seconds.items() if any_will_do or _keeps_sums(n, spec)}
     best = min(allowed, key=allowed.__getitem__)
     ranked = sorted(seconds.items(), key=lambda item: item[1])
     others = ", ".join(f"{n} {s / allowed[best]:.2f}" for n, s in ranked if n != best)
-    which = "" if any_will_do else " among deterministic ones"
+    these = "those that add up in the order of elements (strict)" if spec.strict else "deterministic ones"
+    which = "" if any_will_do else f" among {these}"
     return _with_block(wish, best, target, elements), f"least estimated time{which} (relative: {others})"
+
+
+def _keeps_sums(name: str, spec: LoopSpec) -> bool:
+    """Does a strategy add up in the same order every time, and for strict kernels in that of elements?"""
+    return strategy(name).deterministic and (strategy(name).in_order or not spec.strict)
 
 
 def _with_block(wish: Schedule, name: str, target: Target, elements: int, spec: LoopSpec | None = None) -> Schedule:

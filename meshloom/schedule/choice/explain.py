@@ -11,6 +11,7 @@ from meshloom.errors import CompilerError, one_line
 from meshloom.kernel.access import Mode
 from meshloom.kernel.expr import FLOAT32, FLOAT64, topological
 from meshloom.mesh.core import Field, Global, Map, Set
+from meshloom.mesh.layout import Layout
 from meshloom.mesh.number import PlainNumber
 from meshloom.native.algorithms import color_blocks, thread_colors
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK, excess
@@ -64,6 +65,7 @@ class Explained(Protocol):
     def reason(self) -> str: ...
     @property
     def seconds(self) -> float | None: ...
+    def layout_of(self, one: Field) -> Layout: ...
 
 
 def explain(loop: Explained) -> str:
@@ -94,12 +96,12 @@ def _per_thread(loop: Explained) -> str:
 
 
 def _arguments(loop: Explained) -> str:
-    return ", ".join(f"{one.name}: {one.mode.__name__} {_value(one)}" for one in loop.operands)
+    return ", ".join(f"{one.name}: {one.mode.__name__} {_value(loop, one)}" for one in loop.operands)
 
 
-def _value(one: ExplainedOperand) -> str:
+def _value(loop: Explained, one: ExplainedOperand) -> str:
     if isinstance(one.storage, Field):
-        return f"{one.storage.name}{one.reach} {one.storage.layout}"
+        return f"{one.storage.name}{one.reach} {loop.layout_of(one.storage)}"  # when it runs, as the schedule says
     return "number" if isinstance(one.storage, PlainNumber) else "global"
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from meshloom.errors import ScheduleError, nearest, shown, whole_number
+from meshloom.errors import ScheduleError, known_name, nearest, shown, whole_number
 from meshloom.mesh.layout import parse_layout
+from meshloom.order import ORDERINGS
 
 VECTORS = (4, 8, 16, 32, 64)
 MOST_ELEMENTS = 2**24  # of a block: far beyond any that is fast, and its product with anything fits 64 bits
@@ -49,6 +50,8 @@ class Schedule:
         for name in ("strategy", "order", "variant"):
             if not isinstance(getattr(self, name), str):
                 raise ScheduleError(f"schedule: {name} is a name, got {shown(getattr(self, name))}")
+        if self.order != "given":
+            known_name("ordering", self.order, ("given", *ORDERINGS), error=ScheduleError)
         if self.layout is not None:
             parse_layout(self.layout)
 

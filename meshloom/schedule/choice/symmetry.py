@@ -44,7 +44,7 @@ EVEN = frozenset(("abs", "cos", "cosh", "isnan", "isinf", "isfinite"))
 COMMUTING = frozenset(("and", "or", "xor"))
 #: Operations that jump: there a rounding error decides between two results.
 JUMPS = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "sign", "copysign", "floor", "ceil", "trunc", "rint",
-                   "floordiv", "mod", "arctan2", "signbit", "isnan", "isinf", "isfinite"))  # fmt: skip
+                   "floordiv", "mod", "interval", "arctan2", "signbit", "isnan", "isinf", "isfinite"))  # fmt: skip
 Value = tuple[int, int]  # of a node: real, exact
 Place = tuple[int, int, int]  # parameter, slot, component
 
@@ -177,6 +177,8 @@ def _asked(node: Node, args: tuple[int, ...]) -> int:
             return (1 - _equal(a, b)) % PRIME
         case "not", (a,) if node.dtype.kind == "b":
             return (1 - a) % PRIME
+        case (("index" | "entry" | "interval"), _):  # each extent and each table is a function of its own
+            return _random(op, str(node.value), *args)
     return _random(op, *args)
 
 

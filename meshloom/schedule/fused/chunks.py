@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
 from meshloom.schedule.fused.fused import FusedElement, FusedSpec
@@ -31,7 +32,7 @@ from meshloom.schedule.nest.code import (
     row_of,
 )
 from meshloom.schedule.nest.nodes import Body, Cast, Expr, Grouped, If, Name, Statement, Store, least, let, offset_by
-from meshloom.schedule.nest.reduce import negated, nothing
+from meshloom.schedule.nest.reduce import negated
 from meshloom.schedule.plan.declare import (
     ANY,
     NUMBERS,
@@ -110,15 +111,12 @@ class FusedChunks(Emitter):
         own = code.body(code.plain)
         if not spec.racy_maps:
             return [Pass("elements", COUNT, (Phase(own, independent=True),), reductions=spec.reductions)]
-        params = sums(spec)
-        clear = [Store(code.sum(k, c), nothing(spec.params[k].mode.combine, spec.params[k].dtype))
-                 for k in params for c in range(spec.params[k].dim)]  # fmt: skip
-        phases = [
-            _over_targets((let("e", ITEM), *clear)),
-            *(phase for m in spec.racy_maps for phase in _gather(spec, plan, code, m)),
-            _over_targets(own),
-        ]
-        scratch = [Scratch(spec.params[k].ctype, f"sum{k}", BLOCK_SIZE * spec.params[k].dim) for k in params]
+        phases = [*_start(code, [o for o in spec.starts if not _of_sums(spec, o)])]
+        for m in spec.racy_maps:
+            phases += _start(code, [o for o in spec.starts if _of_sums(spec, o) and spec.params[o.param].map == m])
+            phases += _gather(spec, plan, code, m)
+        phases.append(_over_targets(own))
+        scratch = [Scratch(spec.params[k].ctype, f"sum{k}", BLOCK_SIZE * spec.params[k].dim) for k in sums(spec)]
         scratch += [_stage(spec, plan, m, one) for m in _staged(plan) for one in columns_of(spec, m)]
         chunks = (COUNT + BLOCK_SIZE - 1) / BLOCK_SIZE
         return [Pass("chunks", chunks, tuple(phases), blocked=True, scratch=tuple(scratch),
@@ -129,6 +127,21 @@ def sums(spec: FusedSpec) -> tuple[int, ...]:
     """The racy parameters that have sums of their own."""
     joined = dict(spec.joined)
     return tuple(sorted({o.param for o in spec.racy_outputs if o.param not in joined}))
+
+
+def _of_sums(spec: FusedSpec, start: Output) -> bool:
+    """Does a sum begin with what is made of sums of maps before?"""
+    return any(spec.params[param].racy for param, _, _ in loads([start.value]))
+
+
+def _start(code: ChunkElement, starts: Sequence[Output]) -> list[Phase]:
+    """Sums set to what they begin with."""
+    if not starts:
+        return []
+    roots = [o.value for o in starts]
+    computed, values = code.values(roots, {})
+    stores = [Store(code.sum(o.param, o.comp), value) for o, value in zip(starts, values, strict=True)]
+    return [_over_targets((let("e", ITEM), *ChunkElement(code.fused).rows(roots), *computed, *stores))]
 
 
 def _over_targets(body: Body) -> Phase:

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.kernel.expr import Node, topological
+from meshloom.kernel.model import Output
 from meshloom.schedule.nest.code import COUNT, ITEM, TARGET, ElementCode, Pass, Phase, row_of
-from meshloom.schedule.nest.nodes import Block, Body, Expr, If, Statement, let
+from meshloom.schedule.nest.nodes import Block, Body, Expr, If, Statement, let, variable
 from meshloom.schedule.plan.declare import ANY, Array, Part, Table, holds, maybe, racy_maps
 from meshloom.schedule.plan.plan import Plan, part_of
 from meshloom.schedule.spec import Address, LoopSpec
 from meshloom.schedule.strategies.base import Emitter
-from meshloom.schedule.strategies.common.gather import accumulator, columns_of, start_accumulators, visit
+from meshloom.schedule.strategies.common.gather import accumulator, visit
 from meshloom.schedule.strategies.common.neighbours import OwnRing, RoleTables, TabledIncidence
 from meshloom.schedule.strategies.common.role_gather import LISTED, RoleGather
 from meshloom.schedule.strategies.common.vectors import vector_pass
@@ -33,12 +34,19 @@ class FusedSpec(LoopSpec):
 
     Racy outputs are what other elements give. In the other outputs, a load of a racy parameter stands for the sum of
     that. ``own_maps`` lead from the set of the loop. ``buffers`` numbers what the parameters point to: equal numbers,
-    equal data. ``joined``: (racy parameter, another one) whose sum it adds to, where there is one for both.
+    equal data. ``joined``: (racy parameter, another one) whose sum it adds to, where there is one for both. ``starts``:
+    what the sums of racy parameters begin with, each component; it may be made of sums of maps before.
     """
 
     own_maps: frozenset[int] = frozenset()
     buffers: tuple[int, ...] = ()
     joined: tuple[tuple[int, int], ...] = ()
+    starts: tuple[Output, ...] = ()
+
+    @property
+    def racy_maps(self) -> tuple[int, ...]:
+        """Maps whose elements give something, each once, in the order of the loops: that of sums over several."""
+        return tuple(dict.fromkeys(m for o in self.racy_outputs if (m := self.params[o.param].map) is not None))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,19 +94,20 @@ class Fused(Emitter):
 
 def _body(spec: FusedSpec, plan: FusedPlan, dense: int | None, target: Expr) -> Body:
     """Statements for one target; map ``dense`` through its tables, all others by following the incidences."""
-    before: list[Statement] = [let("t", target)]
-    for m in spec.racy_maps:
-        before += start_accumulators(spec, columns_of(spec, m))
     known: dict[Node, Expr] = {}
-    gather = None
+    gather, inside = None, list[Statement]()
+    before: list[Statement] = [let("t", target), let("e", TARGET)]
+    before += [let(row_of(m, 0).name, TARGET) for m in spec.racy_maps if m != dense]
     if dense is not None:
         gather = RoleGather.of(spec, dense, plan, plan.gathers[dense], plan.gathers[dense].along)
-    before += gather.body(known) if gather else []
-    others = [m for m in spec.racy_maps if m != dense]
-    before += [let(row_of(m, 0).name, TARGET) for m in others]
+        before += gather.loading(known)
     code = FusedElement(spec, gather, known)
-    own = (*(_visited(spec, plan, m) for m in others), *code.body(code.plain, element=TARGET))
-    return (*before, If(LISTED, own)) if gather else (*before, *own)
+    for m in spec.racy_maps:
+        made = before if gather and m in spec.racy_maps[: spec.racy_maps.index(gather.m) + 1] else inside
+        made += code.starting([o for o in spec.starts if spec.params[o.param].map == m])
+        made += gather.adding(known) if gather and m == gather.m else [_visited(spec, plan, m)]
+    inside += code.own(code.plain)
+    return (*before, If(LISTED, tuple(inside))) if gather else (*before, *inside)
 
 
 def _visited(spec: FusedSpec, plan: FusedPlan, m: int) -> Statement:
@@ -115,7 +124,22 @@ class FusedElement(ElementCode):
     def __init__(self, spec: FusedSpec, gather: RoleGather | None, known: dict[Node, Expr]):
         super().__init__(spec, spec.other_outputs)
         self.fused, self.gather, self.known = spec, gather, known
-        self.declared = {n.value[0] for n in known if n.op == "load"}  # their rows are there
+        self.declared = {n.value[:2] for n in known if n.op == "load"}  # (parameter, slot) whose rows are there
+        self.named: set[tuple[int, int]] = set()  # (map, slot) whose entries have a name
+
+    def starting(self, starts: Sequence[Output]) -> list[Statement]:
+        """Declarations of accumulators that hold what they begin with."""
+        roots = [o.value for o in starts]
+        rows = self.rows(roots)
+        computed, values = self.values(roots)
+        params = self.spec.params
+        return [*rows, *computed, *(variable(accumulator(o.param, o.comp).name, value, params[o.param].ctype)
+                                    for o, value in zip(starts, values, strict=True))]  # fmt: skip
+
+    def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[Statement]:
+        made = super().rows(roots, stored)
+        self.declared |= {n.value[:2] for n in _loads(roots)}
+        return made
 
     def values(
         self, roots: Sequence[Node], known: dict[Node, Expr] | None = None
@@ -124,7 +148,10 @@ class FusedElement(ElementCode):
 
     def used_rows(self, addresses: Iterable[Address]) -> list[tuple[int, int]]:
         wanted = {a for a in addresses if self._around(*a) is None}
-        return [(m, slot) for m, slot in super().used_rows(wanted) if m in self.fused.own_maps]
+        used = [(m, slot) for m, slot in super().used_rows(wanted) if m in self.fused.own_maps]
+        new = [one for one in used if one not in self.named]
+        self.named |= set(new)
+        return new
 
     def whole_rows(self, roots: Sequence[Node]) -> list[Statement]:
         needed = [n for n in _loads(roots) if not self._elsewhere(n)]
@@ -132,8 +159,8 @@ class FusedElement(ElementCode):
 
     def _elsewhere(self, node: Node) -> bool:
         """Is the value of a load at hand already, without its row?"""
-        param = node.value[0]
-        return self.spec.params[param].racy or param in self.declared or self._around(*node.value) is not None
+        racy, declared = self.spec.params[node.value[0]].racy, node.value[:2] in self.declared
+        return racy or declared or self._around(*node.value) is not None
 
     def leaf(self, node: Node) -> Expr:
         param, slot, comp = node.value

@@ -104,6 +104,10 @@ class LineSpec(LoopSpec):
     systems: SystemsAlong | None = None
 
     @property
+    def formulas(self) -> tuple[Node, ...]:
+        return (*super().formulas, *self.operands, *(o.value for o in self.results))
+
+    @property
     def values(self) -> int:
         """How many operands are solved for."""
         return len(self.operands) - (len(self.systems.varying) if self.systems else 0)

@@ -111,10 +111,14 @@ class ElementCode:
 
     def body(self, sink: Sink, *, element: Expr = ITEM) -> Body:
         """All statements for an element."""
+        return (let("e", element), *self.own(sink))
+
+    def own(self, sink: Sink) -> list[Statement]:
+        """The same, where the element has its name."""
         roots = [o.value for o in self.outputs]
         computed, values = self.values(roots)
         rows = self.rows(roots, self.outputs)
-        return (let("e", element), *rows, *computed, *self.stores(values, sink))
+        return [*rows, *computed, *self.stores(values, sink)]
 
     def stores(self, values: Sequence[Expr], sink: Sink) -> list[Statement]:
         """Statements that bring the outputs' values where they belong: whole rows at once, the rest by ``sink``."""
@@ -135,7 +139,11 @@ class ElementCode:
         self, roots: Sequence[Node], known: dict[Node, Expr] | None = None
     ) -> tuple[list[Statement], list[Expr]]:
         """Statements for some nodes, and their values."""
-        return graph.statements(roots, self.leaf, known=known)
+        return graph.statements(roots, self.leaf, known=known, arrays=self.array_of)
+
+    def array_of(self, param: int) -> Expr | None:
+        """The array of a Global that is read; the values of others are loaded one by one."""
+        return Name(self.spec.access(param).pointer) if self.spec.params[param].is_global else None
 
     def rows(self, roots: Sequence[Node], stored: Sequence[Output] = ()) -> list[Statement]:
         """Statements that read the entries of the maps that these values and stores need, then whole rows of fields."""

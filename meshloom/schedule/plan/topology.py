@@ -42,7 +42,8 @@ class Topology:
     """The maps through which a loop's elements meet. ``maps``: map number -> (indices (n, arity), number of targets).
 
     ``spaces`` numbers the target set of each map: maps into one set conflict with each other. ``order`` is the order
-    in which elements are visited, None as given.
+    in which elements are visited, None as given. ``in_order``: are the terms of a target to be added in the order of
+    elements, because the kernel is strict?
     """
 
     elements: int
@@ -54,6 +55,7 @@ class Topology:
     swapped: dict[int, frozenset[int]] = field(default_factory=dict)  # symmetric maps: see symmetry.py
     box: Box | None = None  # of a loop over a grid, and what is done there
     spec: LoopSpec | None = None
+    in_order: bool = False
 
     @cached_property
     def visit(self) -> np.ndarray:
@@ -106,7 +108,8 @@ def topology(
     racy = spec.racy_maps
     described = (f"{m}:{spec.maps[m].target}:{maps[m][2]}:{m in racy}" for m in maps)
     swapped = {m: found for m in racy if (found := swapped_maps(spec, m)) is not None}
-    text = "|".join([str(elements), *described, str({m: sorted(s) for m, s in swapped.items()})])
+    in_order = ["in order"] if spec.strict and swapped else []
+    text = "|".join([str(elements), *described, str({m: sorted(s) for m, s in swapped.items()}), *in_order])
     digest = hashlib.sha256(text.encode())
     if order is not None:
         digest.update(np.ascontiguousarray(order).data)
@@ -120,4 +123,5 @@ def topology(
         swapped,
         box,
         spec if box is not None else None,
+        spec.strict,
     )

@@ -45,6 +45,7 @@ class Strategy(Emitter):
     """
 
     deterministic: ClassVar[bool] = True
+    in_order: ClassVar[bool] = False  # does a target take its terms in the order of elements, as the reference does?
     summary: ClassVar[str] = ""
     cpu_block: ClassVar[int] = 4096
     gpu_block: ClassVar[int] = 128

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from meshloom.kernel.count import loads
+from meshloom.kernel.expr import Node
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import ITEM, TARGET, ElementCode, Pass, Phase
 from meshloom.schedule.nest.nodes import INT, Body, Expr, For, If, Let, Name, Number, Statement, let
@@ -56,6 +57,7 @@ class NeighbourPlan(GatherPlan):
 class Owner(Strategy):
     name = "owner"
     summary = "over the targets, recomputing what each incident element gives it"
+    in_order = True
     gpu_block = 64
     plans, plans_together = GatherPlan, NeighbourPlan
 
@@ -135,8 +137,10 @@ def _role_pass(spec: LoopSpec, m: int, plan: GatherPlan, found: Incidence) -> Pa
     """Symmetric kernels on a GPU: the tables' targets, each by one thread."""
     assert isinstance(found, TabledIncidence)
     groups, gather = columns_of(spec, m), RoleGather.of(spec, m, plan, found)
+    known: dict[Node, Expr] = {}
+    gathered = (*gather.loading(known), *gather.adding(known))
     stores = If(LISTED, tuple(store_accumulators(spec, groups)))
-    return _over_all(m, (let("t", ITEM), *load_accumulators(spec, groups), *gather.body(), stores))
+    return _over_all(m, (let("t", ITEM), *load_accumulators(spec, groups), *gathered, stores))
 
 
 def _slices(spec: LoopSpec, code: ElementCode, groups: tuple[Columns, ...], arity: int) -> Body:

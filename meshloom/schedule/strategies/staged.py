@@ -39,6 +39,7 @@ class GatherPlan(VisitPlan):
 class Staged(Strategy):
     name = "staged"
     summary = "increments to a temporary array, then a gather by target"
+    in_order = True
     plans = GatherPlan
 
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:

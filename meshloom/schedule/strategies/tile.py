@@ -110,6 +110,7 @@ class Tile(Strategy):
     name = "tile"
     plan_has_blocks = True
     summary = "a block owns targets and evaluates every element that touches them once"
+    in_order = True
     cpu_block = 8192
     gpu_block = 256
     plans = TilePlan

@@ -22,6 +22,7 @@ from meshloom.case import PRECISIONS, GridCase, Limit, OutputOptions, RunOptions
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.runge_kutta import largest_step, runge_kutta4
+from meshloom.solvers.stable import refuse_longer
 
 CENTRAL = {"lele6": compact.LELE6, "pade4": compact.PADE4}
 Slopes = Callable[[ml.Field, ml.Field], Any]
@@ -116,23 +117,13 @@ def steps(time: AdvectionTimeOptions, rate: float, schemes: dict[str, float]) ->
         raise ConfigError(f"the flow crosses {rate:.4g} spacings in a unit of time, which nothing can be computed with;"
                           " take another flow.speed, or another size of the mesh")  # fmt: skip
     wanted = time.cfl / rate if time.cfl > 0.0 else time.dt
-    said = f"time.cfl = {time.cfl:g}" if time.cfl > 0.0 else f"time.dt = {time.dt:g}"
-    if wanted * rate > limit * (1.0 + 1e-12):
-        number = "" if time.cfl > 0.0 else f": CFL number {wanted * rate:.4g}"
-        raise ConfigError(
-            f"{said}{number} is above the limit {limit:.4g} of {name} with four Runge-Kutta stages;"
-            f" take time.cfl up to {_below(limit)} or time.dt up to {_below(limit / rate)}"
-        )
+    key, value, longest = ("time.cfl", time.cfl, limit) if time.cfl > 0.0 else ("time.dt", time.dt, limit / rate)
+    refuse_longer(key, value, longest * (1.0 + _ROUNDING), f", {name} with four Runge-Kutta stages")
     if not 0.0 < time.end < _MOST_STEPS * wanted:
+        said = f"{key} = {value:g}"
         raise ConfigError(f"{said}: more than {_MOST_STEPS:g} steps to time.end = {time.end:g}; take longer ones")
     count = max(1, math.ceil(time.end / wanted * (1.0 - _ROUNDING)))
     return Steps(count, time.end / count, wanted, time.end)
-
-
-def _below(value: float) -> str:
-    """Three digits, rounded down: what a person may type."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
-    return f"{math.floor(value / unit) * unit:.3g}"
 
 
 def scheme_limit(scheme: compact.Scheme, axes: int = 1) -> float:

@@ -17,6 +17,7 @@ from meshloom.solvers.bookleaf.options import BlastConfig, NohConfig, SaltzmannC
 from meshloom.solvers.bookleaf.physics import ideal_gas
 from meshloom.solvers.bookleaf.problems import BookLeafStart
 from meshloom.solvers.bookleaf.quad import corner_cells, corner_volumes, volume
+from meshloom.solvers.stable import doubts_longer
 
 _LOOK_AHEAD = 10_000  # steps: further the end of a run is not estimated
 
@@ -127,6 +128,9 @@ class BookLeaf(Case):
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         steps, time, _dt, *others = recorded.T[: len(self.monitors) + 1]
         return np.stack([steps, time, *others], axis=1)
+
+    def doubts(self) -> tuple[str, ...]:
+        return doubts_longer("time.cfl", self.config.time.cfl, 1.0)
 
     def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
         return float(recorded[1]), self.config.time.end

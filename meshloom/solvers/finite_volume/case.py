@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import PRECISIONS, Case, Chart, Limit, Picture, SpacePicture, on_surface
+from meshloom.case import GROWING, PRECISIONS, STALLED, Case, Chart, Limit, Picture, SpacePicture, on_surface
 from meshloom.errors import ConfigError
 from meshloom.solvers.finite_volume.conditions import BoundaryCondition, join_periodic, vector
 from meshloom.solvers.finite_volume.contradictions import check_sense
@@ -17,8 +17,10 @@ from meshloom.solvers.finite_volume.geometry import GroupFaces
 from meshloom.solvers.finite_volume.implicit import DualSteps, ImplicitSteps
 from meshloom.solvers.finite_volume.kernels import keep
 from meshloom.solvers.finite_volume.options import FiniteVolumeConfig, condition_of, directions, gas_and_stream
+from meshloom.solvers.finite_volume.stability import in_time, longest_cfl, towards_steady
 from meshloom.solvers.finite_volume.steps import FlowSteps, SteadySteps, StepsInTime, UnsteadySteps
 from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
+from meshloom.solvers.stable import doubts_longer, refuse_longer
 
 _WHY = "the flow has broken down; shorter steps (time.cfl), a limiter (scheme.limiter) or another scheme.flux may help"
 _SMALL_BODY = 5.0  # times as long as its walls: then a picture of the whole domain would show none of them
@@ -73,6 +75,7 @@ class FiniteVolumeCase(Case):
             *self.steps.clock, totals.rates, *self.forces, totals.lowest_pressure, totals.lowest_temperature,
             totals.mass, totals.energy, *self.steps.told,
         )))  # fmt: skip
+        self.added = self.steps.added
         self.program = self.steps.program()
 
     # --- what subclasses say
@@ -91,6 +94,13 @@ class FiniteVolumeCase(Case):
 
     # --- one iteration
 
+    def doubts(self) -> tuple[str, ...]:
+        time = self.config.time
+        if not isinstance(self.steps, SteadySteps):
+            return ()
+        limit = longest_cfl(self.config.scheme.order, self.steps.smoothing, towards_steady)
+        return doubts_longer("time.cfl", time.cfl, limit)
+
     def _steps(self) -> FlowSteps:
         time = self.config.time
         if time.method == "implicit":
@@ -100,6 +110,7 @@ class FiniteVolumeCase(Case):
             return DualSteps(self.flow, options, time.dual(), self._watch, self.turbulence)
         if time.mode == "steady":
             return SteadySteps(self.flow, time.cfl, time.smoothing, self._watch, self.turbulence)
+        refuse_longer("time.cfl", time.cfl, longest_cfl(self.config.scheme.order, 0.0, in_time), " in time")
         return UnsteadySteps(self.flow, time.timing(), self._watch, self.turbulence)
 
     def _turbulence(self) -> SpalartAllmaras:
@@ -162,6 +173,18 @@ class FiniteVolumeCase(Case):
         if done and done % every == 0 and self._residuals(found["rates"])[0][0] < self.config.time.tolerance:
             return 0
         return every - done % every
+
+    @property
+    def residual(self) -> tuple[str, float | None] | None:
+        if isinstance(self.steps, StepsInTime):
+            return None
+        return "residual_density", self.config.time.tolerance or None
+
+    def cure(self, state: str) -> str:
+        step = "time.cfl_max" if self.config.time.method == "implicit" else "time.cfl"
+        if state == STALLED and self.config.scheme.order == 2 and self.config.scheme.limiter != "none":
+            return f"a limiter that rings stalls it: a larger scheme.limiter_constant or a smaller {step} may help"
+        return f"a smaller {step} may help" if state in (STALLED, GROWING) else ""
 
     def time_span(self, recorded: np.ndarray) -> tuple[float, float] | None:
         if not isinstance(self.steps, StepsInTime):

@@ -12,12 +12,12 @@ from meshloom.errors import ConfigError
 from meshloom.solvers.finite_volume.conditions import AdiabaticWall, BoundaryCondition
 from meshloom.toml import toml_key
 
-_ALONG = 1e-3  # of a wall's velocity that may be along its normal: walls in files are not flatter
 _COLDEST = 10.0  # temperatures of Sutherland's law over that of the stream: air at 11 K is no gas
 
 
 def check_sense(config: Any, mesh: ml.Mesh, conditions: Mapping[str, BoundaryCondition]) -> None:
-    """ConfigError where a setting would silently do nothing, or something else than it says."""
+    """ConfigError where a setting would silently do nothing, or something else than it says. What a flow made by hand
+    may have wrong, too, such as a wall whose velocity goes through it, is checked where its faces are made."""
     _check_axes(config.stream, mesh.dim)
     _check_viscosity(config)
     _check_smoothing(config.time, type(config)().time)
@@ -27,7 +27,6 @@ def check_sense(config: Any, mesh: ml.Mesh, conditions: Mapping[str, BoundaryCon
             if config.gas.viscosity == "none" and config.turbulence.model == "none":  # a model says so itself
                 raise ConfigError(f"{key}: gas sticks to a wall by friction, and gas.viscosity is 'none'; say"
                                   " kind = \"slip\", or choose a viscosity")  # fmt: skip
-            _check_along(key, condition, mesh, mesh.group(name))
     if config.time.method == "implicit":
         _check_neighbours(mesh)
 
@@ -71,18 +70,6 @@ def _check_smoothing(time: Any, usual: Any) -> None:
         if value != needed and time.smoothing not in (0.0, usual.smoothing):
             raise ConfigError(f"time.smoothing is {time.smoothing:g}, and time.{key} is {value!r}, which has none: let"
                               f" it be 0, or say {needed!r}")  # fmt: skip
-
-
-def _check_along(key: str, wall: AdiabaticWall, mesh: ml.Mesh, faces: np.ndarray) -> None:
-    """A wall moves along its surface: one that pushes the gas would change the domain."""
-    if len(wall.velocity) != mesh.dim or len(faces) == 0:
-        return  # which is refused elsewhere, or nowhere
-    velocity, normal = np.array(wall.velocity), mesh.boundary_normals[faces]
-    through = np.abs(normal @ velocity) > _ALONG * np.linalg.norm(normal, axis=1) * np.linalg.norm(velocity)
-    if through.any():
-        at = ", ".join(f"{part:.4g}" for part in mesh.boundary_centres[faces][np.argmax(through)])
-        raise ConfigError(f"{key} has a velocity of {list(wall.velocity)}, which goes through the wall at ({at}): it"
-                          " must be along it")  # fmt: skip
 
 
 def _check_neighbours(mesh: ml.Mesh) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers import limiters
 from meshloom.solvers.finite_volume import kernels
 from meshloom.solvers.finite_volume.conditions import BoundaryCondition
 from meshloom.solvers.finite_volume.gas import IdealGas
@@ -26,11 +25,13 @@ from meshloom.solvers.finite_volume.side_kernels import SideKernels, side_kernel
 
 @dataclass(frozen=True)
 class FlowTerms:
-    """What follows from a state u: v, and where the scheme has them its gradients and their shares."""
+    """What follows from a state u: v, and where the scheme has them its gradients and their shares, and the ``bounds``
+    of pressure, velocity and density in each cell and its neighbours, low and high."""
 
     v: ml.Field
-    slope: ml.Field | None
-    share: ml.Field | None
+    slope: ml.Field | None = None
+    share: ml.Field | None = None
+    bounds: tuple[ml.Field, ml.Field] | None = None
 
 
 class CompressibleFlow:
@@ -62,12 +63,10 @@ class CompressibleFlow:
         self.at = Volumes.of(mesh, conditions, stream, scheme.gradient, dtype)
         self.u = mesh.cells.field("u", self.dim + 2, dtype=dtype, data=start)
         self._ambient = ml.Global(float(stream[0]), "ambient", dtype=dtype)
-        sound = float(gas.sound_speed(stream))
-        self._scale = (float(stream[0]), *[sound] * self.dim, float(stream[-1]))
+        self._scale = tuple(float(size) for size in gas.bounded_size(stream))
         # cells far away are large: there a change as large as the free stream itself is not small
         reach = np.minimum(scheme.limiter_constant * mesh.cell_volumes ** (1.0 / self.dim) / length, 1.0)
         self._small = mesh.cells.field("small", dtype=dtype, data=reach**3)
-        self._face_flux = kernels.face_fluxes(gas, scheme, eddy is not None)
         self._face_waves, self._side_waves = kernels.wave_kernels(gas, eddy is not None)
 
     def on_cells(self, name: str, *components: int) -> ml.Field:
@@ -83,9 +82,11 @@ class CompressibleFlow:
         v, cells = u.like("v"), self.mesh.cells
         kernels.primitives(self.gas)(cells, u, v, self.on_cells("pressure"), self.on_cells("temperature"))
         if not self.scheme.needs_gradients(self.gas):
-            return FlowTerms(v, None, None)
-        slope = self.gradient(v)
-        return FlowTerms(v, slope, self._share(v, slope) if self.scheme.limited else None)
+            return FlowTerms(v)
+        slope, scheme = self.gradient(v), self.scheme
+        bounds = self._bounds(v) if scheme.limited or scheme.keeps_bounds else None
+        share = self._share(v, slope, bounds) if scheme.limited and bounds is not None else None
+        return FlowTerms(v, slope, share, bounds)
 
     def gradient(self, v: ml.Field) -> ml.Field:
         """Of v, (d + 2, d) in every cell."""
@@ -109,39 +110,65 @@ class CompressibleFlow:
         kernels.solve_patch(self.mesh.cells, total, around, patches.takes, patches.inverse, slope)
         return slope
 
-    def _share(self, v: ml.Field, slope: ml.Field) -> ml.Field:
+    def _bounds(self, v: ml.Field) -> tuple[ml.Field, ml.Field]:
         inside, at = self.at.inside, self.at.inside.cells
-        low, high, share = (v.like(name) for name in ("low", "high", "share"))
-        limiters.own_bounds(self.mesh.cells, v, low, high)
-        limiters.bounds(inside.faces, v[at], low[at], high[at])
+        low, high = v.like("low"), v.like("high")
+        own_bounds, bounds = kernels.bounds_kernels(self.gas)
+        own_bounds(self.mesh.cells, v, low, high)
+        bounds(inside.faces, v[at], low[at], high[at])
         for side in self.at.sides:
             if not side.condition.is_free:
                 widen = self._at_side(side).bounds
                 widen(side.faces, v[side.cells], side.given, side.area, low[side.cells], high[side.cells])
+        return low, high
+
+    def _share(self, v: ml.Field, slope: ml.Field, bounds: tuple[ml.Field, ml.Field]) -> ml.Field:
+        inside, at, (low, high), share = self.at.inside, self.at.inside.cells, bounds, v.like("share")
         share.fill(1.0)
-        limit = kernels.limiter(self.scheme.limiter, self._scale)
+        limit, side_limit = kernels.limiter(self.gas, self.scheme.limiter, self._scale)
         limit(inside.faces, v[at], low[at], high[at], slope[at], inside.reach, self._small[at], share[at])
+        for side in self.at.sides:
+            own = side.cells
+            side_limit(side.faces, v[own], low[own], high[own], slope[own], side.reach, self._small[own], share[own])
         return share
 
-    def inflow(self, terms: FlowTerms, inflow: ml.Field) -> None:
-        """Sets ``inflow`` (d + 2): mass, momentum and energy per time into every cell."""
+    def stage_inflow(
+        self, terms: FlowTerms, inflow: ml.Field, start: ml.Field, dt: ml.Field | ml.Global, length: float = 1.0,
+        bounded: bool = True,
+    ) -> None:  # fmt: skip
+        """Sets ``inflow`` for a stage, ``length`` of a step ``dt`` from ``start``: where the state that it leads to is
+        not positive (or not ``bounded``, if the scheme asks for that) the faces of the cell take a flux of first order.
+        Both sides of a face have the same one, so that nothing is lost."""
+        self.inflow(terms, inflow)
+        if not self.scheme.falls_back:
+            return
+        troubled = self.on_cells("troubled")
+        high = [terms.bounds[1]] if terms.bounds is not None and self.scheme.keeps_bounds and bounded else []
+        find = kernels.trouble_finder(length, bool(high))
+        find(self.mesh.cells, start, inflow, self.at.volume, dt, troubled, *high)
+        self.inflow(terms, inflow, troubled)
+
+    def inflow(self, terms: FlowTerms, inflow: ml.Field, troubled: ml.Field | None = None) -> None:
+        """Sets ``inflow`` (d + 2): mass, momentum and energy per time into every cell, at first order through the faces
+        of cells that are ``troubled`` (0: not)."""
         inside, at = self.at.inside, self.at.inside.cells
         if self.source is None:
             inflow.fill(0.0)
         else:
             kernels.keep(self.mesh.cells, self.source, inflow)
-        more = self._through(at, terms)
-        self._face_flux(inside.faces, terms.v[at], inside.area, inside.reach, inflow[at], *more)
+        more = self._through(at, terms, troubled)
+        flux = kernels.face_fluxes(self.gas, self.scheme, self.eddy is not None, again=troubled is not None)
+        flux(inside.faces, terms.v[at], inside.area, inside.reach, inflow[at], *more)
         for side in self.at.sides:
-            own = side.cells
-            self._at_side(side).flux(
-                side.faces, terms.v[own], side.given, side.area, side.reach, inflow[own], *self._through(own, terms)
-            )
+            own, more = side.cells, self._through(side.cells, terms, troubled)
+            kinds = self._at_side(side)
+            flux = kinds.flux if troubled is None else kinds.flux_again
+            flux(side.faces, terms.v[own], side.given, side.area, side.reach, inflow[own], *more)
 
-    def _through(self, cells: ml.Map, terms: FlowTerms) -> list[Any]:
-        """Slope, share and eddy viscosity as far as there are any, seen through a map."""
+    def _through(self, cells: ml.Map, terms: FlowTerms, troubled: ml.Field | None = None) -> list[Any]:
+        """Slope, share, eddy viscosity and which cells are troubled, as far as there are any, seen through a map."""
         with_friction = self.eddy if self.gas.viscous else None
-        return [field[cells] for field in (terms.slope, terms.share, with_friction) if field is not None]
+        return [field[cells] for field in (terms.slope, terms.share, with_friction, troubled) if field is not None]
 
     def waves(self, v: ml.Field) -> ml.Field:
         """Volume per time that waves sweep at the faces of each cell."""

@@ -5,7 +5,8 @@ components, d = 2 or 3, on their first axis. Units are the user's, as long as th
 free stream.
 
 V is what gradients are taken of: at a contact, where gases of different density touch, pressure and velocity do not
-jump, and at low speed the small differences of pressure, which drive the flow, are not lost in those of density.
+jump, and at low speed the small differences of pressure, which drive the flow, are not lost in those of density. What
+reconstruction bounds at faces is (pressure, velocity, density), whose gradients follow from those of V.
 """
 
 from __future__ import annotations
@@ -61,6 +62,23 @@ class IdealGas:
 
     def conductivity(self, viscosity: Any) -> Any:
         return self.cp_enthalpy / self.prandtl * viscosity
+
+    def bounded(self, V: Any) -> Any:
+        """What limiters keep within bounds: pressure, velocity and density. Density is what is conserved; bounds of
+        pressure and temperature alone would let it become p_max / (R T_min)."""
+        return np.stack([*V[:-1], self.density(V)])
+
+    def bounded_change(self, V: Any, change: Any) -> Any:
+        """How much that changes where V changes by a little: d rho = rho (dp / p - dT / T)."""
+        return np.stack([*change[:-1], self.density(V) * (change[0] / V[0] - change[-1] / V[-1])])
+
+    def bounded_size(self, V: Any) -> Any:
+        """How large that is, velocity by the speed of sound."""
+        return np.stack([V[0], *(self.sound_speed(V) * np.ones_like(V[1:-1])), self.density(V)])
+
+    def unbounded(self, bounded: Any) -> Any:
+        """V of pressure, velocity and density."""
+        return np.stack([*bounded[:-1], bounded[0] / (self.gas_constant * bounded[-1])])
 
     def primitives(self, U: Any) -> Any:
         """V of U."""

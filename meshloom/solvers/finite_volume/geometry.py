@@ -24,10 +24,11 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.errors import ConfigError, nearest
-from meshloom.solvers.finite_volume.conditions import AT_FACE, BoundaryCondition
+from meshloom.solvers.finite_volume.conditions import AT_FACE, AdiabaticWall, BoundaryCondition
 from meshloom.toml import toml_key
 
 GRADIENTS = ("least_squares", "green_gauss")
+_ALONG = 1e-3  # of a wall's velocity that may be along its normal: walls in files are not flatter
 #: Where a boundary says nothing certain about gradients (free faces), the other faces of the cell have to do. They do
 #: where there are more than d of them, or d directions alone would be followed wherever they lead, and where these do
 #: not nearly lie in a plane: least singular value of the matrix at least this share of the largest. A cube at a wall
@@ -98,6 +99,9 @@ class Volumes:
     ) -> Volumes:
         """``conditions`` by the names of boundary groups; ``stream`` (d + 2,) is V of the free stream."""
         check_covered(mesh, conditions)
+        for name, condition in conditions.items():
+            if isinstance(condition, AdiabaticWall):
+                check_along(toml_key(("boundary", name)), condition, mesh, mesh.group(name))
         shape = _Shape.of(mesh, conditions)
         weights, at_boundary, inverse = _weights(shape, gradient)
         inside = Inside(
@@ -124,6 +128,18 @@ def _patches(mesh: ml.Mesh, shape: _Shape, inverse: np.ndarray, dtype: np.dtype 
     takes = shape.has_few_neighbours.astype(np.float64)
     return Patches(mesh.cells.field("takes", dtype=dtype, data=takes),
                    mesh.cells.field("inverse", (mesh.dim, mesh.dim), dtype=dtype, data=inverse))  # fmt: skip
+
+
+def check_along(key: str, wall: AdiabaticWall, mesh: ml.Mesh, faces: np.ndarray) -> None:
+    """A wall moves along its surface: one that pushes the gas would change the domain."""
+    if len(wall.velocity) != mesh.dim or len(faces) == 0:
+        return  # which is refused elsewhere, or nowhere
+    velocity, normal = np.array(wall.velocity), mesh.boundary_normals[faces]
+    through = np.abs(normal @ velocity) > _ALONG * np.linalg.norm(normal, axis=1) * np.linalg.norm(velocity)
+    if through.any():
+        at = ", ".join(f"{part:.4g}" for part in mesh.boundary_centres[faces][np.argmax(through)])
+        raise ConfigError(f"{key} has a velocity of {list(wall.velocity)}, which goes through the wall at ({at}): it"
+                          " must be along it")  # fmt: skip
 
 
 def check_covered(mesh: ml.Mesh, conditions: Mapping[str, BoundaryCondition]) -> None:

@@ -121,11 +121,15 @@ class Newton:
         self.cfl = ml.Global(options.cfl, "cfl", dtype=flow.dtype)
         self.norm = ml.Global(np.inf, "norm")  # of the residual at ``kept``
         self.wanted = ml.Global(options.cfl, "wanted_cfl")  # by the residual alone
+        self.least = ml.Global(np.inf, "least_norm")  # of all residuals so far
+        self.ceiling = ml.Global(options.cfl_max, "cfl_ceiling")  # of ``cfl``
+        self.relief = ml.Global(np.inf, "relief_norm")  # a residual below that lets the ceiling rise
         self.share = ml.Global(1.0, "smallest_share", dtype=flow.dtype)
         self.iterations = ml.Global(0, "linear_iterations", dtype=np.int64)
         self.pace = flow.on_cells("pace")  # the share of its step that a cell takes
         self.pace.fill(1.0)
-        self.clock = (self.cfl, self.wanted, self.norm, self.share)
+        self.controller = (self.least, self.ceiling, self.relief)
+        self.clock = (self.cfl, self.wanted, self.norm, self.share, *self.controller)
         self._rate = ml.Global(0.0, "rate", dtype=flow.dtype)  # of u in the terms of a step in time
         self._measure, self._assemble = ml.Program(self.measure), ml.Program(self.assemble)
         self._update, self._back = ml.Program(self.update), ml.Program(self._take_back)
@@ -144,6 +148,7 @@ class Newton:
         """With a system of its own: no step before counts. ``rate``: of u in the terms of a step in time."""
         self.cfl.value = self.wanted.value = cfl
         self.norm.value, self._rate.value = np.inf, rate
+        self.least.value, self.ceiling.value, self.relief.value = np.inf, self.options.cfl_max, np.inf
         self.pace.fill(1.0)
 
     @cached_property
@@ -173,8 +178,24 @@ class Newton:
         if np.isfinite(last):
             wanted = self.wanted.value = self._wanted(last, now)
             most = 1.0 if float(self.share.value) < MOST_CHANGE else self.options.growth
-            self.cfl.value = min(max(wanted, SLOWEST * cfl), most * cfl, self.options.cfl_max)
-        self.norm.value = now
+            self.cfl.value = self._bounded(min(max(wanted, SLOWEST * cfl), most * cfl), now)
+        self.norm.value, self.least.value = now, min(now, float(self.least.value))
+
+    def _bounded(self, wanted: float, now: float) -> float:
+        """The ``cfl`` that the last two residuals ask for, within a ceiling that the least one so far sets.
+
+        Steps that have let the residual grow far above that, each by little, are too long, whatever it does from one to
+        the next: the ceiling sinks below them until it falls. Where that was needed, it rises again when the residual
+        is as far below that least: then the flow is another one."""
+        least, ceiling = float(self.least.value), float(self.ceiling.value)
+        if now > FORGIVEN * max(least, self.noise):
+            ceiling = max(min(ceiling, float(self.cfl.value)) / FASTER, LEAST_CFL)
+            if ceiling < wanted:
+                self.relief.value = least / FORGIVEN
+        elif now < min(least, float(self.relief.value)):
+            ceiling = min(self.options.growth * ceiling, self.options.cfl_max)
+        self.ceiling.value = ceiling
+        return min(wanted, ceiling)
 
     def _wanted(self, last: float, now: float) -> float:
         """Longer as the residual becomes smaller, and a little more; shorter as it becomes larger again. What is beyond
@@ -274,6 +295,7 @@ class ImplicitSteps(FlowSteps):
         self.newton = Newton(flow, options, self, None)
         self.done = ml.Global(0, "done", dtype=np.int64)
         self.clock = (self.done, self.totals.rates, *self.newton.clock)
+        self.added = frozenset(one.name for one in self.newton.controller)
         self.fields, self.told = (self.newton.kept, self.newton.pace), (self.newton.cfl, self.newton.iterations)
         if turbulence is not None:
             self.newton.model = ImplicitTurbulence(turbulence, self.newton.cfl, shorten=self.newton.shorten)

@@ -1,12 +1,13 @@
 """What happens at one cell, one face and one boundary face of a finite-volume scheme.
 
 ``u`` and ``v`` are states of cells, conserved and primitive (``gas.py``); ``slope`` (d + 2, d) is the gradient of v and
-``share`` (d + 2) how much of it the limiter lets through; ``inflow`` sums up what flows into a cell. The number of axes
-d is that of the arguments: the same functions serve the plane and space.
+``share`` (d + 2) how much of what it says of pressure, velocity and density the limiter lets through; ``inflow`` sums
+up what flows into a cell. The number of axes d is that of the arguments: the same functions serve the plane and space.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,11 +17,17 @@ import numpy as np
 import meshloom as ml
 from meshloom.solvers.compressible import viscous_flux
 from meshloom.solvers.finite_volume.conditions import TURBULENT_PRANDTL, along_the_line
-from meshloom.solvers.finite_volume.fluxes import FLUXES, NumericalFlux
+from meshloom.solvers.finite_volume.fluxes import FLUXES, NumericalFlux, rotated_flux, rusanov_flux
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.limiters import SHARES
 
 LIMITERS = ("none", *SHARES)
+#: Which cells do an explicit stage again at first order: none, those whose new density or pressure would not be
+#: positive, or those, too, whose new density would be above that of the cell and its neighbours before.
+FALLBACKS = ("none", "positive", "bounded")
+#: By what share of it a density may be above: the crest of a wave moves, and so has new extremes. Others relax bounds
+#: alike (Dumbser and others 2014, by 1e-3 of their distance); this one was chosen with shock tubes, see the docs.
+RELAXED = 1e-4
 
 
 @dataclass(frozen=True)
@@ -33,10 +40,19 @@ class FlowScheme:
     gradient: str = "least_squares"
     limiter: str = "none"  # one of LIMITERS
     limiter_constant: float = 5.0  # K of Venkatakrishnan: changes over K cells are not limited
+    fallback: str = "none"  # one of FALLBACKS
 
     @property
     def limited(self) -> bool:
         return self.order == 2 and self.limiter != "none"
+
+    @property
+    def falls_back(self) -> bool:
+        return self.order == 2 and self.fallback != "none"
+
+    @property
+    def keeps_bounds(self) -> bool:
+        return self.order == 2 and self.fallback == "bounded"
 
     def needs_gradients(self, gas: IdealGas) -> bool:
         return self.order == 2 or gas.viscous
@@ -93,28 +109,82 @@ def solve_patch(total: ml.Read, around: ml.Read, takes: ml.Read, inverse: ml.Rea
 
 
 @cache
-def limiter(name: str, scale: tuple[float, ...]) -> ml.Kernel:
-    """``scale`` (d + 2,) holds a size of each component of v, against which small changes are small."""
+def bounds_kernels(gas: IdealGas) -> tuple[ml.Kernel, ml.Kernel]:
+    """The least and the largest pressure, velocity and density of each cell, and of its neighbours."""
+
+    @ml.kernel
+    def own_bounds(v: ml.Read, low: ml.Write, high: ml.Write):
+        low[...] = high[...] = gas.bounded(v)
+
+    @ml.kernel
+    def bounds(v: ml.Read, low: ml.Min, high: ml.Max):
+        for mine, other in ((0, 1), (1, 0)):
+            low[mine] = high[mine] = gas.bounded(v[other])
+
+    return own_bounds, bounds
+
+
+def allowed_share(gas: IdealGas, name: str, scale: tuple[float, ...]) -> Callable[..., Any]:
+    """The share of its gradient that keeps a cell within its bounds at a face: a function of v, low, high, slope, reach
+    and ``small``, (K h)^3 for cells of the length h, at most 1. ``scale`` (d + 2,) holds a size of each of what is
+    bounded, against which small changes are small."""
     share_of = SHARES[name]
+
+    def allowed(v: Any, low: Any, high: Any, slope: Any, reach: Any, small: Any) -> Any:
+        own, change, size = gas.bounded(v), gas.bounded_change(v, slope @ reach), np.array(scale, dtype=v.dtype)
+        # nor is a change small that is as large as what there is: gas may be far thinner than the free stream
+        # no value is beyond its own bounds, but rounding may see it there: a share below zero would turn the slope
+        room = np.where(change > 0.0, np.maximum(high - own, 0.0), np.minimum(low - own, 0.0))
+        threshold = np.minimum(small * size**2, gas.bounded_size(v) ** 2)
+        return np.where(change == 0.0, 1.0, share_of(change, room, threshold))
+
+    return allowed
+
+
+@cache
+def limiter(gas: IdealGas, name: str, scale: tuple[float, ...]) -> tuple[ml.Kernel, ml.Kernel]:
+    """At faces inside and at the boundary; walls take the pressure there."""
+    allowed = allowed_share(gas, name, scale)
 
     @ml.kernel
     def limit(v: ml.Read, low: ml.Read, high: ml.Read, slope: ml.Read, reach: ml.Read, small: ml.Read, share: ml.Min):
-        """The share of its gradient that keeps each cell of a face within its bounds at the face; ``small`` is
-        (K h)^3 for cells of the length h, at most 1."""
-        size = np.array(scale, dtype=v.dtype)
         for side in (0, 1):
-            change = slope[side] @ reach[side]
-            room = np.where(change > 0.0, high[side], low[side]) - v[side]
-            allowed = share_of(change, room, small[side] * size**2)
-            share[side] = np.where(change == 0.0, 1.0, allowed)
+            share[side] = allowed(v[side], low[side], high[side], slope[side], reach[side], small[side])
 
-    return limit
+    @ml.kernel
+    def side_limit(
+        v: ml.Read, low: ml.Read, high: ml.Read, slope: ml.Read, reach: ml.Read, small: ml.Read, share: ml.Min
+    ):
+        share[0] = allowed(v[0], low[0], high[0], slope[0], reach, small[0])
+
+    return limit, side_limit
 
 
-def reconstructed(v: Any, slope: Any, share: Any, reach: Any) -> Any:
-    """The state at a face; that of the cell where pressure or temperature would not be positive."""
-    there = v + share * (slope @ reach)
-    return np.where((there[0] > 0.0) & (there[-1] > 0.0), there, v)
+def reconstructed(gas: IdealGas, v: Any, slope: Any, share: Any, reach: Any) -> Any:
+    """The state at a face, linear in pressure, velocity and density; that of the cell (first order) where pressure or
+    density would not be positive."""
+    there = gas.bounded(v) + share * gas.bounded_change(v, slope @ reach)
+    return np.where((there[0] > 0.0) & (there[-1] > 0.0), gas.unbounded(there), v)
+
+
+@cache
+def trouble_finder(length: float, bounded: bool) -> ml.Kernel:
+    """The kernel takes the upper bounds of cells where it is ``bounded``."""
+
+    @ml.kernel
+    def find_trouble(start: ml.Read, inflow: ml.Read, volume: ml.Read, dt: ml.Read, troubled: ml.Write, *high: ml.Read):
+        """Of a stage, ``length`` of a step ``dt`` from ``start``: 2 in cells where it leads to no positive density or
+        pressure, 1 where the density would be above its bound, else 0. Lower bounds count for nothing: gas that
+        expands goes below those of its neighbours, and no shock does."""
+        new = start + length * dt / volume * inflow
+        # twice density times internal energy: of the sign of the pressure, and no division by what may be zero
+        positive = (new[0] > 0.0) & (2.0 * new[0] * new[-1] > new[1:-1] @ new[1:-1])
+        within: Any = True
+        if bounded:
+            within = new[0] <= (1.0 + RELAXED) * high[0][-1]
+        troubled[...] = np.where(positive, np.where(within, 0.0, 1.0), 2.0)
+
+    return find_trouble
 
 
 # --- fluxes -------------------------------------------------------------------------------------------------------
@@ -131,8 +201,10 @@ def face_friction(gas: IdealGas, left: Any, right: Any, v: Any, slope: Any, reac
 
 
 @cache
-def face_fluxes(gas: IdealGas, scheme: FlowScheme, turbulent: bool) -> ml.Kernel:
-    """The kernel takes slope, share and eddy viscosity as the scheme needs them."""
+def face_fluxes(gas: IdealGas, scheme: FlowScheme, turbulent: bool, again: bool = False) -> ml.Kernel:
+    """The kernel takes slope, share and eddy viscosity as the scheme needs them; where a stage is done ``again``, which
+    cells are troubled, too: through their faces goes a flux of first order that keeps shocks straight, or one that
+    keeps density and pressure positive."""
     flux = scheme.numerical_flux()
 
     @ml.kernel
@@ -142,8 +214,14 @@ def face_fluxes(gas: IdealGas, scheme: FlowScheme, turbulent: bool) -> ml.Kernel
         slope: Any = others.pop(0) if scheme.needs_gradients(gas) else None
         if scheme.order == 2:
             shares = others.pop(0) if scheme.limited else (1.0, 1.0)
-            left, right = (reconstructed(v[side], slope[side], shares[side], reach[side]) for side in (0, 1))
+            left, right = (reconstructed(gas, v[side], slope[side], shares[side], reach[side]) for side in (0, 1))
         f = flux(gas, left, right, area)
+        if again:
+            troubled = others.pop()
+            worst = np.maximum(troubled[0], troubled[1])
+            if scheme.keeps_bounds:
+                f = np.where(worst > 0.0, rotated_flux(gas, v[0], v[1], area), f)
+            f = np.where(worst > 1.0, rusanov_flux(gas, v[0], v[1], area), f)
         if gas.viscous:
             eddy = others.pop(0) if turbulent else (0.0, 0.0)
             f = f - face_friction(gas, left, right, v, slope, reach, area, eddy)

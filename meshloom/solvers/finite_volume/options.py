@@ -14,11 +14,11 @@ from meshloom.config import checked_section, option, section, table
 from meshloom.errors import nearest, shown
 from meshloom.solvers.clock import Timing
 from meshloom.solvers.finite_volume.conditions import CONDITIONS, BoundaryCondition
-from meshloom.solvers.finite_volume.fluxes import FLUXES
+from meshloom.solvers.finite_volume.fluxes import FLUXES, MATRIX_FLUXES
 from meshloom.solvers.finite_volume.gas import VISCOSITIES, IdealGas
 from meshloom.solvers.finite_volume.geometry import GRADIENTS
 from meshloom.solvers.finite_volume.implicit import DualOptions, NewtonOptions
-from meshloom.solvers.finite_volume.kernels import LIMITERS, FlowScheme
+from meshloom.solvers.finite_volume.kernels import FALLBACKS, LIMITERS, FlowScheme
 from meshloom.solvers.finite_volume.spalart_allmaras import FREE_STREAM
 
 MODES = ("steady", "unsteady")
@@ -82,8 +82,16 @@ class VolumesSchemeOptions:
         5.0, "Venkatakrishnan's K: changes over so many cells of the size of reference.length are let through", low=0.0
     )
 
+    fallback: str = option(
+        "none",
+        "explicit: which cells do a stage again at first order: those whose density or pressure would not be positive;"
+        " bounded, for strong shocks: in unsteady flow also those whose density would be above their neighbours'",
+        allowed=FALLBACKS,
+    )
+
     def scheme(self) -> FlowScheme:
-        return FlowScheme(self.order, self.flux, self.entropy_fix, self.gradient, self.limiter, self.limiter_constant)
+        return FlowScheme(self.order, self.flux, self.entropy_fix, self.gradient, self.limiter, self.limiter_constant,
+                          self.fallback)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -113,7 +121,7 @@ class VolumesTimeOptions:
     cfl_max: float = option(
         50.0, "implicit: the longest step of Newton's method in the same measure; cfl is that of the first", above=0.0
     )
-    matrix_flux: str = option("roe", "implicit: the numerical flux that the matrix is made of", allowed=tuple(FLUXES))
+    matrix_flux: str = option("roe", "implicit: the numerical flux that the matrix is made of", allowed=MATRIX_FLUXES)
     directions: int = option(20, "implicit: directions of GMRES in a cycle", low=1, high=100)
     cycles: int = option(1, "implicit: cycles of GMRES in a step at most", low=1, high=1000)
     accuracy: float = option(0.05, "implicit: to what share of it a linear system is solved", above=0.0, high=0.9)

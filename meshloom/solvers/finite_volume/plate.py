@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -116,19 +116,31 @@ class TurbulentPlate(FiniteVolumeCase):
         return centres[above, 1] * u_tau / laminar, V[1] / u_tau
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
-        """Friction beside what is published and the law of the wall; where the gas slides along there is neither."""
+        """Friction, beside what is published where the flow is that one, and the law of the wall; where the gas slides
+        along there is neither."""
         if not sticks(self._plate.condition):
             return super().charts(history)
         faces, friction = self.friction()
         x = np.union1d(faces, [STATION])
-        cf, published = np.interp(x, faces, friction), np.where(x == STATION, PUBLISHED_FRICTION, np.nan)
+        curves = {"cf": np.interp(x, faces, friction)}
+        if self.is_the_published_flow:
+            curves["published"] = np.where(x == STATION, PUBLISHED_FRICTION, np.nan)
         y, u = self.profile()
         inner = y < 1e4
         return (
-            Chart("friction", x, {"cf": cf, "published": published}, "x", "friction coefficient", ("published",)),
+            Chart("friction", x, curves, "x", "friction coefficient", tuple(curves)[1:]),
             Chart("law_of_the_wall", y[inner], {"u+": u[inner], "law of the wall": law_of_the_wall(y[inner])},
                   f"y+ at x = {STATION}", "u+", ("u+",), decades=True),
         )  # fmt: skip
+
+    @property
+    def is_the_published_flow(self) -> bool:
+        """Whether gas, stream, conditions, unit of length and model are those of NASA's case, which are the defaults;
+        mesh, scheme and steps may differ."""
+        own, nasa = self.config, type(self.config)()
+        model = replace(own.turbulence, order=nasa.turbulence.order)  # of the scheme, not of the flow
+        flow = (own.gas, own.stream, own.boundary, model, own.reference.length)
+        return flow == (nasa.gas, nasa.stream, nasa.boundary, nasa.turbulence, nasa.reference.length)
 
     @property
     def _plate(self) -> GroupFaces:

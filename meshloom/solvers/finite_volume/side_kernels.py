@@ -15,11 +15,13 @@ from meshloom.solvers.finite_volume.kernels import FlowScheme, reconstructed
 
 
 class SideKernels(NamedTuple):
-    """Of one kind of condition; flux, force and surface take slope, share and eddy as the scheme needs them."""
+    """Of one kind of condition; flux, force and surface take slope, share and eddy as the scheme needs them, the flux
+    of a stage that is done again takes which cells are troubled, too."""
 
     gradient: ml.Kernel
     bounds: ml.Kernel
     flux: ml.Kernel
+    flux_again: ml.Kernel
     force: ml.Kernel
     surface: ml.Kernel
 
@@ -27,7 +29,8 @@ class SideKernels(NamedTuple):
 @cache
 def side_kernels(gas: IdealGas, scheme: FlowScheme, turbulent: bool, condition: type[BoundaryCondition]) -> SideKernels:
     exchange = _exchange(gas, scheme, turbulent, condition)
-    return SideKernels(*_ghosts(gas, condition), _flux(exchange), *_on_walls(exchange))
+    again = _exchange(gas, scheme, turbulent, condition, again=True)
+    return SideKernels(*_ghosts(gas, condition), _flux(exchange), _flux(again), *_on_walls(exchange))
 
 
 def _ghosts(gas: IdealGas, condition: type[BoundaryCondition]) -> tuple[ml.Kernel, ml.Kernel]:
@@ -41,8 +44,7 @@ def _ghosts(gas: IdealGas, condition: type[BoundaryCondition]) -> tuple[ml.Kerne
     @ml.kernel
     def side_bounds(v: ml.Read, given: ml.Read, area: ml.Read, low: ml.Min, high: ml.Max):
         beyond = condition.ghost(gas, v[0], given, area / np.sqrt(area @ area))
-        low[0] = beyond
-        high[0] = beyond
+        low[0] = high[0] = gas.bounded(beyond)
 
     return side_gradient, side_bounds
 
@@ -50,7 +52,9 @@ def _ghosts(gas: IdealGas, condition: type[BoundaryCondition]) -> tuple[ml.Kerne
 Exchange = Callable[[Any, Any, Any, Any, tuple[Any, ...]], tuple[Any, Any]]
 
 
-def _exchange(gas: IdealGas, scheme: FlowScheme, turbulent: bool, condition: type[BoundaryCondition]) -> Exchange:
+def _exchange(
+    gas: IdealGas, scheme: FlowScheme, turbulent: bool, condition: type[BoundaryCondition], again: bool = False
+) -> Exchange:
     """What goes through a face, as a function of v, given, area, reach and what else the scheme needs."""
     numerical_flux = scheme.numerical_flux()
 
@@ -61,7 +65,9 @@ def _exchange(gas: IdealGas, scheme: FlowScheme, turbulent: bool, condition: typ
         at_face = inside
         if scheme.order == 2:
             share = others.pop(0)[0] if scheme.limited else 1.0
-            at_face = reconstructed(inside, slope, share, reach)
+            at_face = reconstructed(gas, inside, slope, share, reach)
+        if again:
+            at_face = np.where(others.pop()[0] > 0.0, inside, at_face)
         f = condition.flux(gas, numerical_flux, at_face, given, area, normal)
         if not gas.viscous:
             return f, np.zeros_like(f)

@@ -30,7 +30,7 @@ SSP_STAGES = (0.0, 3.0 / 4.0, 1.0 / 3.0)
 #: How far along the step each of the five stages looks: van Leer, Tai and Powell 1989, for second order.
 STEADY_STAGES = (0.0695, 0.1602, 0.2898, 0.5060, 1.0)
 #: Of the average with neighbours: of Jacobi's iteration of its linear system, which its diagonal dominates.
-_SWEEPS = 2
+SWEEPS = 2
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,7 @@ class FlowSteps(ABC):
     clock: tuple[ml.Global, ...]
     fields: tuple[ml.Field, ...] = ()
     told: tuple[ml.Global, ...] = ()
+    added: frozenset[str] = frozenset()  # of the clock, what checkpoints of earlier versions lack
     looked_at: ClassVar[int] = 100
 
     def __init__(self, flow: CompressibleFlow, watch: Watch, turbulence: SpalartAllmaras | None = None):
@@ -217,7 +218,7 @@ class UnsteadySteps(ExplicitSteps, StepsInTime):
             if number == 0:
                 self._choose_step(flow.waves(terms.v))
                 self._begin(terms, self.dt)
-            flow.inflow(terms, inflow)
+            flow.stage_inflow(terms, inflow, flow.u, self.dt)
             ssp_stage(share)(cells, before, inflow, volume, self.dt, flow.u)
         self._finish(before, self.dt)
 
@@ -253,7 +254,8 @@ class SteadySteps(ExplicitSteps):
             if number == 0:
                 local_steps(self.cfl)(cells, volume, flow.waves(terms.v), dt)
                 self._begin(terms, dt)
-            flow.inflow(terms, inflow)
+            # a steady flow may have extremes of its own: new ones are no reason for first order
+            flow.stage_inflow(terms, inflow, before, dt, length, bounded=False)
             rate = self._averaged(inflow) if self.smoothing > 0.0 else inflow
             steady_stage(length)(cells, before, rate, volume, dt, flow.u)
         self._finish(before, dt)
@@ -262,7 +264,7 @@ class SteadySteps(ExplicitSteps):
     def _averaged(self, inflow: ml.Field) -> ml.Field:
         inside, rate, around = self.flow.at.inside, inflow.like("rate"), inflow.like("around")
         keep(self.flow.mesh.cells, inflow, rate)
-        for _ in range(_SWEEPS):
+        for _ in range(SWEEPS):
             around.fill(0.0)
             gather(inside.faces, rate[inside.cells], around[inside.cells])
             averager(self.smoothing)(self.flow.mesh.cells, inflow, around, self.flow.at.degree, rate)

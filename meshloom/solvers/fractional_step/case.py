@@ -10,19 +10,21 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.case import PRECISIONS, GridCase, Image, Limit, Streamlines
+from meshloom.case.even_steps import EvenSteps
 from meshloom.errors import ConfigError
-from meshloom.solvers.even_steps import EvenSteps
 from meshloom.solvers.fractional_step.cells import CellGrid
+from meshloom.solvers.fractional_step.energy import LOST, EnergyBudget
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
 from meshloom.solvers.fractional_step.implicit import LEFT, RESIDUAL
 from meshloom.solvers.fractional_step.options import STAGGERED
 from meshloom.solvers.fractional_step.schemes import SCHEMES, TimeScheme
 from meshloom.solvers.fractional_step.sides import Condition
 from meshloom.solvers.fractional_step.staggered import StaggeredFlow
+from meshloom.solvers.stable import doubts_longer
 
-MONITORS = ("time", "kinetic_energy", "divergence", "change")  # of every case; others come behind them
+MONITORS = ("time", "kinetic_energy", "divergence", "change", LOST)  # of every case; others come behind them
 STEADY_EVERY = 100  # steps from one question whether the flow is steady to the next
-_WHY = "the solution has broken down; shorter steps (time.cfl, time.dt) or a finer grid may help"
+_WHY = "the solution has broken down; shorter steps (time.cfl, time.dt) may help"
 _WHY_LEFT = "friction was not solved for; shorter steps (time.dt) may help"
 ENOUGH = 1e7  # times what sweeps should leave of a usual speed: more is left only where they do not converge
 MOST = 1e6  # times a usual speed: more is no flow any more
@@ -35,18 +37,20 @@ class IncompressibleCase(GridCase):
     monitors: ClassVar[tuple[str, ...]] = MONITORS
     element_name: ClassVar[str] = "cells"
     limits: Mapping[str, Limit] = {"velocity": Limit(-MOST, MOST, _WHY), "energy": Limit(-1.0, MOST**2, _WHY)}
+    added: frozenset[str] = frozenset(EnergyBudget.names)
     drawn: ClassVar[tuple[str, ...]] = ("change",)  # the monitors beside the picture
     cells: CellGrid
     flow: IncompressibleFlow
     looked: tuple[ml.Global, ...]
+    longest: float  # of the steps that are known to be stable
 
     def __init__(self, config: Any):
         self.config = config
         self.cells = self.make_cells(PRECISIONS[config.run.precision])
         self.grid = self.cells.grid
         scheme = SCHEMES[config.scheme.time]
-        longest = self._longest_step(scheme)
-        step = _chosen_step(config.time, longest)
+        self.longest = self.longest_step(scheme)
+        step = _chosen_step(config.time, self.longest)
         form = StaggeredFlow if config.scheme.form == STAGGERED else IncompressibleFlow
         self.flow = form(
             self.cells,
@@ -55,7 +59,7 @@ class IncompressibleCase(GridCase):
             EvenSteps(step, config.time.end),
             scheme=scheme,
             convection=config.scheme.convection,
-            fade=config.scheme.fade or max(longest, step),
+            fade=max(config.scheme.fade, step),
             solver=config.pressure.solver,
             tolerance=config.pressure.tolerance,
             force=self.force,
@@ -101,7 +105,8 @@ class IncompressibleCase(GridCase):
     def look(self) -> None:
         """Loops at the end of a step that set ``looked``, the globals of the monitors beyond the usual ones."""
 
-    def _longest_step(self, scheme: TimeScheme) -> float:
+    def longest_step(self, scheme: TimeScheme) -> float:
+        """The longest that is known to be stable, for the narrowest cells and the speeds of ``fastest``."""
         speeds, widths = self.fastest(), self.cells.narrowest
         convection = sum(speed / width for speed, width in zip(speeds, widths, strict=True))
         diffusion = 4.0 * self.viscosity * sum(1.0 / width**2 for width in widths)
@@ -110,14 +115,19 @@ class IncompressibleCase(GridCase):
 
     # --- what the runner asks for
 
+    def doubts(self) -> tuple[str, ...]:
+        """No step is refused: the bound is for the largest speeds that are expected, all at one place; more may do."""
+        time = self.config.time
+        return doubts_longer("time.dt", time.dt, self.longest) if time.dt else doubts_longer("time.cfl", time.cfl, 1.0)
+
     def restored(self) -> None:
-        """The ghosts that this form and convection look at."""
-        ml.program(self.flow.fill_sides).run()
+        """The ghosts that this form and convection look at, and where kinetic energy is counted from."""
+        self.flow.restored()
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
-        """The kinetic energy is a mean over the volume; columns in the order of ``monitors``."""
+        """Kinetic energies are means over the volume; columns in the order of ``monitors``."""
         rows = recorded[:, : len(self.monitors)].copy()
-        rows[:, 1] /= self.cells.volume
+        rows[:, [1, MONITORS.index(LOST)]] /= self.cells.volume
         return rows
 
     def steps_left(self, recorded: np.ndarray) -> int:
@@ -136,11 +146,18 @@ class IncompressibleCase(GridCase):
         steady = self.config.time.steady
         return f"steady by time.steady = {steady:g}" if steady > 0.0 else ""
 
+    @property
+    def residual(self) -> tuple[str, float | None] | None:
+        return ("change", self.config.time.steady) if self.early_end() else None
+
     def longer(self) -> str:
         steady, now = self.config.time.steady, self.recorded_now()
         if self.steps_left(now) == 0 and self.flow.clock.steps_left(float(now[0])) > 0:
             return f"--set time.steady={0.1 * steady:g}"
         return super().longer()
+
+    def ends_a_whole_step(self, time: float) -> bool:
+        return self.flow.clock.is_whole(time)
 
     def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
         return float(recorded[0]), self.config.time.end
@@ -181,10 +198,8 @@ class IncompressibleCase(GridCase):
 
 
 def _chosen_step(time: Any, longest: float) -> float:
-    """The step that the settings ask for; ConfigError where there is no stable one."""
-    if time.dt:
-        return float(time.dt)
-    if not np.isfinite(longest) or longest <= 0.0:
+    """The step that the settings ask for; ConfigError where they leave it to a scheme that has no stable one."""
+    if not time.dt and (not np.isfinite(longest) or longest <= 0.0):
         raise ConfigError("time.cfl: this scheme has no stable step for a flow without friction; give time.dt, or take"
                           " scheme.time = \"rk3\"")  # fmt: skip
-    return float(time.cfl * longest)
+    return float(time.dt or time.cfl * longest)

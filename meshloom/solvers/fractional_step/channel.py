@@ -37,7 +37,7 @@ from meshloom.solvers.fractional_step.options import (
 )  # fmt: skip
 from meshloom.solvers.fractional_step.sides import HIGH, LOW, Condition, Wall
 from meshloom.solvers.fractional_step.statistics import ChannelStatistics
-from meshloom.solvers.fractional_step.terms import volume
+from meshloom.solvers.fractional_step.terms import area, volume
 
 AUTO, REST, TURBULENT = STARTS = ("auto", "rest", "turbulent")
 TURBULENT_FROM = 100.0  # the friction Reynolds number from which on turbulence lives on
@@ -181,7 +181,8 @@ class Channel(IncompressibleCase):
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         rows = super().monitor_rows(recorded)
-        rows[:, 5:7] = np.sqrt(np.maximum(rows[:, 5:7], 0.0)) * self.config.flow.reynolds_tau
+        shear = [self.monitors.index(name) for name in ("re_tau_low", "re_tau_high")]
+        rows[:, shear] = np.sqrt(np.maximum(rows[:, shear], 0.0)) * self.config.flow.reynolds_tau
         return rows
 
     # --- what is drawn
@@ -233,11 +234,8 @@ def shear_kernel(even: tuple[bool, ...]) -> ml.Kernel:
 
     @ml.kernel
     def wall_shear(u: ml.Read, share: ml.Read, found: ml.Sum, both: ml.Sum, *widths: ml.Read):
-        area: Any = 1.0
         axes = spacings(widths, even)
-        for axis, one in enumerate(axes):
-            area = area if axis == 1 else area * one.width()
-        shear = share * area * u[0] / axes[1].width()
+        shear = share * area(axes, 1) * u[0] / axes[1].width()
         found += shear
         both += 0.5 * shear
 

@@ -7,6 +7,7 @@ halfway between the first point and the layer beyond it. Beyond closed ends ther
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,8 @@ class CurvilinearSteps:
         self._backwards = self.grid.offsets(origin(self.rank), *(along(self.rank, a, -1) for a in range(self.rank)))
         self._faces = self.grid.box(tuple(-int(not one) for one in geometry.periodic), self.grid.shape)
         self.walls = _walls(geometry, walls or {})
+        self._edges = {(one, other): _beyond(geometry, one, other) for one, other in combinations(self.walls, 2)
+                       if one[0] != other[0]}  # fmt: skip
 
     def predict(self, u: ml.Field, faces: ml.Field, dt: ml.Global, nu: ml.Global, u_star: ml.Field) -> None:
         """Step 1: u* from u and U."""
@@ -143,10 +146,15 @@ class CurvilinearSteps:
         kernels.project_faces_kernel(*self._kind)(self.grid, p[self._cube], dt, faces, *metrics)
 
     def beyond_walls(self, u: ml.Field) -> None:
-        """Set velocities beyond closed ends, so that the mean on both sides of a wall is the wall's."""
+        """Set velocities beyond closed ends, so that the mean on both sides of a wall is the wall's; beyond two walls,
+        where each would have another, to the mean of what either asks for, so that no axis comes first."""
         for (axis, side), velocity in self.walls.items():
             inwards = along(self.rank, axis, 1 if side == SIDES[0] else -1)
             kernels.mirror_kernel(inwards)(self.grid.ghost(axis, side), u[self.grid.offsets(inwards)], velocity, u)
+        for (one, other), at in self._edges.items():
+            both = [along(self.rank, axis, 1 if side == SIDES[0] else -1) for axis, side in (one, other)]
+            near, walls = u[self.grid.offsets(*both)], (self.walls[one], self.walls[other])
+            kernels.mirror_edge_kernel(*both)(at, near, *walls, u)
 
     def _fill(self, p: ml.Field) -> None:
         if self.geometry.closed:
@@ -219,6 +227,15 @@ class CurvilinearFlow:
     def _projected(self) -> None:
         self.steps.project_points(self.u_star, self.p, self.dt, self.u)
         self.steps.project_faces(self.p, self.dt, self.faces)
+
+
+def _beyond(geometry: CurvilinearGeometry, *walls: tuple[int, str]) -> Any:
+    """The ghosts that lie beyond all of some walls."""
+    low, high = [0] * geometry.rank, list(geometry.grid.shape)
+    for axis, side in walls:
+        low[axis] = -1 if side == SIDES[0] else geometry.grid.shape[axis]
+        high[axis] = low[axis] + 1
+    return geometry.grid.box(low, high)
 
 
 def _near(rank: int) -> list[tuple[int, ...]]:

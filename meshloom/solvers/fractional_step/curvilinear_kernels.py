@@ -224,6 +224,18 @@ def mirror_kernel(offset: Offset) -> ml.Kernel:
     return mirror
 
 
+@cache
+def mirror_edge_kernel(first: Offset, second: Offset) -> ml.Kernel:
+    """Beyond two walls: the mean of what mirroring at either makes of its neighbour beyond the other."""
+
+    @ml.kernel
+    def mirror_edge(near: ml.Read, wall: ml.Read, other: ml.Read, u: ml.Write):
+        values: Any = near
+        u[...] = wall + other - 0.5 * (values[first] + values[second])
+
+    return mirror_edge
+
+
 @ml.kernel
 def add_up(b: ml.Read, total: ml.Sum):
     total += b

@@ -23,9 +23,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.even_steps import EvenSteps, tick
+from meshloom.case.even_steps import EvenSteps, tick
 from meshloom.solvers.fractional_step.carried import CENTRAL, REACH
 from meshloom.solvers.fractional_step.cells import CellGrid
+from meshloom.solvers.fractional_step.energy import EnergyBudget, add_power_of_sides
 from meshloom.solvers.fractional_step.implicit import CrankNicolson
 from meshloom.solvers.fractional_step.pressure import AUTO, PressureSolver
 from meshloom.solvers.fractional_step.schemes import RK3, TimeScheme, TimeStage
@@ -79,6 +80,7 @@ class IncompressibleFlow:
         self.time, self.dt = ml.Global(0.0, "time"), ml.Global(clock.step, "dt", dtype=dtype)
         self.energy, self.divergence = ml.Global(0.0, "energy"), ml.Global(0.0, "divergence", dtype=dtype)
         self.change = ml.Global(LARGEST, "change", dtype=dtype)
+        self.budget = EnergyBudget(self.energy, self.dt, self.time, self.staggered)
         self._clocks, self._do = ml.Set(1, "clock"), kernels(cells.even, convection)
         self._beyond = (self.faces.like("beyond_interpolated"),) if scheme.implicit and not self.staggered else ()
         self.implicit = CrankNicolson(self, clock.longest) if scheme.implicit else None
@@ -92,11 +94,11 @@ class IncompressibleFlow:
     def state(self) -> tuple[ml.Field | ml.Global, ...]:
         """What one step hands to the next; the pressure is where iterations begin, and what pictures show."""
         further = () if self.implicit is None else (*self.implicit.state, *self._beyond)
-        return self.velocity, self.faces, self.pressure, self.time, self.change, *further
+        return self.velocity, self.faces, self.pressure, self.time, self.change, *self.budget.state, *further
 
     @property
     def recorded(self) -> tuple[ml.Global, ...]:
-        return self.time, self.energy, self.divergence, self.change
+        return self.time, self.energy, self.divergence, self.change, self.budget.lost
 
     @property
     def watched(self) -> tuple[ml.Global, ...]:
@@ -123,11 +125,12 @@ class IncompressibleFlow:
             self.boundaries.fill_pressure(p)
             do.project_faces_in_place(cells.with_last_faces, cells.before(p), one, 1.0, self.faces, *cells.widths)
             self._project_start(one)
+            p.fill(0.0)  # it has taken a divergence away, and drives nothing
             self._measure()
             self._look_on()
 
         ml.Sequence(ml.program(to_faces), self.solver.solve, ml.program(without_divergence), name="start").run()
-        self.pressure.assign(0.0)
+        self.budget.begin()
 
     def _project_start(self, one: ml.Global) -> None:
         """The velocities at the centres, as those at the faces have been."""
@@ -138,6 +141,13 @@ class IncompressibleFlow:
     def fill_sides(self) -> None:
         """The ghosts that a step begins with, which it leaves behind, too."""
         self.boundaries.fill_velocity(self.velocity, self.reach)
+
+    def restored(self) -> None:
+        """Fields have been given values from outside: what follows from them."""
+        ml.program(self.fill_sides).run()
+        if not self.budget.is_of_now:
+            ml.program(self._measure).run()
+            self.budget.begin()
 
     # --- a step
 
@@ -247,6 +257,9 @@ class IncompressibleFlow:
             at_faces = (cells.before(self.faces_star), cells.before(p), self.dt, stage.now)
             do.project_faces(layer, *at_faces, faces, *cells.widths)
         self.boundaries.fill_velocity(u, self.reach)
+        if last:
+            self._measure_power()
+            self.budget.close()
 
     def _measure(self) -> None:
         cells = self.cells
@@ -254,6 +267,19 @@ class IncompressibleFlow:
         self._do.measure(
             cells.grid, self.velocity, cells.both_faces(self.faces), self.energy, self.divergence, *cells.widths
         )
+        self._measure_power()
+
+    def _measure_power(self) -> None:
+        """Of friction, force and sides."""
+        cells, power = self.cells, self.budget.power
+        power.value = 0.0
+        given = (cells.cross(self.velocity), self.viscosity, self.force)
+        self._do.measure_power(cells.grid, *given, power, *cells.widths)
+        self._add_power_of_sides()
+
+    def _add_power_of_sides(self) -> None:
+        flow = (self.faces, self.velocity, self.pressure)
+        add_power_of_sides(self.boundaries, *flow, self.staggered, self.budget.power)
 
     def _look_on(self) -> None:
         if self._look is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from meshloom.config import option
 from meshloom.solvers.fractional_step.carried import CENTRAL, CONVECTIONS
@@ -23,7 +26,7 @@ class StepOptions:
     steady: float = option(
         0.0, "end when no velocity changes faster than this, per unit of time; 0: not before the end", low=0.0
     )
-    cfl: float = option(0.9, "length of a step over the longest that is surely stable", above=0.0, high=10.0)
+    cfl: float = option(0.9, "length of a step over the longest that is known to be stable", above=0.0, high=10.0)
     dt: float = option(0.0, "length of a step; 0 takes it from cfl", low=0.0)
 
 
@@ -31,9 +34,13 @@ class StepOptions:
 class FractionalStepOptions:
     """How the equations are made discrete."""
 
+    #: What runs had that were begun before there was such a setting.
+    before_it_was_a_setting: ClassVar[Mapping[str, Any]] = MappingProxyType({"form": COLLOCATED})
+
     form: str = option(
-        COLLOCATED,
-        "collocated: velocities at centres of cells, with those through faces beside them; staggered: at faces alone",
+        STAGGERED,
+        "staggered: velocities at faces alone, which loses no kinetic energy with central convection; collocated: at"
+        " centres of cells, with those through faces beside them, which loses some (monitor energy_lost)",
         allowed=FORMS,
     )
     time: str = option(
@@ -44,13 +51,14 @@ class FractionalStepOptions:
     )
     convection: str = option(
         CENTRAL,
-        "central: means of two cells, which conserve energy; quick: parabolas upstream, which damp what is too fine",
+        "central: means of two cells, which of themselves neither make nor lose kinetic energy; quick: parabolas"
+        " upstream, which damp what is too fine",
         allowed=CONVECTIONS,
     )
     fade: float = option(
         0.0,
-        "collocated: time in which face velocities forget what they have beyond interpolated ones; 0: the longest"
-        " step that is surely stable. Euler's steps forget it at once",
+        "collocated: time in which face velocities forget what they have beyond interpolated ones, a step at least; 0:"
+        " a step. Kinetic energy is lost in proportion to it. Euler's steps forget it at once",
         low=0.0,
     )
 
@@ -83,5 +91,5 @@ class DirectPressureOptions(PressureOptions):
 class CollocatedOptions(FractionalStepOptions):
     """The same around solids, which velocities at faces alone do not know."""
 
-    form: str = option(COLLOCATED, "collocated: velocities at centres of cells, with those through faces beside them",
-                       allowed=(COLLOCATED,))  # fmt: skip
+    form: str = option(COLLOCATED, "collocated: velocities at centres of cells, with those through faces beside them,"
+                       " which loses some kinetic energy (monitor energy_lost)", allowed=(COLLOCATED,))  # fmt: skip

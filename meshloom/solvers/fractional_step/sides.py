@@ -17,6 +17,7 @@ import meshloom as ml
 from meshloom.errors import MeshError, shown
 from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, spacings
 from meshloom.solvers.fractional_step.offsets import along
+from meshloom.solvers.fractional_step.terms import area
 
 LOW, HIGH = "low", "high"
 GIVEN, FREE = -1.0, 1.0  # what the value inside counts in the ghost: the velocity itself is given, or its slope is zero
@@ -24,7 +25,7 @@ GIVEN, FREE = -1.0, 1.0  # what the value inside counts in the ghost: the veloci
 
 @dataclass(frozen=True)
 class Wall:
-    """Nothing passes, and the fluid sticks to it; ``velocity``: that of the wall, a lid's along itself."""
+    """Nothing passes, and the fluid sticks to it; ``velocity``: that of the wall, along itself, as a lid's."""
 
     velocity: tuple[float, ...] = ()
     lets_out = False
@@ -39,7 +40,14 @@ class Wall:
             raise MeshError(
                 f"sides: the velocity of a wall is up to {cells.rank} numbers here, got {shown(self.velocity)}"
             )
-        return np.array([*given, *(0.0,) * (cells.rank - len(given))])
+        velocity = np.array([*given, *(0.0,) * (cells.rank - len(given))])
+        if velocity[axis] != 0.0:
+            name = ml.Grid.axis_names[axis]
+            raise MeshError(
+                f"sides: the wall at the {end} end of {name} has a velocity of {shown(self.velocity)}, which goes"
+                f" through it: its component along {name} must be 0, or say Inflow"
+            )
+        return velocity
 
 
 @dataclass(frozen=True)
@@ -118,6 +126,11 @@ class Side:
     def given_through(self) -> bool:
         """Is it given what flows through the side?"""
         return self.rule[self.axis] == GIVEN
+
+    @property
+    def lets_through(self) -> bool:
+        """Does fluid come or go through the side?"""
+        return not isinstance(self.condition, Wall | Symmetry)
 
     @cached_property
     def areas(self) -> np.ndarray:
@@ -251,10 +264,7 @@ def _copied(at: tuple[int, ...]) -> ml.Kernel:
 def _flow_through(axis: int, even: tuple[bool, ...]) -> ml.Kernel:
     @ml.kernel
     def flow_through(faces: ml.Read, share: ml.Read, total: ml.Sum, *widths: ml.Read):
-        area: Any = 1.0
-        for a, one in enumerate(spacings(widths, even)):
-            area = area if a == axis else area * one.width()
-        total += share * faces[axis] * area
+        total += share * faces[axis] * area(spacings(widths, even), axis)
 
     return flow_through
 

@@ -15,6 +15,7 @@ from meshloom.solvers.fractional_step.cells import CellGrid
 from meshloom.solvers.fractional_step.face_sides import FaceSides
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
 from meshloom.solvers.fractional_step.implicit import CrankNicolson
+from meshloom.solvers.fractional_step.sides import LOW
 from meshloom.solvers.fractional_step.staggered_terms import seen, staggered_kernels
 
 
@@ -82,6 +83,7 @@ class StaggeredFlow(IncompressibleFlow):
         self.face_sides.keep_outflow(new, self.faces)
         self.face_sides.fill(self.faces, self.reach)
         self._measure()
+        self.budget.close()
 
     def _project_start(self, one: ml.Global) -> None:
         self.face_sides.fill(self.faces, self.reach)
@@ -90,8 +92,19 @@ class StaggeredFlow(IncompressibleFlow):
         self.face_sides.fill(self.faces, self.reach)
 
     def _measure(self) -> None:
+        cells, told = self.cells, (self.energy, self.divergence, self.budget.power)
+        for one in told:
+            one.value = 0.0
+        given = (cells.cross(self.faces), self.viscosity, self.force)
+        pairs = cells.both_faces(self.faces)
+        self._at_faces.measure(cells.grid, pairs, self.velocity, self.energy, self.divergence, *cells.widths)
+        self._at_faces.measure_power(cells.grid, *given, self.budget.power, *cells.widths)
+        self._at_sides_nothing_works(given)
+        self._add_power_of_sides()
+
+    def _at_sides_nothing_works(self, given: tuple[Any, ...]) -> None:
+        """What friction and force do at first faces where fluid comes or goes: these do not step in time."""
         cells = self.cells
-        self.energy.value = self.divergence.value = 0.0
-        self._at_faces.measure(
-            cells.grid, cells.both_faces(self.faces), self.velocity, self.energy, self.divergence, *cells.widths
-        )
+        for side in self.boundaries.sides:
+            if side.lets_through and side.end == LOW:
+                self._at_faces.without_power[side.axis](side.faces, *given, self.budget.power, *cells.widths)

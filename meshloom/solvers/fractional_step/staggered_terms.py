@@ -18,7 +18,7 @@ import meshloom as ml
 from meshloom.solvers.fractional_step.carried import CENTRAL, REACH, FaceRow, carried
 from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, spacings
 from meshloom.solvers.fractional_step.offsets import along, moved
-from meshloom.solvers.fractional_step.terms import divergence, row_of_cells, slope_at_face, volume
+from meshloom.solvers.fractional_step.terms import area, divergence, row_of_cells, slope_at_face, volume
 
 
 def seen(cells: CellGrid, u: ml.Field, reach: int) -> ml.Arg:
@@ -131,7 +131,7 @@ def _staggered_prediction(even: tuple[bool, ...], how: str) -> dict[str, ml.Kern
     return {"predict": predict, "predict_blended": predict_blended, "explicit_part": explicit_part}
 
 
-def _staggered_end(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
+def _staggered_end(even: tuple[bool, ...]) -> dict[str, Any]:
     rank = len(even)
     here = (0,) * rank
 
@@ -151,6 +151,16 @@ def _staggered_end(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
         axes = spacings(widths, even)
         u[...] = np.stack([u[a] + dt * slope_at_face(p, axes[a]) for a in range(rank)])
 
+    def power_of(u: Any, viscosity: Any, force: Any, axes: Sequence[Spacing], a: int) -> Any:
+        """What friction and force do in the cell round a face."""
+        rate = viscosity * staggered_laplacian(u, axes, a) + (force if a == 0 else 0.0)
+        return u[here][a] * rate * axes[a].distance() * area(axes, a)
+
+    @ml.kernel
+    def measure_power(u: ml.Read, viscosity: ml.Read, force: ml.Read, power: ml.Sum, *widths: ml.Read):
+        axes = spacings(widths, even)
+        power += sum(power_of(u, viscosity, force, axes, a) for a in range(rank))
+
     @ml.kernel
     def measure(u: ml.Read, centres: ml.Write, energy: ml.Sum, largest: ml.Max, *widths: ml.Read):
         """Velocities at the centre, kinetic energy of the faces' own cells, each a half here, and the largest
@@ -164,4 +174,12 @@ def _staggered_end(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
             least = np.minimum(least, one.width())
         largest[...] = np.abs(divergence(u, axes)) * least
 
-    return {"project_last": project_last, "add_slope": add_slope, "measure": measure}
+    def without(a: int) -> ml.Kernel:
+        @ml.kernel
+        def without_power(u: ml.Read, viscosity: ml.Read, force: ml.Read, power: ml.Sum, *widths: ml.Read):
+            power += -power_of(u, viscosity, force, spacings(widths, even), a)
+
+        return without_power
+
+    return {"project_last": project_last, "add_slope": add_slope, "measure": measure,
+            "measure_power": measure_power, "without_power": [without(a) for a in range(rank)]}  # fmt: skip

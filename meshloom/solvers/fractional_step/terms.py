@@ -104,6 +104,11 @@ def volume(axes: Sequence[Spacing]) -> Any:
     return found
 
 
+def area(axes: Sequence[Spacing], across: int) -> Any:
+    """Of the faces of the cell that an axis goes through."""
+    return volume([one for one in axes if one.axis != across])
+
+
 def least_width(axes: Sequence[Spacing]) -> Any:
     """Of the cell."""
     found = axes[0].width()
@@ -312,4 +317,13 @@ def _looks(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
         energy += energy_of([u[c] for c in range(rank)], axes)
         largest[...] = np.abs(divergence(faces, axes)) * least_width(axes)
 
-    return {"measure": measure}
+    @ml.kernel
+    def measure_power(
+        u: ml.Read, viscosity: ml.Read, force: ml.Read, power: ml.Sum, *widths: ml.Read
+    ):  # fmt: skip
+        """What friction and force do per unit of time."""
+        axes, here = spacings(widths, even), (0,) * rank
+        work = sum(u[here][c] * viscosity * laplacian(u, axes, c) for c in range(rank))
+        power += (work + force * u[here][0]) * volume(axes)
+
+    return {"measure": measure, "measure_power": measure_power}

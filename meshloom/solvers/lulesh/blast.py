@@ -16,6 +16,7 @@ import meshloom as ml
 from meshloom.case import PRECISIONS, Case, Limit, Picture
 from meshloom.solvers.lulesh.kernels import ENDS, NO_LIMIT, free_bit, kernels, masses, mirror_bit
 from meshloom.solvers.lulesh.options import LuleshConfig, LuleshMeshOptions
+from meshloom.solvers.stable import doubts_longer
 
 _ENERGY_SIZE = 45  # elements along an edge for which the energy of the origin is given
 _MIRRORS = ("xmin", "ymin", "zmin")
@@ -119,6 +120,9 @@ class Lulesh(Case):
         return clock, pairs, ml.Map(clock, cells, [[0]], "at_origin"), ml.Map(pairs, cells, both, "partners")
 
     # --- what the runner asks
+
+    def doubts(self) -> tuple[str, ...]:
+        return doubts_longer("time.courant", self.config.time.courant, 1.0)
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         return recorded[:, : len(self.monitors)]

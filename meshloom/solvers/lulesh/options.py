@@ -33,7 +33,7 @@ class LuleshTimeOptions:
 
     end: float = option(1.0e-2, "time at the end", above=0.0)
     largest: float = option(1.0e-2, "no step is longer", above=0.0)
-    courant: float = option(0.5, "length of a step as a share of what sound allows", above=0.0, high=1.0)
+    courant: float = option(0.5, "length of a step as a share of what sound allows", above=0.0, high=10.0)
     expansion: float = option(0.1, "volumes may change by so much in a step", above=0.0, high=1.0)
     growth: float = option(1.2, "a step is at most so many times the one before", above=1.0, high=10.0)
     least_growth: float = option(1.1, "a step that could grow by less stays as long as it was", low=1.0, high=10.0)

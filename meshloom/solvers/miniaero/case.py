@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 import meshloom as ml
 from meshloom.case import PRECISIONS, Case, Limit, Picture
+from meshloom.solvers.exact import GasState, Riemann
 from meshloom.solvers.miniaero.kernels import (
     EXTRAPOLATE,
     INFLOW,
@@ -25,7 +27,11 @@ from meshloom.solvers.miniaero.kernels import (
     kernels,
 )
 from meshloom.solvers.miniaero.options import MiniAeroMeshOptions, PlateConfig, RampConfig, ShockTubeConfig
+from meshloom.solvers.miniaero.stability import longest_step
 from meshloom.solvers.miniaero.step import FiniteVolumes, TimeStep
+from meshloom.solvers.stable import doubts_longer
+
+_NEAR = 1e-6  # so close to the contact are states on either side, as a share of its speed
 
 
 class MiniAero(Case):
@@ -64,6 +70,19 @@ class MiniAero(Case):
     @abstractmethod
     def inflow_state(self) -> np.ndarray:
         """U (5,) outside the faces where gas comes in."""
+
+    @cached_property
+    def longest_step(self) -> float:
+        """The longest that is known to be stable, in seconds."""
+        order, viscous = self.config.order, self.config.viscous
+        return min(longest_step(self.mesh, self.gas, V, order, viscous=viscous) for V in self.expected_states())
+
+    def expected_states(self) -> list[np.ndarray]:
+        """V (5, cells) each: what steps must be short enough for. The start; later the flow may be faster."""
+        return [self.gas.primitives(self.initial_state(np.asarray(self.mesh.cells.points)).T)]
+
+    def doubts(self) -> tuple[str, ...]:
+        return doubts_longer("time.dt", self.config.time.dt, self.longest_step)
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         rows = recorded.copy()
@@ -113,6 +132,17 @@ class ShockTube(MiniAero):
         tube, middle = self.config.tube, self.config.mesh.extent[0] / 2.0
         left, right = (self.gas.conserved(self.gas.at_rest(*side)) for side in (tube.left, tube.right))
         return np.where(centres[:, :1] < middle, left, right)
+
+    def expected_states(self) -> list[np.ndarray]:
+        """Those on both sides of the contact between the two gases, too: gas at rest is the slowest."""
+        gas, tube = self.gas, self.config.tube
+        resting = [gas.at_rest(*side) for side in (tube.left, tube.right)]
+        left, right = (GasState(gas.density(V), 0.0, gas.pressure(V)) for V in resting)
+        riemann = Riemann(left, right, gas.gamma)
+        found = riemann.at(riemann.star[1] * np.array([1.0 - _NEAR, 1.0 + _NEAR]), 1.0)
+        still, heat = np.zeros(2), found.pressure / (found.density * gas.gas_constant)
+        moving = np.stack([found.density, found.velocity, still, still, heat]).T
+        return [*super().expected_states(), *(np.tile(V[:, None], (1, len(self.mesh.cells))) for V in moving)]
 
     @property
     def inflow_state(self) -> np.ndarray:

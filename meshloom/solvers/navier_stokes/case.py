@@ -11,8 +11,8 @@ import numpy as np
 import meshloom as ml
 from meshloom import compact
 from meshloom.case import PRECISIONS, GridCase, Image, Limit
+from meshloom.case.even_steps import EvenSteps
 from meshloom.errors import ConfigError
-from meshloom.solvers.even_steps import EvenSteps
 from meshloom.solvers.navier_stokes.equations import DIVERGENCE, Equations
 from meshloom.solvers.navier_stokes.flow import MONITORS, Boundaries, GasFlow
 from meshloom.solvers.navier_stokes.gas import Gas, squared, vorticity
@@ -80,6 +80,9 @@ class FlowCase(GridCase):
 
     def steps_left(self, recorded: np.ndarray) -> int:
         return self.flow.clock.steps_left(float(recorded[0]))
+
+    def ends_a_whole_step(self, time: float) -> bool:
+        return self.flow.clock.is_whole(time)
 
     def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
         return float(recorded[0]), self.config.time.end

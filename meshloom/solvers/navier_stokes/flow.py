@@ -11,7 +11,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom import compact
-from meshloom.solvers.even_steps import EvenSteps, tick
+from meshloom.case.even_steps import EvenSteps, tick
 from meshloom.solvers.navier_stokes.equations import DerivedFields, Equations
 from meshloom.solvers.navier_stokes.gas import Gas, squared, vorticity
 from meshloom.solvers.runge_kutta import runge_kutta4

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom import compact
-from meshloom.errors import ConfigError
 from meshloom.solvers.navier_stokes.gas import Gas
 from meshloom.solvers.runge_kutta import largest_step
+from meshloom.solvers.stable import refuse_longer
 
 _WAVES = 129
 
@@ -54,8 +54,6 @@ def chosen_step(dt: float, cfl: float, gas: Gas, stream: Stream, spacing: Sequen
     """
     rate, longest = courant(stream, spacing), longest_step(gas, stream, spacing)
     step = dt or cfl / rate
-    if step > longest:
-        asked = f"time.dt = {dt:g}" if dt else f"time.cfl = {cfl:g}"
-        limit = f"{longest:.4g}" if dt else f"{longest * rate:.4g}"
-        raise ConfigError(f"{asked}: longer than the scheme is stable for on this grid; at most {limit}")
+    asked = ("time.dt", dt, longest) if dt else ("time.cfl", cfl, longest * rate)
+    refuse_longer(*asked, where=" on this grid")
     return step

@@ -15,6 +15,7 @@ from meshloom.case import PRECISIONS, Case, Limit, OutputOptions, Picture, RunOp
 from meshloom.config import option, section
 from meshloom.errors import MeshError
 from meshloom.solvers.clock import Timing
+from meshloom.solvers.stable import doubts_longer
 from meshloom.solvers.volna.flux import BED, H, U, V, Water
 from meshloom.solvers.volna.geometry import cell_centres
 from meshloom.solvers.volna.scheme import SCHEMES, FirstOrder, SecondOrder, WaterFlow
@@ -160,6 +161,9 @@ class WaterCase(Case):
 
     def steps_left(self, recorded: np.ndarray) -> int:
         return self.flow.timing.steps_left(float(recorded[0]), float(recorded[4]))
+
+    def doubts(self) -> tuple[str, ...]:
+        return doubts_longer("flow.cfl", self.config.flow.cfl, 1.0)
 
     def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
         return float(recorded[0]), self.config.time.end

@@ -37,7 +37,7 @@ from meshloom.schedule.nest.nodes import (
     let,
     variable,
 )
-from meshloom.schedule.nest.reduce import negated, nothing
+from meshloom.schedule.nest.reduce import negated
 from meshloom.schedule.plan.declare import (
     NUMBERS,
     OFFSETS,
@@ -277,16 +277,6 @@ def _store(spec: LoopSpec, group: Columns) -> list[Statement]:
         values = tuple(accumulator(group.param, c) for c in group.components)
         return [StoreRow(param.ctype, access.at(TARGET, 0), values)]
     return [Store(access.at(TARGET, c), accumulator(group.param, c)) for c in group.components]
-
-
-def start_accumulators(spec: LoopSpec, groups: Sequence[Columns]) -> list[Statement]:
-    """Declarations of accumulators that hold nothing yet."""
-    made = []
-    for g in groups:
-        param = spec.params[g.param]
-        empty = nothing(param.mode.combine, param.dtype)
-        made += [_started(param, g, c, empty) for c in g.components]
-    return made
 
 
 def split_entry(entries: Expr, arity: int, element: str = "e") -> list[Statement]:

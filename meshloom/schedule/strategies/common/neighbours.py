@@ -257,7 +257,7 @@ def _in_roles(topology: Topology, m: int, bare: TabledIncidence) -> RoleTables:
     others = {k: rows for k, rows in topology.rows().items() if k != m}
     seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in others.items()}
     rings: dict[int, np.ndarray] = {}
-    for k in sorted(topology.swapped[m] - {m}):
+    for k in sorted(topology.swapped[m] - {m}) if not topology.in_order else ():
         found = find_rings(seen[k][:, :, 0], seen[k][:, :, 1], table >= 0)
         if not rings and (fits & ~found.closed).sum() <= MOST_LOST * len(table):
             fits &= found.closed

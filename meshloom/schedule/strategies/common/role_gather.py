@@ -69,25 +69,26 @@ class RoleGather:
         """Do rings go round the other way, and hold the second end of each element?"""
         return self.along is not None and bool(self.along.turned)
 
-    def body(self, known: dict[Node, Expr] | None = None) -> list[Statement]:
-        """Statements that merge the elements into the accumulators, which must be declared. ``listed`` tells whether
-        the target is in the tables; if not, its accumulators are of no use.
-
-        ``known`` is extended by the values of the target alone that have got a name.
-        """
+    def loading(self, known: dict[Node, Expr]) -> list[Statement]:
+        """Statements that load all that the elements need. ``listed`` tells whether the target is in the tables; if
+        not, its accumulators are of no use. ``known`` is extended by the values of the target alone that have got a
+        name."""
         code, roots = ElementCode(self.spec, ()), [o.value for o in self.outputs]
         own = self._known_to_target(roots)
         needed = {a for n in topological(roots) if n not in own for a in n.args} | set(roots)
         edge = [n for n in own if n in needed and n.op != "const"]
-        known = {} if known is None else known
         before = [let(row_of(self.m, 0).name, TARGET), *code.whole_rows(edge), *code.values(edge, known)[0]]
-        fetch = self.fetched
-        computed, values = graph.statements(roots, lambda n: fetch.values[n.value], known=dict(known))
+        near = self.table(NEAR.name, self.degree, self.tables.near.dtype, self.named("near"))
+        return [near, let(LISTED.name, self._listed, BOOL), *self.fetched.statements, *before]
+
+    def adding(self, known: dict[Node, Expr]) -> list[Statement]:
+        """Statements that merge the elements into the accumulators, which must be declared; see ``loading``."""
+        fetch, roots = self.fetched, [o.value for o in self.outputs]
+        computed, values = graph.statements(roots, lambda n: fetch.values[n.value], known=dict(known),
+                                            arrays=fetch.code.array_of)  # fmt: skip
         added = If(Name("there"), tuple(self._add(o, one) for o, one in zip(self.outputs, values, strict=True)))
         there = let("there", Piece(NEAR, AROUND) > GAP, BOOL)
-        near = self.table(NEAR.name, self.degree, self.tables.near.dtype, self.named("near"))
-        listed = let(LISTED.name, self._listed, BOOL)
-        return [near, listed, *fetch.statements, *before, around(self.degree, (there, *computed, added))]
+        return [around(self.degree, (there, *computed, added))]
 
     @cached_property
     def fetched(self) -> Fetch:

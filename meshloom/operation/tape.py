@@ -1,0 +1,305 @@
+"""A tape: operations that a program's function called, with all that was made of them to run them.
+
+A program has one for each set of Python values that its function read (``operation/program.py``): it records again when
+these change, and goes back to an earlier tape where the operations are the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from meshloom.backend.base import Backend, Recording, Replayed
+from meshloom.errors import ProgramError
+from meshloom.exclusion import PREPARING, Mutex, holding, mutexes_of
+from meshloom.mesh.core import Field, Global
+from meshloom.native.together import together
+from meshloom.operation.arguments import check_memory
+from meshloom.operation.field_layouts import layouts_by_votes
+from meshloom.operation.fused_recording import FusedRecording
+from meshloom.operation.fusion import FusedProgram, fuse
+from meshloom.operation.measures import Measures, check_nodes_stay
+from meshloom.operation.operation import Operation, asking
+from meshloom.operation.recorded import Outline, Recorded, check_written_first, without_idle_fills
+from meshloom.operation.replay import (
+    ReadyProgram,
+    Replay,
+    Way,
+    backends_of,
+    left_behind,
+    prepared,
+    transients_among,
+    written_by,
+)
+from meshloom.recording import outside_program
+
+
+class Tape:
+    """What was recorded, ready to be replayed. ``fuse`` and ``branches``: see ``Program``. ``had_its_say``: the fields
+    about whose layout the program has had its say, whatever it recorded."""
+
+    def __init__(self, name: str, recorded: Recorded, had_its_say: WeakSet[Field]):
+        self.name, self.recorded, self.operations = name, recorded, tuple(recorded)
+        self.fuse = self.branches = True
+        self._ready: tuple[tuple[int, ...], Recording] | None = None
+        self._fused: tuple[tuple[object, ...], FusedProgram, list[FusedRecording]] | None = None
+        self.laid_out = False  # do fields have the layouts that it likes?
+        self._had_its_say = had_its_say
+
+    @cached_property
+    def loops(self) -> tuple[Operation, ...]:
+        """The recorded operations, but for fills that nobody sees; each can be called by itself, unless it draws random
+        numbers."""
+        check_written_first(self.operations)
+        check_nodes_stay(self.name, self.operations)
+        return without_idle_fills(self.operations)
+
+    @cached_property
+    def outline(self) -> Outline:
+        """What tells it from others."""
+        return Outline(self.recorded)
+
+    @cached_property
+    def layouts(self) -> dict[Field, str]:
+        """On a GPU, what fields whose layout is free are changed to: decided once, by the sum over the loops."""
+        return layouts_by_votes(self.loops)
+
+    def lay_out(self, others: Sequence[Operation] = ()) -> None:
+        """Change them, once; ``others``: operations that use the same fields in turn with its own, and have a vote.
+
+        Programs may differ about a field that they share: changed to and fro in every round, everything would be made
+        ready again in every round. So one has its say about a field once, also where it is given it again and again.
+        """
+        if self.laid_out:
+            return
+        own = {one for o in self.loops for one in o.storages if isinstance(one, Field)}
+        if others:
+            self.layouts = {one: best for one, best in layouts_by_votes(others).items() if one in own}
+        for one, layout in self.layouts.items():
+            if one.layout_is_free and one not in self._had_its_say:
+                one.relayout(layout, free=True)
+        self._had_its_say |= own
+        self.laid_out = True
+
+    def execute(self, times: int, way: Way, watched: Sequence[Global]) -> Replayed:
+        """Run the recorded operations; ``watched`` are globals that somebody looks at after replays."""
+        for operation in self.loops:
+            operation.settle()
+        self.measures.follow()
+        self.lay_out()
+        used = self.backends()
+        for target in watched if len(used) == 1 else ():
+            target.move(next(iter(used)).place(target.storage))
+        try:
+            if not self.shared:
+                return self.replayed(times, way)
+            return holding(self.shared, self.replayed, times, way)
+        except MemoryError as error:
+            raise ProgramError(f"program {self.name}: not enough memory to run {times:,} times: {error}") from error
+        finally:
+            if times:
+                left_behind(self.name, *self.left)
+
+    def ready_to_keep(self, ties: tuple[Any, ...]) -> ReadyProgram:
+        """What runs of it, after it has run; it goes with the first of the ``ties``."""
+        fused = self.fused_recording()
+        return ReadyProgram(self.name, self.operations, fused.replay if fused else Replay(self.recording()), ties)
+
+    @cached_property
+    def measures(self) -> Measures:
+        """Those of meshes that it uses."""
+        return Measures(self.operations)
+
+    @cached_property
+    def shared(self) -> tuple[Mutex, ...]:
+        """Those of objects whose work space it uses."""
+        return mutexes_of(one for operation in self.loops for one in operation.storages)
+
+    @cached_property
+    def filled(self) -> tuple[Field | Global, ...]:
+        """What fills set, each once."""
+        return tuple(dict.fromkeys(w for o in self.loops if o.domain.all_memory for w in o.writes))
+
+    @cached_property
+    def fills_last(self) -> tuple[Operation, ...]:
+        """The operations, each once, in the order in which they are made ready: loops bring values to where they run,
+        and what is filled is the memory there."""
+        return tuple(sorted(dict.fromkeys(self.loops), key=lambda o: o.domain.all_memory))
+
+    @cached_property
+    def left(self) -> tuple[tuple[Field | Global, ...], tuple[Field, ...]]:
+        """What it writes, and the transient fields among them."""
+        written = written_by(self.operations)
+        return written, transients_among(written)
+
+    def replayed(self, times: int, way: Way) -> Replayed:
+        if Operation.watched is not None and times:
+            ready = self.made_ready()
+            return way(Recording([partial(Operation.watched, o, ready[o]) for o in self.loops]), times)
+        recording = self.fused_recording() if self.may_fuse() else None
+        if recording is None:
+            return self.run_loops(times, way)
+        if recording.replay.may_start():
+            if not times:  # it is ready: nothing of it is to be done
+                return way(recording.replay.body, 0)
+            return recording.noted(way(recording.replay, times))
+        first = self.run_loops(min(times, 1), way)  # one replay loop by loop makes the constants true
+        if first.stopped or first.met or times <= 1:
+            return first
+        rest = recording.noted(way(recording.replay, times - 1))
+        return rest._replace(history=np.concatenate([first.history, rest.history]))
+
+    def run_loops(self, times: int, way: Way) -> Replayed:
+        return self.noted(way(self.recording(), times))
+
+    def noted(self, done: Replayed) -> Replayed:
+        """The same; its times are kept, loop by loop."""
+        for operation, took in zip(self.loops, done.seconds.tolist(), strict=True):
+            if math.isfinite(took):
+                operation.total_seconds += took
+                operation.calls += len(done.history)
+        return done
+
+    def note(self, done: Replayed) -> None:
+        """Somebody has replayed what was made ready for it: its times are kept."""
+        made = self._fused[2] if self._fused is not None else []
+        if made:
+            made[0].noted(done)
+        elif len(done.seconds) == len(self.loops):
+            self.noted(done)
+
+    def timed(self) -> list[tuple[Operation, float, int]]:
+        """What was timed so far, with its seconds and how often it ran, in all: loops that ran by themselves, and the
+        steps of the program as it is fused. Nothing where a device replays all of it as one graph."""
+        alone = [(one, one.total_seconds, one.calls) for one in dict.fromkeys(self.loops) if one.calls]
+        made = self._fused[2] if self._fused is not None else []
+        return alone + (made[0].timed() if made else [])
+
+    def recording(self) -> Recording:
+        """What the back end made of the operations; made again when a loop has been invalidated."""
+        used = self.backends()
+        one = used.pop() if len(used) == 1 else None
+        with together():
+            ready = self.made_ready()
+            executables = [ready[o] for o in self.loops]
+            signature = (self.branches, *map(id, executables))
+            if self._ready is None or self._ready[0] != signature:
+                self._check_memory()
+                made = one.recording(executables, branches=self.branches) if one else Recording(executables)
+                self._ready = signature, made
+        return self._ready[1]
+
+    def _check_memory(self) -> None:
+        used = (s for o in self.loops for s in o.storages)
+        check_memory(f"program {self.name}", used, written_by(self.loops), ProgramError)
+
+    def made_ready(self) -> dict[Operation, Callable[[], None]]:
+        """Its operations as they are executed, one by one."""
+        used = self.backends()
+        if len(used) == 1:  # what is set need not be used by a loop, which would bring it there
+            (one,) = used
+            for target in self.filled:
+                target.move(one.place(target.storage))
+        return prepared(self.fills_last)
+
+    def backends(self) -> set[Backend]:
+        return backends_of(self.loops)
+
+    def may_fuse(self) -> bool:
+        """Could loops be fused here? One by itself on a CPU is best as it is."""
+        used = self.backends()
+        able = self.fuse and len(used) == 1 and next(iter(used)).fuses
+        return able and (len(self.loops) > 1 or next(iter(used)).target.together)
+
+    def fused_recording(self) -> FusedRecording | None:
+        """The fused program, ready to run, made again when a field has moved; None where loops run by themselves."""
+        if not self.may_fuse() or (self._fused is not None and self._fused[1].stays_apart):
+            return None  # what was weighed once is not weighed again when a field moves
+        found, made = self.fusion()
+        if found.stays_apart:
+            return None
+        if not made:
+            made.append(FusedRecording(found, next(iter(self.backends())), branches=self.branches))
+        return made[0]
+
+    def explained_fusion(self) -> str:
+        if not self.may_fuse():
+            return ""
+        found, made = self.fusion()
+        return found.explain(made[0].measured if made else ())
+
+    def fusion(self) -> tuple[FusedProgram, list[FusedRecording]]:
+        """The program fused, and what the back end made of it, if that was asked for."""
+        (backend,) = self.backends()
+        storages = dict.fromkeys(s for o in self.loops for s in o.storages)
+        for one in storages:
+            one.move(backend.place(one.storage))
+        for operation in self.loops:
+            operation.refresh()
+        states = [state for operation in self.loops for state in operation.states]
+        versions = [one.version for operation in self.loops for one in operation.maps]
+        signature = (self.branches, *(id(one.storage) for one in storages), *states, *versions)
+        if self._fused is None or self._fused[0] != signature:
+            self._check_memory()
+            with PREPARING:
+                self._fused = signature, fuse(self.loops), []
+        return self._fused[1:]
+
+    # ----- questions ----------------------------------------------------------------------------------------------
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """For questions: fields are afterwards where and as they were, and nothing is kept that was made for others."""
+        moved: list[Field | Global] = []
+        try:
+            with outside_program(), asking(self.loops) as moved:
+                yield
+        finally:
+            if moved:
+                self._ready = self._fused = None
+
+    def _as_laid_out(self) -> None:
+        """Give the fields, to answer a question, the layouts that they will have when it runs."""
+        for operation in self.loops:
+            operation.settle()
+        for one, layout in self.layouts.items() if not self.laid_out else ():
+            if one.layout_is_free and one not in self._had_its_say:
+                one.relayout(layout, free=True)
+
+    def explained(self) -> str:
+        """Every loop's schedule, reason and figures; before that how they are fused and, on a GPU, replayed."""
+        with self._asked():
+            self._as_laid_out()
+            loops = [o.explain() for o in dict.fromkeys(self.loops) if not o.domain.all_memory]
+            said, layouts = self._had_its_say, self.layouts.items()
+            chosen = [(f.name, layout) for f, layout in layouts if f not in said or str(f.layout) == layout]
+            moved = [f"layout of {name}: {layout}, the least time over all loops" for name, layout in chosen]
+            graph = self.graph if self.fused_recording() or self._ready else ""  # loops by themselves are not compiled
+            fused = "\n".join(filter(None, [self.explained_fusion(), graph]))
+            return "\n\n".join(filter(None, [*moved, fused, *loops]))
+
+    @property
+    def steps(self) -> tuple[Operation, ...]:
+        """The operations of one replay: as they are fused, or as they were recorded."""
+        with self._asked():
+            found = self.fused_recording()
+            return found.program.body if found else self.loops
+
+    @property
+    def launches(self) -> int:
+        """Kernels that one replay starts on a device; 0 where there is none."""
+        with self._asked():
+            found = self.fused_recording()
+            steps = found.body if found else [o.prepare() for o in self.loops]
+            return sum(len(getattr(step, "steps", ())) for step in steps)
+
+    @property
+    def graph(self) -> str:
+        """How one replay is ordered on a device, in one line; empty where there is none."""
+        with self._asked():
+            return (self.fused_recording() or self.recording()).summary

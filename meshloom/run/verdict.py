@@ -1,0 +1,80 @@
+"""What the history of a residual says about a run towards a steady state: did it come there, and if not, why not?
+
+A pure function of the numbers, whatever their scale and however many: residuals count by their logarithms, and parts of
+the run by shares of its length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+CONVERGED, FALLING, STALLED, GROWING, BROKEN, TOO_SHORT = (
+    "converged", "falling", "stalled", "growing", "broken down", "too short",
+)  # fmt: skip
+USUAL_FALL = 1e3  # three orders of magnitude: what counts as converged where nobody has said what does
+_SHORTEST = 8  # iterations: fewer say nothing
+_BLOCKS = 16  # of a run, in each of which the median counts, so that ringing, noise and a lone 0 do not
+_MOVED = 1.1  # times as large or small as a quarter of the run before: less is standing still
+_ANOTHER = 2.0  # times as large or small is another level
+_FEW = 3  # residuals have a median that a lone one does not move
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``state`` in a word, since which iteration (0: that means nothing), and a sentence."""
+
+    converged: bool
+    state: str
+    since: int
+    text: str
+
+    def with_cure(self, cure: str) -> Verdict:
+        """The same, and what may help."""
+        return replace(self, text=f"{self.text}; {cure}") if cure else self
+
+
+def judged(name: str, residuals: np.ndarray, limit: float | None = None) -> Verdict | None:
+    """The verdict on the residual ``name`` after every iteration, (n,). ``limit``: below it a run has converged; None:
+    when it has fallen by ``USUAL_FALL`` since the first. None where there was no iteration."""
+    r = np.abs(np.asarray(residuals, np.float64))
+    if not r.size:
+        return None
+    if not np.isfinite(r).all():
+        since = int(np.argmin(np.isfinite(r))) + 1
+        return Verdict(False, BROKEN, since, f"broken down: {name} is not finite since iteration {since}")
+    if r[-1] == 0.0 or (limit is not None and r[-1] < limit):
+        below = "" if limit is None else f", below {limit:.3g}"
+        return Verdict(True, CONVERGED, r.size, f"converged: {name} is {r[-1]:.3g}{below}")
+    if r.size < _SHORTEST:
+        return Verdict(False, TOO_SHORT, 0, f"not converged: {r.size} iterations are too few to tell")
+    return _of_levels(name, r, limit)
+
+
+def _of_levels(name: str, r: np.ndarray, limit: float | None) -> Verdict:
+    """By the medians of logarithms in parts of the run."""
+    floor = float(np.finfo(np.float64).eps) ** 2 * r.max()  # a 0 between others is as good as that
+    logs = np.log(np.maximum(r, floor))
+    ends = np.linspace(0, r.size, min(_BLOCKS, r.size) + 1).astype(int)
+    levels = np.array([np.median(logs[a:b]) for a, b in pairwise(ends)])
+    quarter = r.size // 4
+    change = np.median(logs[-quarter:]) - np.median(logs[-2 * quarter : -quarter])
+    decades = max(0.0, (logs[0] - levels[-1]) / np.log(10.0))  # since the first: the largest may be a spike
+    now, least = (float(np.exp(level)) for level in (levels[-1], levels.min()))
+    at_the_end = r.size >= _FEW * len(levels) and levels[-1] - levels[-2] > np.log(_ANOTHER)
+    if (change > np.log(_MOVED) or at_the_end) and now > _ANOTHER * least:
+        lowest = int(np.argmin(levels))
+        first, last = ends[max(lowest - 1, 0)], ends[min(lowest + 2, len(levels))]
+        since = int(first + np.argmin(r[first:last])) + 1
+        return Verdict(False, GROWING, since,
+                       f"not converged: {name} grows since iteration {since}, from {least:.3g} to {now:.3g}")
+    if limit is None and decades >= np.log10(USUAL_FALL):
+        return Verdict(True, CONVERGED, r.size, f"converged: {name} has fallen by {decades:.1f} decades")
+    if change < -np.log(_MOVED):
+        short = f"is still above {limit:.3g}" if limit is not None else f"has fallen by {decades:.1f} decades"
+        return Verdict(False, FALLING, r.size, f"not yet converged: {name} {short}, and falls; more iterations help")
+    apart = np.flatnonzero(np.abs(levels - levels[-1]) > np.log(_ANOTHER))
+    since = int(ends[apart[-1] + 1]) + 1 if apart.size else 1
+    return Verdict(False, STALLED, since, f"not converged: {name} has stalled at {now:.3g} since iteration {since}")

@@ -1,0 +1,88 @@
+"""The verdict on a run towards a steady state is a function of its residuals, whatever their scale and number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from meshloom.run.verdict import BROKEN, CONVERGED, FALLING, GROWING, STALLED, TOO_SHORT, judged
+
+Share = np.ndarray  # of a run, from 0 to 1
+HISTORIES: dict[str, tuple[Callable[[Share], np.ndarray], str]] = {
+    "falls by five decades": (lambda s: 10.0 ** (-5.0 * s), CONVERGED),
+    "falls, and comes to rest at rounding": (lambda s: np.maximum(10.0 ** (-40.0 * s), 3e-15), CONVERGED),
+    "falls by two decades so far": (lambda s: 10.0 ** (-2.0 * s), FALLING),
+    "falls slowly": (lambda s: 10.0 ** (-0.5 * s), FALLING),
+    "stands still from the first": (lambda s: np.ones_like(s), STALLED),
+    "stalls after one decade": (lambda s: 10.0 ** -np.minimum(4.0 * s, 1.0), STALLED),
+    "rings": (lambda s: 10.0 ** (-np.minimum(4.0 * s, 2.0) + 0.4 * np.sin(150.0 * s)), STALLED),
+    "grows from the first": (lambda s: 10.0 ** (2.0 * s), GROWING),
+    "falls, then grows": (lambda s: 10.0 ** np.where(s < 0.3, -12.0 * s, -3.6 + 3.0 * (s - 0.3)), GROWING),
+    "stands still but for a spike": (lambda s: np.where(np.abs(s - 0.5) < 0.01, 1e4, 1.0), STALLED),
+    "jumps up, and falls to more than at first": (
+        lambda s: 10.0 ** np.interp(s, [0, 0.05, 0.5, 1], [0, 4.0, 1.0, 1.0]), STALLED
+    ),
+    "falls at once to rounding": (lambda s: 10.0 ** np.interp(s, [0, 0.02, 1], [0, -14.0, -14.0]), CONVERGED),
+    "has grown, and stays there": (lambda s: 10.0 ** np.interp(s, [0, 0.2, 0.4, 1], [0, -3.5, -1.5, -1.5]), STALLED),
+}
+
+
+@pytest.mark.parametrize("count", [16, 170, 4001])
+@pytest.mark.parametrize("name", HISTORIES)
+def test_states(name: str, count: int) -> None:
+    history, state = HISTORIES[name]
+    found = [judged("rms", scale * history(np.linspace(0.0, 1.0, count))) for scale in (1e-290, 1e-7, 1.0, 1e12, 1e290)]
+    assert all(one is not None and (one.state, one.converged) == (state, state == CONVERGED) for one in found), found
+    assert len({one.since for one in found if one}) == 1
+
+
+def test_noise_does_not_matter() -> None:
+    dice = np.random.default_rng(3)
+    for name, (history, state) in HISTORIES.items():
+        noisy = history(np.linspace(0.0, 1.0, 600)) * np.exp(0.3 * dice.standard_normal(600))
+        found = judged("rms", noisy)
+        assert found is not None and found.state == state, (name, found)
+
+
+@pytest.mark.parametrize("count", [100, 170, 1000, 4001])
+def test_growth_at_the_end_is_growth(count: int) -> None:
+    found = judged("rms", 10.0 ** np.interp(np.linspace(0.0, 1.0, count), [0, 0.93, 1], [0, -4.0, -0.7]))
+    assert found is not None and found.state == GROWING and abs(found.since - 0.93 * count) <= 2
+
+
+def test_since_when() -> None:
+    s = np.linspace(0.0, 1.0, 1600)
+    grows, stalls = (judged("rms", HISTORIES[one][0](s)) for one in ("falls, then grows", "stalls after one decade"))
+    assert grows is not None and abs(grows.since - 0.3 * 1600) <= 2 and "grows since iteration" in grows.text
+    assert stalls is not None and abs(stalls.since - 0.25 * 1600) <= 200 and "stalled at 0.1 since" in stalls.text
+
+
+def test_a_limit_decides() -> None:
+    falls = 10.0 ** (-5.0 * np.linspace(0.0, 1.0, 100))
+    met, missed = judged("rms", falls, 2e-5), judged("rms", falls, 1e-6)
+    assert met is not None and met.converged and met.text == "converged: rms is 1e-05, below 2e-05"
+    assert missed is not None and not missed.converged and missed.state == FALLING and "above 1e-06" in missed.text
+    short = judged("rms", falls[-2:], 2e-5)
+    assert short is not None and short.converged
+
+
+def test_what_says_nothing_and_what_is_not_finite() -> None:
+    assert judged("rms", np.empty(0)) is None
+    for count in range(1, 8):
+        short = judged("rms", np.ones(count))
+        assert short is not None and short.state == TOO_SHORT and not short.converged
+    broken = judged("rms", np.array([1.0, 0.5, np.nan, 1.0, np.inf]))
+    assert broken is not None and (broken.state, broken.since, broken.converged) == (BROKEN, 3, False)
+    still = judged("rms", np.zeros(100))
+    assert still is not None and still.converged
+    with np.errstate(all="raise"):
+        gap = judged("rms", np.where(np.arange(100) == 50, 0.0, 1.0))
+    assert gap is not None and gap.state == STALLED
+
+
+def test_a_cure_is_added() -> None:
+    found = judged("rms", np.ones(20))
+    assert found is not None and found.with_cure("shorter steps help").text.endswith("; shorter steps help")
+    assert found.with_cure("") == found
