@@ -8,7 +8,6 @@ import functools
 import gc
 import sys
 import threading
-import timeit
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,8 +17,8 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.errors import KernelError
 from meshloom.kernel.captured import captured
+from tests.counted import python_calls
 
 BACK_ENDS = ["numpy", "cpu", "emulated"]
 FACTOR = 2.0
@@ -491,25 +490,4 @@ def test_comparing_is_cheap() -> None:
     gas, values, c, d = Gas(), np.zeros(3), 1.0, 2.0
     found = captured(lambda x: gas.gamma * x + values[0] + c + d + helper(x) + settings.alpha)  # type: ignore[attr-defined]
     assert found.unchanged()
-    seconds = min(timeit.repeat(found.unchanged, number=2000, repeat=5)) / 2000
-    assert seconds < 20e-6  # 1 to 2 microseconds; the limit leaves room for a busy machine
-
-
-_G, _V, _S = ml.Global(2.0, "g"), ml.Global([1.0, 2.0], "v"), ml.Set(3, "s")
-_F = _S.field("f")
-
-
-@pytest.mark.parametrize(
-    "form",
-    [lambda: _G * 2.0, lambda: _F + 1.0, lambda: np.sqrt(_G), lambda: _V[0], lambda: float(_G), lambda: _F[0],
-     lambda: np.sum(_F), lambda: _F.sum(), lambda: _G, lambda: np.stack([_G, _G]), lambda: np.where(_G > 1, 1.0, 2.0),
-     lambda: np.asarray(_F)[0], lambda: max(_G, 1.0), lambda: np.interp(_G, [0, 1], [0, 1])],
-)  # fmt: skip
-def test_what_a_kernel_must_not_capture_is_refused_at_the_users_line(form):
-    @ml.kernel
-    def look(x: ml.Read, out: ml.Write):
-        out[...] = x * form()
-
-    with pytest.raises(KernelError) as caught:
-        look(_S, _F, _S.field("out"))
-    assert str(caught.value).startswith(f"{__file__}:"), caught.value
+    assert python_calls(found.unchanged) <= 12

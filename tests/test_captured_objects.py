@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.errors import KernelError
 from tests.test_captured import cells_with_data, kernel_of
 
 LEVEL = 2.0
@@ -215,3 +216,23 @@ def test_a_table_that_is_only_read_is_compared() -> None:
     for _ in range(3):
         apply(cells, x, out)
     assert len(traced) == 1 and out.numpy()[0] == 2.0 * x.numpy()[0]
+
+
+_G, _V, _S = ml.Global(2.0, "g"), ml.Global([1.0, 2.0], "v"), ml.Set(3, "s")
+_F = _S.field("f")
+
+
+@pytest.mark.parametrize(
+    "form",
+    [lambda: _G * 2.0, lambda: _F + 1.0, lambda: np.sqrt(_G), lambda: _V[0], lambda: float(_G), lambda: _F[0],
+     lambda: np.sum(_F), lambda: _F.sum(), lambda: _G, lambda: np.stack([_G, _G]), lambda: np.where(_G > 1, 1.0, 2.0),
+     lambda: np.asarray(_F)[0], lambda: max(_G, 1.0), lambda: np.interp(_G, [0, 1], [0, 1])],
+)  # fmt: skip
+def test_what_a_kernel_must_not_capture_is_refused_at_the_users_line(form):
+    @ml.kernel
+    def look(x: ml.Read, out: ml.Write):
+        out[...] = x * form()
+
+    with pytest.raises(KernelError) as caught:
+        look(_S, _F, _S.field("out"))
+    assert str(caught.value).startswith(f"{__file__}:"), caught.value

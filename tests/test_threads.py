@@ -6,10 +6,7 @@ methods that say so (``exclusion.exclusive``): one that is not tried here is a f
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,50 +15,21 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom import exclusion
-from meshloom.exclusion import Mutex, holding, made_for, mutex_of
 from meshloom.linalg.colored_sgs import ColoredSGS
 from meshloom.linalg.gmres import GMRES
 from meshloom.linalg.krylov import BiCGStab, ConjugateGradients
-from meshloom.mesh.random import element_numbers
 from meshloom.mesh.reduced import Reduced
 from meshloom.operation.sequence import Sequence
+from tests.at_once import THREADS, at_once, taking_turns_often
 
-THREADS, TURNS, N = 3, 2, 6
+TURNS, N = 2, 6
 Work = Callable[[int], np.ndarray]
 
 
 @pytest.fixture(autouse=True)
 def _often() -> Iterator[None]:
-    """Threads take turns often: after a tenth of a millisecond."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-4)
-    yield
-    sys.setswitchinterval(before)
-
-
-def at_once(work: Callable[[int], Any], turns: int = TURNS) -> list[list[Any]]:
-    """What every thread got, turn by turn; the first error that one met is raised."""
-    found: list[list[Any]] = [[] for _ in range(THREADS)]
-    start, errors = threading.Barrier(THREADS), []
-
-    def one(k: int) -> None:
-        try:
-            start.wait()
-            for _ in range(turns):
-                found[k].append(work(k))
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=one, args=(k,)) for k in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(300.0)
-        assert not thread.is_alive(), "it waits for ever"
-    if errors:
-        raise errors[0]
-    return found
+    with taking_turns_often():
+        yield
 
 
 @ml.kernel
@@ -357,110 +325,6 @@ def test_a_first_run_of_one_program_by_all_threads_records_it_once_for_each_argu
         assert all(np.array_equal(one, 0.5 * u.numpy()) for (one,) in found)
 
 
-# --- the mutexes themselves -------------------------------------------------------------------------------------------
-
-
-def test_threads_that_wait_for_each_other_are_told_so_and_go_on() -> None:
-    one, other = Mutex("one"), Mutex("other")
-    both_hold, said = threading.Barrier(2), []
-
-    def take(first: Mutex, second: Mutex) -> None:
-        try:
-            with first:
-                both_hold.wait()
-                with second:
-                    pass
-        except ml.errors.ProgramError as error:
-            said.append(str(error))
-
-    threads = [threading.Thread(target=take, args=pair) for pair in ((one, other), (other, one))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20.0)
-        assert not thread.is_alive()
-    assert said and all("another thread uses it" in text and "\n" not in text for text in said)
-    assert holding((one, other, one), made_for, other, exclusion.owner) is other
-    assert exclusion.owner() is None and not one._owner and not other._owner
-    assert not any(exclusion._waiting.values())
-
-
-def test_threads_that_wait_for_each_other_only_one_after_the_other_are_told_nothing() -> None:
-    one, other = Mutex("one"), Mutex("other")
-
-    def inside() -> None:
-        with other, one:
-            pass
-
-    def in_turn() -> None:
-        with one:
-            pass
-        with other:
-            pass
-
-    at_once(lambda k: inside() if k == 0 else in_turn(), 500)
-
-
-# --- what belongs to whom ---------------------------------------------------------------------------------------------
-
-
-def kept_for_all() -> dict[str, Callable[[], ml.Field]]:
-    """What sets, meshes, maps and grids keep, made when it is first asked for."""
-    mesh, cells = ml.generate.box((3, 3)), ml.Set(5, "cells")
-    grid = ml.Grid((N, N), periodic=False, coordinates=[np.linspace(0.0, 1.0, N) ** 1.2, np.linspace(0.0, 1.0, N)])
-    some = mesh.cells.subset([0, 1])
-    return {
-        "element numbers": lambda: element_numbers(cells), "numbers": lambda: cells.numbers,
-        "counts": lambda: mesh.node_cells.counts, "volume": lambda: some.volume, "centre": lambda: some.centre,
-        "metric": lambda: ml.compact.metric(grid, 0),
-        "diagonal": lambda: ml.linalg.Poisson(grid, "dirichlet", "dirichlet").diagonal,
-    }  # fmt: skip
-
-
-def test_what_is_kept_for_all_belongs_to_nobody_whoever_asks_first() -> None:
-    asked = {name: made_for(Mutex("who asks"), ask) for name, ask in kept_for_all().items()}
-    assert not [name for name, one in asked.items() if one.mutex is not None]
-    assert made_for(Mutex("who asks"), ml.Set(3, "cells").field, "own").mutex is not None
-
-
-def test_what_is_first_used_inside_another_object_does_not_belong_to_it() -> None:
-    cells, other = ml.Set(5, "cells"), Mutex("other")
-    u, v = cells.field("u"), cells.field("v")
-    before, inside = ml.program(lambda: halve(cells, u, v)), list[ml.Program]()
-    made_for(other, before.run)
-    made_for(other, lambda: inside.append(ml.program(lambda: halve(cells, u, v))))
-    assert mutex_of(before) is not other and mutex_of(inside[0]) is other
-
-
-def test_a_reduction_does_not_wait_for_a_sequence_on_the_same_set() -> None:
-    """Globals that the set keeps for reductions were the sequence's that reduced first: others waited for all of it."""
-    ml.use("numpy")
-    cells = ml.Set(20, "cells")
-    u, v = (cells.field(name, data=np.full(20, value)) for name, value in (("u", 1.0), ("v", 2.0)))
-    found: list[float] = []
-
-    def meanwhile() -> None:
-        u.sum()
-        if not found:
-            thread = threading.Thread(target=lambda: found.append(float(v.sum())))
-            thread.start()
-            thread.join(20.0)
-            assert not thread.is_alive(), "it waits for the sequence"
-
-    Sequence(meanwhile).run(2)
-    assert found == [40.0]
-
-
-def test_two_sequences_on_fields_of_their_own_run_at_once() -> None:
-    ml.use("numpy")
-    cells = ml.Set(20, "cells")
-    fields = [cells.field("u", data=np.full(20, float(k))) for k in range(THREADS)]
-    sums: list[list[float]] = [[] for _ in fields]
-    steps = [Sequence(lambda k=k: sums[k].append(float(fields[k].sum()))) for k in range(THREADS)]
-    at_once(lambda k: steps[k].run(20), 1)
-    assert sums == [[20.0 * k] * 20 for k in range(THREADS)]
-
-
 # --- random numbers ---------------------------------------------------------------------------------------------------
 
 
@@ -492,58 +356,3 @@ def test_a_loop_that_draws_is_not_called_by_itself_and_a_source_is_not_a_number(
     assert (source.seed, source.calls) == (5, 0)
     source.assign([7, 3])
     assert (source.seed, source.calls) == (7, 3)
-
-
-# --- what it costs ----------------------------------------------------------------------------------------------------
-
-
-def python_calls(action: Callable[[], Any]) -> int:
-    for _ in range(3):
-        action()
-    counted = 0
-
-    def count(frame: Any, event: str, _: Any) -> None:
-        nonlocal counted
-        counted += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        action()
-    finally:
-        sys.setprofile(before)
-    return counted
-
-
-def test_exclusion_costs_few_calls_of_python() -> None:
-    """Upper bounds of calls of Python's functions; with generators as context managers they were 23, 138, 92 and 82."""
-    ml.use("cpu")
-    cells = ml.Set(8, "cells")
-    u, v = cells.field("u"), cells.field("v")
-    alone, given = ml.program(lambda: halve(cells, u, v)), ml.program(lambda u, v: halve(cells, u, v))
-    counted = [python_calls(one) for one in (halve.loop(cells, u, v), alone, lambda: given(u, v), u.sum)]
-    assert all(one <= most for one, most in zip(counted, (14, 120, 75, 70), strict=True)), counted
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_does_not_wait_for_threads_that_are_not_there() -> None:
-    shared, release, held = Mutex("shared"), threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with shared:
-            held.set()
-            release.wait(20.0)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
-        child = os.fork()
-    if child == 0:
-        with shared:
-            os._exit(7)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    release.set()
-    thread.join()
-    assert status == 7
