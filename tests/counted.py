@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 
-def python_calls(action: Callable[[], Any]) -> int:
-    """How many functions of Python are called, when it is not done for the first time."""
-    for _ in range(3):
+def python_calls(action: Callable[[], Any], before: int = 3) -> int:
+    """How many functions of Python are called, when it has been done so many times before."""
+    for _ in range(before):
         action()
     counted = 0
 
@@ -17,10 +17,10 @@ def python_calls(action: Callable[[], Any]) -> int:
         nonlocal counted
         counted += event == "call"
 
-    before = sys.getprofile()
+    profile = sys.getprofile()
     sys.setprofile(count)
     try:
         action()
     finally:
-        sys.setprofile(before)
+        sys.setprofile(profile)
     return counted

@@ -7,7 +7,6 @@ import decimal
 import itertools
 import os
 import random
-import sys
 import time
 from collections.abc import Callable
 from decimal import getcontext
@@ -23,6 +22,7 @@ import meshloom as ml
 from meshloom.errors import ProgramError
 from meshloom.operation import reads
 from meshloom.operation.parameters import Given
+from tests.counted import python_calls
 from tests.one_line import one_line_from
 
 BACKENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
@@ -193,23 +193,6 @@ def test_other_numbers_are_other_arguments_of_the_same_loops() -> None:
     assert step.loops == (loop,) and step._recording() is ready and u.numpy()[0] == 41.5
 
 
-def _python_calls(run: Callable[[], Any]) -> int:
-    """How many functions of Python are called."""
-    count = 0
-
-    def called(_: Any, event: str, __: Any) -> None:
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(called)
-    try:
-        run()
-    finally:
-        sys.setprofile(before)
-    return count
-
-
 @pytest.mark.parametrize("of", ["nothing", "arguments", "what it makes", "arguments and what it makes"])
 def test_another_number_is_one_recording(of: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No compiler, nothing made ready again, whatever a program is given and makes; values that alternate find what
@@ -232,11 +215,11 @@ def test_another_number_is_one_recording(of: str, monkeypatch: pytest.MonkeyPatc
     run()
     monkeypatch.setattr("meshloom.operation.tape.fuse", lambda *_: loops.append("fused"))
     monkeypatch.setattr("meshloom.operation.program.Tape", lambda *_: loops.append("taped"))
-    recorded = _python_calls(lambda: program._recorded(Given((u, v) if "arguments" in of else (), {})))
+    recorded = python_calls(lambda: program._recorded(Given((u, v) if "arguments" in of else (), {})), before=0)
     for times, dt in ((9, 2.0), (10, 3.0), (9, 2.0), (9, 7.0)):
         setting["times"], before = times, u.numpy()[0]
         setting["dt"] = dt
-        taken = _python_calls(run)
+        taken = python_calls(run, before=0)
         assert u.numpy()[0] == before + times * dt + ("makes" in of)
         assert taken < 6 * recorded, (taken, recorded)
     assert not loops

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-import time
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.errors import MeshloomError
+from tests.counted import python_calls
 
 BACKENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 STRATEGIES = ("auto", "fastest", "owner", "color", "tile", "block_color", "block_atomic")
@@ -218,16 +219,17 @@ def test_rules_of_a_loop_are_asked_again() -> None:
     assert "v is passed as inside and as edge" in refused(loop)
 
 
-def test_it_takes_no_time() -> None:
-    """5 ms for 100,000 particles with four cells each; a loaded machine gets more of them, and several tries."""
-    particles, cells = ml.Set(100_000, "particles"), ml.Set(20_000, "cells")
-    dice = np.random.default_rng(0)
-    where = ml.Map(particles, cells, dice.integers(0, 20_000, (100_000, 4)), "where")
-    taken = []
-    for _ in range(9):
-        places = dice.integers(0, 20_000, (100_000, 4))
-        before = time.perf_counter()
-        where.assign(places)
-        taken.append(time.perf_counter() - before)
+def test_its_work_is_one_pass_over_the_indices() -> None:
+    """Whatever the size, the same few calls of Python, and no room beyond two copies: a pass that checks them all."""
+    counts, dice = [], np.random.default_rng(0)
+    for size in (100, 100_000):
+        particles, cells = ml.Set(size, "particles"), ml.Set(20_000, "cells")
+        where = ml.Map(particles, cells, dice.integers(0, 20_000, (size, 4)), "where")
+        places = dice.integers(0, 20_000, (size, 4))
+        counts.append(python_calls(lambda where=where, places=places: where.assign(places)))
         assert where.indices[-1].tolist() == places[-1].tolist()
-    assert min(taken) < 0.005
+    tracemalloc.start()
+    where.assign(places)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert counts[0] == counts[1] < 60 and most < 2.5 * places.nbytes, (counts, most / places.nbytes)
