@@ -79,7 +79,7 @@ def surroundings() -> dict[str, Any]:
             "python": platform.python_version(),
             **{name: _version(name) for name in packages},
             "compiler": compiler.version,
-            "flags": " ".join(compiler.flags),
+            "flags": " ".join((*compiler.flags, *compiler.own)),
         },
     }
 

@@ -17,6 +17,7 @@ from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.operation.operation import Operation
 from meshloom.target import EMULATED
 from tests.asked_for import SLOW, building, unwanted, why_skipped
+from tests.later import leave_for_later
 from tests.thinned import thin_out
 
 # Tests that were started in the background, or by nohup, ignore signals, and so would the processes that they start.
@@ -63,6 +64,7 @@ def pytest_collection_finish() -> None:
     """Tests that look for what is left behind collect often: modules and tests themselves need not be gone through."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 20, 50)  # nor looked through for every 700 objects
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -105,6 +107,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Iterator[Any]:
     if not isinstance(made, list):
         return made
     thin_out(made)
+    leave_for_later(made)
     without = unwanted(collector.config)
     return [item for item in made if not any(mark.name in without for mark in item.iter_markers())]
 

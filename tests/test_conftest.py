@@ -25,7 +25,8 @@ def test_every_test_begins_with_the_first_back_end(careless: None, time: int) ->
 
 
 def flags() -> str:
-    return " ".join(host_compiler().flags)
+    found = host_compiler()
+    return " ".join((*found.flags, *found.own))
 
 
 def test_a_quick_run_does_not_optimise(request: pytest.FixtureRequest) -> None:

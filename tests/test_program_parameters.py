@@ -153,6 +153,7 @@ def test_nothing_keeps_its_arguments(backend: str) -> None:
         gc.enable()
 
 
+@pytest.mark.slow
 def test_only_so_many_combinations_stay_ready() -> None:
     w = World("cpu")
     total, y = ml.Global(0.0), w.field(0.0)

@@ -40,7 +40,7 @@ def _compiler_line() -> str:
         found = host_compiler()
     except CompilerError as missing:
         return f"none: {missing}"
-    return f"{found.path} ({found.version}), flags: {' '.join(found.flags)}"
+    return f"{found.path} ({found.version}), flags: {' '.join((*found.flags, *found.own))}"
 
 
 def _nvrtc_line() -> str:

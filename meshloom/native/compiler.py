@@ -23,7 +23,7 @@ import tempfile
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache as remembered
 from pathlib import Path
 from typing import TypeVar
@@ -69,11 +69,12 @@ extern "C" int probe(int n) {
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler that works: ``[path, *flags, source, "-o", library]`` makes a shared library."""
+    """A C++ compiler that works: ``[path, *flags, source, "-o", library, *own]`` makes a shared library."""
 
     path: str
     version: str  # first line of --version
     flags: tuple[str, ...]
+    own: tuple[str, ...] = ()  # the user's, which come last and so win
 
     @property
     def openmp(self) -> bool:
@@ -88,12 +89,12 @@ class Compiler:
 def host_compiler() -> Compiler:
     """The compiler named by ``CXX``, else the first of c++, g++, clang++ that works; found once per process.
 
-    ``MESHLOOM_CXXFLAGS`` is appended to its flags. A ``CXX`` that does not work is an error, not a reason to
+    ``MESHLOOM_CXXFLAGS`` comes behind all other flags. A ``CXX`` that does not work is an error, not a reason to
     take another compiler silently.
     """
     found = _find(tuple(_words("CXX")), os.environ.get("PATH", os.defpath))
     own = tuple(_words("MESHLOOM_CXXFLAGS"))
-    return Compiler(found.path, found.version, found.flags + own) if own else found
+    return replace(found, own=own) if own else found
 
 
 def build(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> Path:
@@ -290,7 +291,7 @@ def _processor() -> str:
 
 
 def _key(source: str, compiler: Compiler, extra_flags: tuple[str, ...]) -> str:
-    facts = (_SEAL, compiler.path, compiler.version, compiler.flags, extra_flags, _processor(), source)
+    facts = (_SEAL, compiler.path, compiler.version, compiler.flags, extra_flags, compiler.own, _processor(), source)
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
@@ -305,7 +306,7 @@ def _compile(compiler: Compiler, source: str, name: str, library: Path, extra_fl
     with cache.storing(text) as temporary:
         temporary.write_text(source, encoding="utf-8")
     with cache.storing(library) as temporary:
-        command = [compiler.path, *compiler.flags, str(text), "-o", str(temporary), *extra_flags]
+        command = [compiler.path, *compiler.flags, str(text), "-o", str(temporary), *extra_flags, *compiler.own]
         result = _run(command)
         _check_room(result, library.parent)
         if result.returncode:

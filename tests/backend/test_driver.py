@@ -19,6 +19,7 @@ from tests.one_line import one_line_from
 HERE = Path(__file__).parent
 
 
+@pytest.mark.slow
 def test_loops_records_and_repetition_through_nvidias_bindings(tmp_path: Path) -> None:
     """The calls as they are on a device: argument by argument, and freed with whoever held them."""
     pytest.importorskip("cuda.bindings")

@@ -38,6 +38,7 @@ assert ml.backend() == "emulated" and v.numpy().tolist() == [0.0, 2.0, 4.0, 6.0,
 """
 
 
+@pytest.mark.slow
 def test_a_program_can_choose_it_without_registering_anything(tmp_path) -> None:
     script = tmp_path / "alone.py"
     script.write_text(ALONE)
@@ -64,6 +65,7 @@ assert abs(change.numpy()).sum() > 1.0 and abs(change.numpy().sum()) < 1e-9
 """
 
 
+@pytest.mark.slow
 def test_compilers_that_check_jumps_by_themselves_do_not_end_it(tmp_path) -> None:
     """Some systems' compilers have _FORTIFY_SOURCE on, and then a jump to the stack of another fibre aborts."""
     script, cxx = tmp_path / "at_barriers.py", tmp_path / "cxx"
@@ -99,6 +101,7 @@ def test_values_come_back_from_a_device_to_be_emulated() -> None:
     assert isinstance(EmulatedCuda().place(OnDevice()), np.ndarray)
 
 
+@pytest.mark.slow
 def test_threads_of_python_may_run_programs_at_the_same_time() -> None:
     """In a process of its own: fibres of two launches in each other's way end it."""
     script = """

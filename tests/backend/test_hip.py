@@ -147,6 +147,7 @@ APART = ("taylor_green", "vortex_outflow")
 @pytest.mark.parametrize("name", ["tophat1d", *(pytest.param(name, marks=pytest.mark.slow)
                                                 for name in (applications.CASES | applications.GRIDS)
                                                 if name != "tophat1d")])  # fmt: skip
+@pytest.mark.slow
 def test_applications_agree(name: str) -> None:
     """Fused programs, with everything that their loops have."""
     ml.use("emulated" if name in APART else "numpy")

@@ -52,6 +52,7 @@ def test_a_report_is_clean_only_with_a_summary_and_a_good_end() -> None:
     assert Report(3, 9, refused.text).unusable is None, "it worked, and found something"
 
 
+@pytest.mark.slow
 def test_the_loops_are_right_when_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part of them: the matrix of tests/schedule runs the rest."""
     monkeypatch.setattr(sanitized, "LAYOUTS", ("aosoa4",))

@@ -16,6 +16,7 @@ def test_a_shuffled_mesh_is_the_same_mesh_in_the_worst_order() -> None:
     assert other.digest != mesh.digest and other.groups == mesh.groups and shuffled(mesh).digest == other.digest
 
 
+@pytest.mark.slow
 def test_shuffled_input_is_arranged_and_gives_the_same_residual() -> None:
     before = ml.backend()
     try:

@@ -69,6 +69,7 @@ def test_a_tree_without_the_case_costs_its_row_alone(
     assert "**missed**" in compare.text_lines(record.load(file))[-1]
 
 
+@pytest.mark.slow
 def test_a_process_answers_for_steps_it_can_make_and_tells_of_others() -> None:
     tree = compare.Tree(compare.HERE, "numpy", Path("unused"))
     assert tree.ask("nothing of the kind") == {"problem": "KeyError: 'nothing of the kind'"}

@@ -11,6 +11,7 @@ import meshloom as ml
 from bench import krylov, record
 
 
+@pytest.mark.slow
 def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(krylov, "ITERATIONS", (2, 12))
     file = tmp_path / "krylov.json"

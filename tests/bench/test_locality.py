@@ -94,6 +94,7 @@ def test_emulated_cuda(tmp_path: Path) -> None:
     assert row["error"] < 1e-13 and row["launches"] >= 1 and not result["applications"]
 
 
+@pytest.mark.slow
 def test_a_case_that_fails_costs_one_line_and_is_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ def same_backend_afterwards() -> Iterator[None]:
     ml.use(before)
 
 
+@pytest.mark.slow
 def test_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "result.json"
     assert lulesh.main(["--sizes", "5", "--cycles", "3", "--json", str(path)]) == 0
@@ -29,6 +30,7 @@ def test_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "zones/s" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_wrong_answer_is_not_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(lulesh.CHECK, "origin_energy", 27205.3117)
     with pytest.raises(SystemExit, match="231 cycles and origin energy"):

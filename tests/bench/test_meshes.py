@@ -9,6 +9,7 @@ import pytest
 from bench import meshes
 
 
+@pytest.mark.slow
 def test_figures_and_tables_of_a_small_wing() -> None:
     found = meshes.wing(6000, 1)
     kinds = found["quality"]["cells"]

@@ -62,6 +62,7 @@ def test_a_process_that_dies_is_a_missed_row(monkeypatch: pytest.MonkeyPatch):
     assert {row["note"] for row in result["rows"]} == {"ended with 1"}
 
 
+@pytest.mark.slow
 def test_without_the_folder_some_rows_are_not_here(tmp_path: Path):
     absent = {row.what for row in bookleaf_short_run(tmp_path) if row.verdict != "met"}
     assert absent == {"all fields at the end", "time of every step", "dt of every step"}

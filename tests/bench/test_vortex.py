@@ -49,6 +49,7 @@ def test_goals_compare_what_was_measured():
     assert [goal.met for goal in vortex.goals(rows(0.5, 0.4))] == [False, False]
 
 
+@pytest.mark.slow
 def test_the_comparison_with_twice_the_domain_and_with_published_curves(tmp_path: Path):
     row = flow_truth.vortex_against_twice_the_domain(12, 0.3)
     assert row["time"][-1] == pytest.approx(0.3)

@@ -27,6 +27,7 @@ def test_a_run_ends_when_the_flow_is_steady_with_picture_and_chart(meshloom: Com
     assert b'Name="solid"' in fields.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_restarted_run_equals_an_uninterrupted_one(meshloom: Command, tmp_path: Path) -> None:
     common = (*SMALL, "--set", "time.end=3.0", "--set", "output.plot=false")
     check_goes_on_bit_for_bit(meshloom, tmp_path, *common, after=7)

@@ -162,6 +162,7 @@ def test_the_cell_is_named_in_the_users_numbering(meshloom: Command, order: str)
     assert ml.generate.naca0012(12, 9).cells.points[cell] == pytest.approx((float(x), float(y)), rel=1e-3, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_disk_full(meshloom: Command, tmp_path: Path):
     """Checkpoints grow with the history; a limit on the size of files makes a later one fail, as a full disk would."""
     whole = ("run", "airfoil", *SMALL, "--set", "output.vtu=false", "--set", "output.checkpoint_every=20")
@@ -254,6 +255,7 @@ def test_a_restart_of_another_case_says_so(meshloom: Command, tmp_path: Path):
     assert files_below(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_names_are_shown_where_the_terminal_has_no_letters_for_them(tmp_path: Path):
     """An ASCII terminal: names are escaped, and the run is not lost for it."""
     settings = ('gauges."ü"=[40e3, 30e3]', "mesh.nx=6", "mesh.ny=4", "output.plot=false", "run.backend=numpy")
@@ -265,6 +267,7 @@ def test_names_are_shown_where_the_terminal_has_no_letters_for_them(tmp_path: Pa
 
 
 @pytest.mark.parametrize("wish", ["error", pytest.param("ignore", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_what_there_is_to_say_is_said_whatever_python_makes_of_warnings(tmp_path: Path, wish: str):
     """Never an exception, never silence."""
     words = ["--set", "mesh.i=6", "--set", "mesh.j=6", "--set", "output.plot=false", "--iterations", "1", "--quiet"]
@@ -276,6 +279,7 @@ def test_what_there_is_to_say_is_said_whatever_python_makes_of_warnings(tmp_path
     assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
+@pytest.mark.slow
 def test_what_is_said_at_import_is_one_line_too(tmp_path: Path):
     odd = os.environ | {"OMP_NUM_THREADS": "abc"}
     command = [sys.executable, "-m", "meshloom", "cases"]

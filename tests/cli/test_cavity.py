@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.harness import Command, check_goes_on_bit_for_bit
 
 SMALL = ("cavity2d", "--set", "mesh.cells=[16,16]", "--set", "run.threads=1", "--quiet")
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_the_flow_is_steady_with_pictures_and_tables(meshloom: Command, tmp_path: Path) -> None:
     result = meshloom("run", *SMALL, "--set", "flow.reynolds=100", "--json", "--out", "a")
     assert result.code == 0, result.err
@@ -22,11 +25,13 @@ def test_a_run_ends_when_the_flow_is_steady_with_pictures_and_tables(meshloom: C
     assert sum("nan" not in row for row in rows) == 17
 
 
+@pytest.mark.slow
 def test_a_restarted_run_equals_an_uninterrupted_one(meshloom: Command, tmp_path: Path) -> None:
     common = (*SMALL, "--set", "time.end=1.0", "--set", "output.plot=false")
     check_goes_on_bit_for_bit(meshloom, tmp_path, *common, after=17)
 
 
+@pytest.mark.slow
 def test_a_steady_run_says_how_it_goes_on(meshloom: Command) -> None:
     result = meshloom("run", *SMALL, "--set", "time.steady=0.01", "--set", "output.plot=false", "--out", "a")
     assert result.code == 0, result.err
@@ -36,6 +41,7 @@ def test_a_steady_run_says_how_it_goes_on(meshloom: Command) -> None:
     assert result.code == 0, result.err
 
 
+@pytest.mark.slow
 def test_a_pressure_that_is_not_solved_ends_the_run_in_one_line(meshloom: Command) -> None:
     """Rounding leaves no residual of 1e-17."""
     result = meshloom(

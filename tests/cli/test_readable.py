@@ -219,6 +219,7 @@ def test_what_is_too_deep_or_too_long_is_refused_on_its_line(text: str, line: in
         parse_settings(f"# so\ny = 1\n{text}", "f")
 
 
+@pytest.mark.slow
 def test_long_texts_take_no_longer_than_they_must() -> None:
     rows, names = "1,\n" * 20_000, "".join(f"g{k} = [1, 2]\n" for k in range(20_000))
     quotes = 'y = """' + '\\"""' * 50_000
@@ -237,6 +238,7 @@ _NAMES = ("Station 12", "ü", "a,b", "", "a.b", "$x$", "$", "_hidden", "../../up
           "x" * 99)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_gauge_may_have_any_name(meshloom: Command, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     gauges = [word for name in _NAMES for word in ("--set", f"gauges.{toml_key((name,))}=[40e3, 30e3]")]

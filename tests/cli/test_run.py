@@ -131,6 +131,7 @@ def test_schedules_from_the_configuration(meshloom: Command, tmp_path: Path):
     assert not schedules["save_soln"].startswith("owner"), "a loop without races has no use for it"
 
 
+@pytest.mark.slow
 def test_single_precision(meshloom: Command, tmp_path: Path):
     result = meshloom("run", "airfoil", *SMALL, "--precision", "single", "--json", "--out", "single")
     double = meshloom("run", "airfoil", *SMALL, "--json", "--out", "double")

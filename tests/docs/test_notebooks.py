@@ -54,6 +54,7 @@ def test_a_notebook_is_small_and_names_no_machine(script: Path) -> None:
     assert not places and socket.gethostname() not in text and not re.search(r" at 0x[0-9a-f]+", text)
 
 
+@pytest.mark.slow
 def test_they_run_in_one_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same kinds of outputs as the committed ones: CellExecutionError where a cell fails."""
     pytest.importorskip("nbclient", reason="the extra notebooks is not installed")

@@ -141,6 +141,7 @@ LATER = [pytest.param(name, marks=pytest.mark.slow) for name in ("maximum", "flo
 
 
 @pytest.mark.parametrize("name", ["add", *LATER])
+@pytest.mark.slow
 def test_a_planted_mistake_is_found_and_made_small(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In what NumPy does for an operation of the graph; plain Python knows nothing of it."""
     monkeypatch.setitem(expr.OPS, name, replace(expr.OPS[name], numpy=PLANTED[name]))

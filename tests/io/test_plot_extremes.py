@@ -85,6 +85,7 @@ def test_all_values_are_drawn(pair: str, sets: dict[str, Any]) -> None:
     check_drawn("line", sets["line"], pair)
 
 
+@pytest.mark.slow
 def test_every_set_is_drawn(sets: dict[str, Any]) -> None:
     for name, on in sets.items():
         check_drawn(name, on, "all there is")
@@ -100,6 +101,7 @@ def test_all_values_on_every_set(pair: str, sets: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "pair", ["all there is", *(pytest.param(p, marks=pytest.mark.slow) for p in ("infinite", "least"))]
 )
+@pytest.mark.slow
 def test_vectors_are_drawn(pair: str, sets: dict[str, Any]) -> None:
     for name, dim in {"cells": 2, "nodes": 2, "grid": 2, "cells in space": 3, "line": 2, "set": 2}.items():
         assert ml.plot(alternating(sets[name], PAIRS[pair], dim))._repr_png_().startswith(b"\x89PNG")
@@ -141,6 +143,7 @@ def test_units(values: tuple[float, ...], unit: float) -> None:
 @pytest.mark.parametrize(
     "pair", ["all there is", *(pytest.param(p, marks=pytest.mark.slow) for p in ("infinite both ways", "least"))]
 )
+@pytest.mark.slow
 def test_pictures_of_runs_and_studies(pair: str, meshes: dict[str, ml.Mesh], tmp_path: Path) -> None:
     """Maps beside monitors, curves, tiles: a run or a study that has ended must not fail for its picture."""
     mesh, space = meshes["plane"], meshes["space"]

@@ -28,6 +28,7 @@ def picture(path: Path, values: np.ndarray, mesh: ml.Mesh, right: float = 0.9) -
     return pixels
 
 
+@pytest.mark.slow
 def test_the_back_end_of_a_notebook_that_is_not_installed_here(tmp_path: Path):
     """What a notebook starts inherits its MPLBACKEND."""
     code = "from pathlib import Path; from meshloom.io.plots import save_curves; import numpy as np;"

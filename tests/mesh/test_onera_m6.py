@@ -165,6 +165,7 @@ def test_every_cell_of_every_level_is_valid(level: int) -> None:
     far=st.floats(5.0, 50.0),
 )
 @settings(max_examples=4, deadline=None)
+@pytest.mark.slow
 def test_any_half_wing_is_valid(cells: int, prism_layers: int | None, first_height: float | None, far: float) -> None:
     try:
         sizes = planned(1, cells, False, first_height, None, prism_layers)
@@ -177,6 +178,7 @@ def test_any_half_wing_is_valid(cells: int, prism_layers: int | None, first_heig
     assert len(made.coordinates) == len(np.unique(np.concatenate([nodes.ravel() for nodes in made.cells.values()])))
 
 
+@pytest.mark.slow
 def test_viscous_layers() -> None:
     """First centres one wall unit from the wall, 32 layers that grow by a quarter, and the far field where it was."""
     sizes = planned(1, 40_000, True, None, None, None)

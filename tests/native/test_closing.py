@@ -105,6 +105,7 @@ print("alive")
 """
 
 
+@pytest.mark.slow
 def test_openmp_stays_when_the_last_library_that_needs_it_goes() -> None:
     compiled = compiler.host_compiler()
     if not compiled.openmp:

@@ -71,7 +71,10 @@ def test_flags_are_probed_and_own_flags_appended(monkeypatch):
     assert os.path.isabs(plain.path) and plain.version
     assert {"-std=c++17", "-O3", "-fPIC", "-shared"} <= set(plain.flags)
     monkeypatch.setenv("MESHLOOM_CXXFLAGS", "-ffp-contract=off -DX=1")
-    assert compiler.host_compiler().flags == (*plain.flags, "-ffp-contract=off", "-DX=1")
+    own = compiler.host_compiler()
+    assert own.flags == plain.flags and own.own == ("-ffp-contract=off", "-DX=1")
+    wins = compiler.load('extern "C" int one() { return X; }', "wins", extra_flags=("-DX=2", "-UX"))
+    assert wins.one() == 1, "the user's come last"
 
 
 def test_cxx_may_carry_arguments(monkeypatch):
@@ -178,6 +181,7 @@ def build_and_call(source):
     return compiler.load(source, "shared").answer()
 
 
+@pytest.mark.slow
 def test_concurrent_processes_all_succeed_and_compile_once(logged_compiler, own_cache):
     _, log = logged_compiler
     compiler.host_compiler()

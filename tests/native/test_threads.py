@@ -67,6 +67,7 @@ print("ended")
 """
 
 
+@pytest.mark.slow
 def test_loops_in_forked_children_end_with_the_same_answers() -> None:
     done = python(FORKED)
     assert done.stdout == "ended\n", done.stderr

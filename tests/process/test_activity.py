@@ -205,6 +205,7 @@ step.run(2)
 """
 
 
+@pytest.mark.slow
 def test_a_script_tells_what_it_compiles_and_nothing_the_second_time(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SCRIPT)
     cache = str(tmp_path / "cache")

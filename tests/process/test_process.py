@@ -260,6 +260,7 @@ def meshloom(command: str, **more: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, **more)
 
 
+@pytest.mark.slow
 def test_a_closed_stdout_is_not_given_to_the_next_file(tmp_path: Path):
     """Whatever was printed would go into the first file that is opened; and JSON that is lost is not a success."""
     small = "--backend numpy --set mesh.i=6 --set mesh.j=4 --iterations 2 --set output.plot=false"

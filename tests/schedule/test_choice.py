@@ -113,6 +113,7 @@ def test_a_growing_part_in_a_random_order_costs_steadily_more(what: str, target:
 # --- one measure ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_the_arrangement_calls_good_costs_the_model_little_and_what_costs_much_is_rearranged() -> None:
     """Orders of one mesh: the model's price of the order and the verdict of the arrangement go together."""
     mesh = ml.generate.naca0012(200, 150)

@@ -67,6 +67,7 @@ def test_the_limit_of_the_time_step():
 # --- tophat1d ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_top_hat_of_the_original():
     found = run("tophat1d", "scheme.delta=0.25", "mesh.points=256")
     assert found["error_l1"] == pytest.approx(7.717e-3, rel=1e-3)

@@ -95,6 +95,7 @@ def test_fused_loops_of_a_gpu_go_by_position_too(order: str):
 
 
 @pytest.mark.parametrize("backend", [pytest.param("numpy", marks=pytest.mark.slow), "cpu"])
+@pytest.mark.slow
 def test_a_shuffled_mesh_is_arranged_by_itself_and_gives_the_same_flow(backend: str, tmp_path: Path):
     ml.use(backend)
     ml.write(tmp_path / "shuffled.dat", shuffled(ml.generate.naca0012(60, 50)))
@@ -153,6 +154,7 @@ def force_on_wall(case: Airfoil) -> np.ndarray:
     return force
 
 
+@pytest.mark.slow
 def test_lift_has_the_sign_of_the_incidence():
     lift = {}
     for angle in (-2.0, 0.0, 2.0):

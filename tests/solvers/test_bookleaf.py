@@ -122,6 +122,7 @@ def test_convergence_to_the_exact_solution(name: str, meshes: int, low: float, e
     assert found[-1].max() < error
 
 
+@pytest.mark.slow
 def test_saltzmann_drives_a_plane_shock_through_the_skewed_mesh():
     """Behind a strong shock the density is 4, the pressure 4/3; the piston has speed 1, the shock 4/3."""
     case = make(Saltzmann)

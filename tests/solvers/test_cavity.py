@@ -68,6 +68,7 @@ def test_a_restart_goes_on_bit_for_bit(kind: type[Cavity], scheme: str) -> None:
 
 
 @pytest.mark.parametrize("stretch", [0.0, pytest.param(3.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_multigrid_solves_for_the_pressure_in_single_precision(stretch: float) -> None:
     """With a tolerance that is none for such numbers, and cells 1 : 100."""
     ml.use("numpy")
@@ -137,6 +138,7 @@ def test_profiles_and_monitors_meet_in_the_middle() -> None:
         assert np.isclose(Line(case.cells, 0).profile(case.flow.velocity, 1).min(), v_min)
 
 
+@pytest.mark.slow
 def test_the_steady_flow_does_not_depend_on_the_length_of_a_step() -> None:
     """The face velocities forget in a time of their own where one is given (``scheme.fade``), not in a step."""
     ml.use("cpu", threads=1)

@@ -236,6 +236,7 @@ def decayed(n: int, nu: float = 0.1, end: float = 0.2) -> float:
     return float(np.abs(flow.u.numpy() - start * np.exp(-2.0 * nu * end)).max())
 
 
+@pytest.mark.slow
 def test_a_distorted_grid_between_walls() -> None:
     """Between a wall at rest and one that moves the velocity grows evenly, wherever the points are."""
     ml.use("numpy")
@@ -259,6 +260,7 @@ def couette(n: int) -> float:
     return float(np.abs(flow.u.numpy() - np.stack([y, 0.0 * y], axis=-1)).max())
 
 
+@pytest.mark.slow
 def test_a_turned_cavity_is_the_cavity() -> None:
     """Lines along x and y take kernels of their own; turned by some angle they take the general ones."""
     ml.use("numpy")

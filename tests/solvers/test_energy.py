@@ -70,6 +70,7 @@ def test_friction_force_and_moving_walls_are_no_loss(form: str) -> None:
     assert abs(found[-1]) < 0.02 * energy[-1]
 
 
+@pytest.mark.slow
 def test_what_flows_in_and_out_is_no_loss() -> None:
     """The channel in front of a step that is hardly one: what comes in goes out, and friction is paid by pressure."""
     made = case(BackwardStep, mesh__cells=4, mesh__upstream=2.0, mesh__downstream=6.0, mesh__growth=1.1)

@@ -266,6 +266,7 @@ def test_a_plane_of_symmetry_is_the_middle_of_twice_the_domain() -> None:
     np.testing.assert_allclose(half.velocity.numpy(), whole.velocity.numpy()[:, :6], rtol=0.0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_what_flows_in_flows_out_and_finds_its_profile() -> None:
     """A uniform inflow between walls becomes a parabola."""
     cells = CellGrid([even_edges(48, 0.0, 6.0), even_edges(12, 0.0, 1.0)], [False, False])

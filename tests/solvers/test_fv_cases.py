@@ -35,6 +35,7 @@ def sod_error(cells: tuple[int, int, int], kind: str, *more: str) -> float:
     return float(np.abs(case.cell_fields()["density"] - case.solution().density) @ volume / volume.sum())
 
 
+@pytest.mark.slow
 def test_sod_on_hexahedra_and_tetrahedra():
     """First order is at 0.03 for 100 cells; tetrahedra are finer than their cuboids."""
     assert sod_error((50, 1, 1), "hexahedron") < 0.0105

@@ -261,6 +261,7 @@ def test_dual_steps_are_of_second_order() -> None:
     assert 3.0 < coarse / fine < 5.0
 
 
+@pytest.mark.slow
 def test_dual_steps_end_in_time() -> None:
     """The last one is shorter; what goes out of one cell comes into another."""
     state, steps = sound_in_a_box(0.1)

@@ -82,6 +82,7 @@ def test_sweeps_follow_from_what_one_leaves() -> None:
 
 
 @pytest.mark.parametrize("form", ["staggered", pytest.param("collocated", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_the_step_is_limited_by_convection_alone_and_finds_the_parabola(form: str) -> None:
     case = channel(mesh__cells=(4, 12), mesh__stretch=2.0, scheme__time="abcn", scheme__form=form, time__steady=1e-5)
     explicit = channel(mesh__cells=(4, 12), mesh__stretch=2.0)

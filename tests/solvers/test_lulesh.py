@@ -121,6 +121,7 @@ def test_the_order_of_convergence_rises():
     assert 0.45 < orders[0] < orders[1] and orders[1] > 0.7, errors
 
 
+@pytest.mark.slow
 def test_without_the_filter_less_energy_is_lost():
     lost = []
     for strength in (0.0, 3.0):
@@ -154,6 +155,7 @@ def forces_of(case: Lulesh) -> np.ndarray:
 
 
 @pytest.mark.parametrize("backend", [pytest.param("cpu", marks=pytest.mark.slow), "emulated"])
+@pytest.mark.slow
 def test_all_strategies_agree_on_the_forces(backend: str):
     ml.use("numpy")
     wanted = forces_of(random_case())
@@ -170,6 +172,7 @@ def test_renumbering_changes_nothing(order: str):
     np.testing.assert_allclose(rows[:, :4], wanted[:, :4], rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_single_precision_comes_close():
     case = lulesh(6, "run.precision=single")
     assert case.x.dtype == case.dt.dtype == np.float32 and case.time.dtype == np.float64

@@ -145,6 +145,7 @@ def test_sod_converges_to_the_exact_solution(order: int, at_64: float, slowest: 
         assert slowest < math.log2(coarse / fine) < fastest
 
 
+@pytest.mark.slow
 def test_pressure_behind_the_shock_of_a_ramp():
     """15 degrees at Mach 2.5: an attached oblique shock."""
     ml.use("cpu")
@@ -267,6 +268,7 @@ def test_every_strategy_gives_the_same_flow(strategy: str):
         *(pytest.param("emulated", strategy, marks=pytest.mark.slow) for strategy in ml.strategies()),
     ],
 )
+@pytest.mark.slow
 def test_every_racy_loop_with_viscosity(backend: str, strategy: str):
     found = one_step("plate", backend, SMALL | {f"schedule.{loop}": strategy for loop in RACY})
     assert away_from(one_step("plate", "numpy", SMALL), found).max() < 1e-13

@@ -231,6 +231,7 @@ def test_mass_momentum_and_energy_stay_in_a_periodic_box(numpy_backend):
         assert np.all(np.abs(case.flow.q.saved().mean(axis=0) - before) < 1e-15 * 8 * np.maximum(size, 1.0))
 
 
+@pytest.mark.slow
 def test_the_decay_begins_as_friction_says_and_keeps_its_symmetry():
     """dE/dt = -2 mu enstrophy at the start, then as published; what maps the vortices onto themselves stays."""
     case = make(TaylorGreen, "mesh.points=16", "time.end=2.0")

@@ -227,6 +227,7 @@ def agrees(name: str, points: str, solver: str, *changes: str, close: float = 1e
 
 
 @pytest.mark.parametrize("solver", [pytest.param("thomas", marks=pytest.mark.slow), "pcr"])
+@pytest.mark.slow
 def test_other_solvers_give_the_same_flow(solver: str) -> None:
     ml.use("cpu", threads=1)
     agrees("vortex_outflow", "[32,33]", solver, "filter.order=8")

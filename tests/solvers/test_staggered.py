@@ -108,6 +108,7 @@ def test_a_plane_of_symmetry_is_the_middle_of_twice_the_domain() -> None:
 
 
 @pytest.mark.parametrize("forwards", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.slow
 def test_what_flows_in_flows_out_and_finds_its_profile(forwards: bool) -> None:
     """A uniform inflow between walls becomes a parabola, whichever way it goes."""
     cells = CellGrid([even_edges(48, 0.0, 6.0), even_edges(12, 0.0, 1.0)], [False, False])
@@ -152,6 +153,7 @@ def test_what_flows_in_along_a_side_is_given_where_its_faces_are(end: str) -> No
 # --- the cavity -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_cavity_staggered_and_collocated() -> None:
     """Both near Ghia's values, and nearer to each other than the grid is fine."""
     found = []

@@ -128,6 +128,7 @@ def test_gauges_and_run_up_do_not_depend_on_the_numbering():
         np.testing.assert_allclose(moved.cell_fields()[name], values, rtol=1e-8, atol=1e-8, err_msg=name)
 
 
+@pytest.mark.slow
 def test_water_runs_up_the_island_and_is_remembered():
     case = water("tsunami", "mesh.nx=50", "mesh.ny=30", "flow.scheme=v17", "uplift.height=12", "time.end=700")
     highest = np.full(len(case.mesh.cells), -np.inf)
@@ -146,6 +147,7 @@ def test_water_runs_up_the_island_and_is_remembered():
     assert window[0] > 40e3 and window[1] > window[0]
 
 
+@pytest.mark.slow
 def test_the_files_of_a_run(tmp_path: Path):
     outcome = finished("tsunami", tmp_path / "a", *SMALL, "time.end=100")
     assert outcome.finished and outcome.monitors["time"] == 100.0
@@ -192,6 +194,7 @@ def test_a_restart_to_a_later_time_goes_on_with_the_pace_before_the_trimmed_step
     assert steps[trimmed] < 0.5 * steps[0] and steps[trimmed + 1] == pytest.approx(steps[0])
 
 
+@pytest.mark.slow
 def test_the_whole_step_on_an_emulated_gpu():
     """Loops fused, clock and gauges on the device, more cells than one block holds."""
     found = []

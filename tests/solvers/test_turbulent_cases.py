@@ -99,6 +99,7 @@ def test_a_run_goes_on_with_the_same_bits(method: str) -> None:
     assert np.ptp(straight.cell_fields()["nu_tilde"]) > 0.0
 
 
+@pytest.mark.slow
 def test_turbulence_goes_back_with_the_flow() -> None:
     """A step that is taken back leaves no viscosity of the step that never was, and is gone again with both."""
     small = ("mesh.along=3", "mesh.up=3", "mesh.first_height=1e-2", "time.directions=2")
@@ -177,6 +178,7 @@ def test_cut_through_triangles() -> None:
     assert np.allclose(x, [(0.5 * (0.5 + 1.5) - 0.5) / 1.5, (0.5 * (1.5 + 2.0) - 0.5) / 1.5])
 
 
+@pytest.mark.slow
 def test_equations_choose_gas_mesh_and_wall() -> None:
     euler = make("onera_m6", "mesh.cells=3000", "time.method=explicit")
     assert not euler.gas.viscous and euler.turbulence is None and euler.conditions()["wing"].kind == "slip"

@@ -54,6 +54,7 @@ def test_states_of_the_original(scheme: str, name: str, backend: str):
 @pytest.mark.parametrize("name", [
     "dambreak_100_20_it174", pytest.param("thacker_40_40_it171", marks=pytest.mark.slow),
 ])  # fmt: skip
+@pytest.mark.slow
 def test_the_original_second_order_is_as_near_as_rounding_allows(name: str):
     """Another order in memory changes nothing but the order of sums, and moves the state about as far: one of them by
     chance less, so the farthest of three counts."""
@@ -180,6 +181,7 @@ def test_the_bowl_converges(scheme: str, least: float, finest: float):
     assert errors[-1] < finest
 
 
+@pytest.mark.slow
 def test_the_second_order_is_nearer_than_the_first():
     errors = {}
     for scheme in SCHEMES:
@@ -222,6 +224,7 @@ def test_water_is_neither_made_nor_lost(scheme: str):
     assert recorded[:, 3].max() > 1.0, "it moves"
 
 
+@pytest.mark.slow
 def test_renewed_rates_are_another_scheme_but_nearly_the_same_flow():
     plain, renewed = (water("volna_hump", f"flow.renew_rates={on}", "mesh.nx=36", "mesh.ny=12") for on in
                       ("false", "true"))  # fmt: skip

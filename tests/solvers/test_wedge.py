@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from scipy.optimize import brentq
 
 import meshloom as ml
@@ -70,6 +71,7 @@ def mach_errors(
     return means[0] / exact - 1.0, means[1] / exact - 1.0
 
 
+@pytest.mark.slow
 def test_the_mach_number_behind_the_shock_of_a_wedge():
     """A wall whose flux is that between the gas and its mirror image leaves a layer that is 3.6 % low,
     and the mean 2.4 %."""

@@ -32,6 +32,7 @@ def in_its_folder(here: Callable[[str], None]) -> None:
     here(WIDE)
 
 
+@pytest.mark.slow
 def test_it_is_in_the_table_and_the_picture(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "pot.py").write_text(WIDE.replace(".max())}", '.max()), "heat": -1.0}'))
@@ -86,6 +87,7 @@ def test_what_is_not_there_is_refused_before_the_first_run(
     assert [path.name for path in tmp_path.iterdir()] == ["pot.py"] and (ml.backend(), ml.threads()) == before
 
 
+@pytest.mark.slow
 def test_a_case_that_cannot_be_set_up_is_a_row_as_before(tmp_path: Path) -> None:
     made = "        self.t, heat"
     (tmp_path / "pot.py").write_text(WIDE.replace(made, f"        1 / config.kettle.loss\n{made}"))

@@ -64,6 +64,7 @@ def test_every_combination_once(tmp_path: Path, capfd: pytest.CaptureFixture[str
         again.values("haet")
 
 
+@pytest.mark.slow
 def test_a_verdict_of_runs_is_a_column() -> None:
     """Of runs that seek a steady state, and of no others."""
     stop = {"run.stop.monitor": "heat", "run.stop.below": 100.0, "run.stop.every": 1}
@@ -113,6 +114,7 @@ COMMAND_WORDS = ("-m", "meshloom", "study", "pot.py", "--over", "kettle.pause=[0
         pytest.param(COMMAND_WORDS, signal.SIGTERM, 143, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_a_study_that_was_stopped_goes_on(
     tmp_path: Path, words: tuple[str, ...], number: signal.Signals, code: int
 ) -> None:
