@@ -73,7 +73,8 @@ def test_threads_that_wait_for_each_other_only_one_after_the_other_are_told_noth
         with other:
             pass
 
-    at_once(lambda k: inside() if k == 0 else in_turn(), 500)
+    found = at_once(lambda k: inside() if k == 0 else in_turn(), 500)
+    assert [len(turns) for turns in found] == [500] * THREADS
 
 
 # --- what belongs to whom ---------------------------------------------------------------------------------------------
