@@ -426,7 +426,7 @@ def programs(draw: st.DrawFn) -> list[tuple[str, tuple[int, ...]]]:
 
 
 @given(steps=programs(), colored=st.booleans(), within=st.booleans())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_program_gives_the_same_fused(
     steps: list[tuple[str, tuple[int, ...]]], colored: bool, within: bool
 ) -> None:

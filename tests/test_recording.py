@@ -219,7 +219,7 @@ REFUSED: dict[str, Action] = {
 
 #: What neither changes nor reads values; the same inside and outside. Plain attributes belong here by themselves.
 HARMLESS: dict[str, Action] = {
-    "Set": lambda w: ml.Set(3),
+    "Set": lambda w: ml.Set(3), "Program.dataflow": lambda w: (w.inner.dataflow, w.inner.dataflow.versions),
     "Map": lambda w: ml.Map(w.edges, w.cells, np.zeros((5, 1), int)),
     "Grid": lambda w: ml.Grid((4, 4)),
     "Arg": lambda w: w.u[w.ends],

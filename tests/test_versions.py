@@ -95,6 +95,7 @@ def test_what_changes_values_changes_the_version(name: str, backend: str) -> Non
     assert check(recorded, ml.program(lambda: RECORDED[name](recorded)).run), "nothing happens here"
 
 
+@pytest.mark.slow
 def test_so_does_every_other_public_call() -> None:
     ml.use("numpy")
     for act in (REFUSED | HARMLESS).values():

@@ -20,6 +20,7 @@ from meshloom.markup import Explanation
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion import FusedProgram
 from meshloom.operation.operation import Operation
@@ -103,6 +104,11 @@ class Program(NoCopy):
         """All that was recorded. A program around this one takes it as it is: it may write transient fields before, and
         look at them behind."""
         return self._tape().operations
+
+    @property
+    def dataflow(self) -> Dataflow:
+        """Who writes which values and who reads them, of what was recorded; nothing of it is fused or left out."""
+        return Dataflow(self.operations)
 
     @property
     @exclusive

@@ -21,12 +21,14 @@ from meshloom.exclusion import PREPARING, Mutex, holding, mutexes_of
 from meshloom.mesh.core import Field, Global
 from meshloom.native.together import together
 from meshloom.operation.arguments import check_memory
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.field_layouts import layouts_by_votes
 from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion import FusedProgram, fuse
 from meshloom.operation.measures import Measures, check_nodes_stay
 from meshloom.operation.operation import Operation, asking
-from meshloom.operation.recorded import Outline, Recorded, check_written_first, without_idle_fills
+from meshloom.operation.passes import prepared_graph
+from meshloom.operation.recorded import Outline, Recorded
 from meshloom.operation.replay import (
     ReadyProgram,
     Replay,
@@ -56,9 +58,9 @@ class Tape:
     def loops(self) -> tuple[Operation, ...]:
         """The recorded operations, but for fills that nobody sees; each can be called by itself, unless it draws random
         numbers."""
-        check_written_first(self.operations)
+        graph = prepared_graph(Dataflow(self.operations))
         check_nodes_stay(self.name, self.operations)
-        return without_idle_fills(self.operations)
+        return graph.operations
 
     @cached_property
     def outline(self) -> Outline:

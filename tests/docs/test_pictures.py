@@ -40,6 +40,7 @@ def check_same(name: str, folder: Path) -> None:
     assert np.abs(then - now).mean() < 0.03, f"{name} has changed: put the new one into docs/img"
 
 
+@pytest.mark.slow
 def test_committed_pictures_are_drawn_by_the_page(tmp_path: Path) -> None:
     drawn = draw(program(PAGE), tmp_path)
     shown = re.findall(r"!\[[^\]]*\]\(img/(\w+\.png)\)", PAGE.read_text(encoding="utf-8"))

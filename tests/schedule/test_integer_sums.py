@@ -78,6 +78,7 @@ print(ran)
     ("cpu", "int32", 12), pytest.param("cpu", "int64", 12, marks=pytest.mark.slow),
     pytest.param("emulated", "int32", 16, marks=pytest.mark.slow),
 ])  # fmt: skip
+@pytest.mark.slow
 def test_no_sum_of_integers_is_left_open(backend: str, dtypes: str, loops: int) -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT, backend, dtypes], capture_output=True, text=True)
     assert done.returncode == 0, f"{done.returncode}: {done.stderr}"

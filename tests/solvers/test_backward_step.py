@@ -54,6 +54,7 @@ def test_a_coarse_grid_has_the_eddy_already() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["rk3", "euler"])
+@pytest.mark.slow
 def test_a_restart_goes_on_bit_for_bit(scheme: str) -> None:
     ml.use("cpu", threads=1)
     whole, first, second = (case_of(**TINY, scheme__time=scheme) for _ in range(3))

@@ -80,6 +80,7 @@ def test_full_runs(deck: str):
     assert not missed(deck)
 
 
+@pytest.mark.slow
 def test_a_shorter_run_ends_where_the_original_does():
     assert not [row for row in bookleaf_short_run() if row.verdict == "missed"]
 
@@ -188,6 +189,7 @@ def test_every_numbering_gives_the_same_flow(order: str):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cpu", "emulated", CUDA])
+@pytest.mark.slow
 def test_every_strategy_gives_the_same_flow(backend: str):
     """The forces of the cells meet at their nodes: the one loop with races."""
     ml.use("numpy")

@@ -90,6 +90,7 @@ def test_every_back_end_gives_the_same(backend: str) -> None:
 
 
 @pytest.mark.parametrize("stretch", [0.0, 2.0])
+@pytest.mark.slow
 def test_both_solvers_of_the_pressure_agree(stretch: float) -> None:
     ml.use("numpy")
     fast, slow = (cavity(mesh__cells=(16, 18), mesh__stretch=stretch, pressure__solver=one)

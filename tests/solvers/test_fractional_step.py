@@ -87,6 +87,7 @@ def test_second_order_in_space(scheme: TimeScheme, bent: float) -> None:
 
 
 @pytest.mark.parametrize(("scheme", "order"), [(RK3, 3.0), (EULER, 1.0)], ids=["rk3", "euler"])
+@pytest.mark.slow
 def test_the_order_in_time(scheme: TimeScheme, order: float) -> None:
     """On one grid, against very short steps; for velocities at centres and at faces."""
     cells = periodic(12)

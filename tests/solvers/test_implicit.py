@@ -43,6 +43,7 @@ def between_walls() -> tuple[CellGrid, np.ndarray]:
     [("collocated", False), ("staggered", True),
      *(pytest.param(*one, marks=pytest.mark.slow) for one in (("collocated", True), ("staggered", False)))],
 )  # fmt: skip
+@pytest.mark.slow
 def test_second_order_in_time(form: str, closed: bool) -> None:
     """On one grid, against very short steps, of velocities at centres and at faces; the last step is cut."""
     cells, start = between_walls() if closed else (periodic(12, bent=0.3), stirred(periodic(12, bent=0.3)))

@@ -63,6 +63,7 @@ def test_cycles_and_energy_of_the_original_on_a_gpu(size: int):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "emulated"])
+@pytest.mark.slow
 def test_other_back_ends(backend: str):
     ml.use(backend)
     assert not unmet(lulesh_run(5))

@@ -136,6 +136,7 @@ def test_sod_is_as_far_from_the_exact_solution_as_the_original_is():
 
 
 @pytest.mark.parametrize(("order", "at_64", "slowest", "fastest"), [(1, 0.046, 0.55, 0.75), (2, 0.0141, 0.78, 1.0)])
+@pytest.mark.slow
 def test_sod_converges_to_the_exact_solution(order: int, at_64: float, slowest: float, fastest: float):
     """With shock and contact no scheme reaches its nominal order; the second order one is three times as close."""
     ml.use("cpu")
@@ -252,6 +253,7 @@ SMALL = {"mesh.cells": [5, 4, 3], "mesh.extent": [2.0, 1.0, 0.5], "mesh.angle": 
 
 
 @pytest.mark.parametrize("strategy", ml.strategies())
+@pytest.mark.slow
 def test_every_strategy_gives_the_same_flow(strategy: str):
     """The loops in which faces meet at a cell: increments of 15 numbers, minima and maxima, fluxes."""
     wish = {f"schedule.{loop}": strategy for loop in ("gradient", "bounds", "face_flux")}

@@ -283,6 +283,7 @@ def test_back_ends_agree(backend, kind, points, fuse):
         assert other == pytest.approx(one, rel=1e-11, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_a_restarted_run_equals_an_uninterrupted_one(meshloom: Command, tmp_path: Path):  # noqa: F811
     asked = ("run", "vortex_outflow", "--backend", "cpu", "--threads", "1", "--set", "mesh.points=[65, 65]", "--quiet")
     few = ("--set", "output.plot=false", "--set", "output.vtu=false")

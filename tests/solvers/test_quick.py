@@ -59,6 +59,7 @@ def test_the_kernel_is_what_parabolas_by_hand_give() -> None:
         np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_quick_is_of_second_order_in_space() -> None:
     """The values at faces are of third order, what is made of them is of second, as friction and pressure are."""
     ml.use("cpu", threads=1)

@@ -95,6 +95,7 @@ def past_a_block(dtype: str = "float64") -> Any:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.slow
 def test_flow_past_a_block_goes_round_it(backend: str) -> None:
     ml.use(backend)
     flow = past_a_block()

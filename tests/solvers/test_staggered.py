@@ -82,6 +82,7 @@ def sided(edges: list[np.ndarray], sides: dict[tuple[int, str], Condition], flag
 
 
 @pytest.mark.parametrize("axis", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_flow_in_space_that_is_the_same_in_all_layers_is_that_in_the_plane(axis: int) -> None:
     """Whichever axis has the layers: no axis is another's special case."""
     ml.use("numpy")

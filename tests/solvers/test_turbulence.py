@@ -50,6 +50,7 @@ def rates(model: SpalartAllmaras) -> np.ndarray:
     return model.rate.numpy() / flow.mesh.cell_volumes
 
 
+@pytest.mark.slow
 def test_a_layer_at_a_wall_has_the_law_of_the_wall() -> None:
     """Half a channel at a friction Reynolds number of 1000: in turn the velocity that balances the shear stress
     1 - y with the eddies that there are, and a step of the model."""

@@ -162,6 +162,7 @@ def begun(over: Any = None, settings: Any = None, **more: Any) -> Any:
     return ml.study("pot.py", over or {"kettle.loss": [0.1]}, COMMON | (settings or {}), progress=False, **more)
 
 
+@pytest.mark.slow
 def test_another_study_is_not_mixed_in(tmp_path: Path) -> None:
     begun(out="s")
     before = files_below(tmp_path / "s")

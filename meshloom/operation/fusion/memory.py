@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from meshloom.errors import KernelError
 from meshloom.mesh.core import Field
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.domain import EVERYWHERE, Part
 from meshloom.operation.operation import Operation
 
@@ -14,7 +15,7 @@ class Memory:
     """Where the values of fields are between two groups; a field that was never moved is at home."""
 
     def __init__(self, cycle: Sequence[Operation], constants: dict[Field, float]):
-        self.cycle, self.constants = list(cycle), constants
+        self.graph, self.constants = Dataflow(cycle), constants
         self.at: dict[Field, Field | None] = {}  # None: nowhere, nobody will ask
         self.spare: dict[Field, list[Field]] = {}
         self.position = 0  # in the cycle: what comes next
@@ -32,13 +33,7 @@ class Memory:
     def needed_later(self, one: Field, part: Part | None = None) -> bool:
         """Will the value be asked for before it is replaced? After a replay the user may ask for any field but the
         transient ones, and the next replay for these. ``part``: of a grid, where the value was written."""
-        rest, again = self.cycle[self.position :], self.cycle[: self.position]
-        for operation in (*rest, *again) if one.transient else rest:
-            if operation.defines(one, part or EVERYWHERE):
-                return False
-            if one in operation.reads:
-                return True
-        return not one.transient
+        return self.graph.is_live(one, self.position, part or EVERYWHERE)
 
     def place_for(self, one: Field, taken: set[Field]) -> Field:
         """A buffer to write a field to: its home, else a spare one, made at need."""

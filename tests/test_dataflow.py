@@ -1,0 +1,196 @@
+"""The data-flow graph of a program: what it says of orders holds for random programs; its parts are as in theory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import meshloom as ml
+from meshloom.errors import ProgramError
+from meshloom.operation.dataflow import DISTANCES, Dataflow
+from meshloom.operation.operation import Operation
+from tests import test_fusion, test_fusion_boxes
+from tests.one_line import one_line_from
+
+MOST = {"mesh": 12, "boxes": 12}  # examples of a quick run
+
+
+@ml.kernel
+def difference(u: ml.Read, flux: ml.Write):
+    flux[...] = u[1] - u[0]
+
+
+@ml.kernel
+def gather(flux: ml.Read, rate: ml.Inc):
+    rate[0] += flux
+    rate[1] -= flux
+
+
+@ml.kernel
+def move(rate: ml.Read, u: ml.ReadWrite, total: ml.Sum):
+    u += 0.1 * rate
+    total += u
+
+
+def diffusion() -> tuple[ml.Program, dict[str, ml.Field | ml.Global]]:
+    mesh = ml.generate.box((4, 3), cells="triangle")
+    u, flux, rate = mesh.cells.field("u", data=1.0), mesh.faces.field("flux"), mesh.cells.field("rate")
+    total = ml.Global(0.0, "total")
+
+    @ml.program
+    def step() -> None:
+        rate.fill(0.0)
+        difference(mesh.faces, u[mesh.face_cells], flux)
+        gather(mesh.faces, flux, rate[mesh.face_cells])
+        move(mesh.cells, rate, u, total)
+
+    return step, {"u": u, "flux": flux, "rate": rate, "total": total}
+
+
+def found(graph: Dataflow, first: str | int, then: str | int) -> set[tuple[str, str, str, int]]:
+    return {(one.kind, one.field.name, one.distance, one.replays) for one in graph.dependences(first, then)}
+
+
+def test_a_step_of_diffusion() -> None:
+    step, named = diffusion()
+    graph = step.dataflow
+    fill = graph.operations[0].name
+    assert found(graph, "difference", "gather") == {("flow", "flux", "same element", 0)}
+    assert found(graph, "move", "difference") == {("flow", "u", "map", 1)}
+    assert found(graph, "difference", "move") == {("anti", "u", "map", 0)}
+    assert found(graph, fill, "gather") == {("flow", "rate", "map", 0), ("output", "rate", "map", 0)}
+    assert found(graph, "gather", "move") == {("flow", "rate", "map", 0)}
+    assert found(graph, "move", fill) == {("anti", "rate", "same element", 1)}
+    of_total = {(kind, "total", "whole", 1) for kind in ("flow", "anti", "output")}
+    of_u = {(kind, "u", "same element", 1) for kind in ("flow", "anti", "output")}
+    assert found(graph, "move", "move") == of_total | of_u
+    assert not graph.may_swap(1, 2) and graph.may_swap(0, 1)
+    assert [str(one) for one in graph.versions if one.storage is named["rate"]] == ["rate.0", "rate.1", "rate.2"]
+    read = {str(one): one.read_at for one in graph.versions}
+    assert read["rate.0"] == () and read["rate.1"] == (2,) and read["rate.2"] == (3,)
+    assert read["u.0"] == read["u.1"] == (1, 3), "in the first replay what is there, later that of the replay before"
+
+
+def test_boxes_that_do_not_overlap_have_nothing_to_do_with_each_other() -> None:
+    grid = ml.Grid((8,), ghosts=2)
+    u, v = grid.field("u", data=1.0), grid.field("v")
+
+    @ml.kernel
+    def copy(a: ml.Read, b: ml.Write):
+        b[...] = a
+
+    @ml.kernel
+    def slope(a: ml.Read, b: ml.Write):
+        b[...] = a[1] - a[0]
+
+    @ml.program
+    def step() -> None:
+        copy(grid.box(0, 2), u, v)
+        copy(grid.box(4, 8), u, v)
+        slope(grid.box(2, 4), v[grid.offsets(-1, 0)], u)
+        copy(grid, u, v)
+
+    graph = step.dataflow
+    assert found(graph, 0, 1) == set() and graph.may_swap(0, 1)
+    assert found(graph, 0, 2) == {("flow", "v", "offsets", 0)} and found(graph, 1, 2) == set()
+    assert ("output", "v", "same element", 0) in found(graph, 1, 3)
+    assert found(graph, 3, 2) == {("flow", "v", "offsets", 1), ("anti", "u", "same element", 1)}
+
+
+def test_what_is_asked_for_must_be_there() -> None:
+    graph = diffusion()[0].dataflow
+    assert len(graph.dependences(graph.operations[1], 2)) == 1
+    with one_line_from(ProgramError, "operation moves is not in this program; there are rate = 0, difference, gather"):
+        graph.dependences("moves")
+    with one_line_from(ProgramError, "operation 9 is not in this program"):
+        graph.dependences(9, None)
+    with pytest.raises(ProgramError, match="is not in this program"):
+        graph.dependences(diffusion()[0].operations[0])
+
+
+def test_it_prints_and_draws() -> None:
+    step, named = diffusion()
+    graph = step.dataflow
+    lines = str(graph).splitlines()
+    assert len(lines) == 4 and lines[3] == (
+        "3  move over cells, reads rate.2, u.0, u.1 (of the replay before), total.0, total.1 (of the replay before),"
+        " makes u.1, total.1"
+    )
+    named["u"].name = "<u & v>"
+    tree = ElementTree.fromstring(graph.svg([graph.operations[1:3]]))
+    words = ["".join(one.itertext()) for one in tree.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"difference", "over faces", "<u & v> (map)", "flux"} <= set(words)
+    boxes = tree.findall("{http://www.w3.org/2000/svg}rect")
+    assert len(boxes) == 5, "one for each operation, and a frame"
+    width = float(tree.attrib["width"])
+    assert all(0 <= float(one.attrib["x"]) <= width - float(one.attrib["width"]) for one in boxes)
+    assert set(DISTANCES) >= {one.distance for one in graph.dependences()}
+
+
+# ----- random programs --------------------------------------------------------------------------------------------
+def swapped(operations: Sequence[Operation], dice: random.Random) -> list[Operation]:
+    """In another order, by neighbours that change places where the graph says that they may."""
+    order = list(operations)
+    for _ in range(4 * len(order)):
+        k = dice.randrange(len(order) - 1) if len(order) > 1 else 0
+        if len(order) > 1 and Dataflow(order).may_swap(k, k + 1):
+            order[k], order[k + 1] = order[k + 1], order[k]
+    return order
+
+
+def test_other_orders_are_found() -> None:
+    operations = list(diffusion()[0].operations)
+    orders = {tuple(operations.index(one) for one in swapped(operations, random.Random(k))) for k in range(9)}
+    assert orders == {(0, 1, 2, 3), (1, 0, 2, 3)}
+
+
+def check_orders(make: Callable[[], tuple[Callable[[], None], dict[str, ml.Field | ml.Global]]], seed: int) -> None:
+    """Every order that the graph allows gives the same bits, replay after replay."""
+    ml.use("numpy")
+    results, orders = [], []
+    for other in (False, True):
+        body, changed = make()
+        operations = list(ml.program(body).operations)
+        order = swapped(operations, random.Random(seed)) if other else operations
+        orders.append([operations.index(one) for one in order])
+        for _ in range(2):
+            for one in order:
+                one()
+        results.append({name: np.array(one.numpy()) for name, one in changed.items()})
+    for name, expected in results[0].items():
+        np.testing.assert_array_equal(results[1][name], expected, err_msg=f"{name} in order {orders[1]}")
+
+
+def check_mesh(steps: list[tuple[str, tuple[int, ...]]], seed: int) -> None:
+    check_orders(lambda: test_fusion.recorded(ml.generate.box((3, 2)), steps, False, False), seed)
+
+
+def check_boxes(steps: test_fusion_boxes.Steps, around: bool, seed: int) -> None:
+    check_orders(lambda: test_fusion_boxes.recorded(steps, around, False), seed)
+
+
+@given(steps=test_fusion.programs(), seed=st.integers(0, 9))
+@settings(max_examples=MOST["mesh"])
+def test_operations_without_a_dependence_may_change_places(steps: list[tuple[str, tuple[int, ...]]], seed: int) -> None:
+    check_mesh(steps, seed)
+
+
+@given(steps=test_fusion_boxes.programs(), around=st.booleans(), seed=st.integers(0, 9))
+@settings(max_examples=MOST["boxes"])
+def test_so_may_those_on_boxes(steps: test_fusion_boxes.Steps, around: bool, seed: int) -> None:
+    check_boxes(steps, around, seed)
+
+
+@pytest.mark.slow
+@given(steps=test_fusion.programs(), boxes=test_fusion_boxes.programs(), around=st.booleans(), seed=st.integers(0, 999))
+@settings(max_examples=300)
+def test_in_hundreds_of_programs(steps: list[tuple[str, tuple[int, ...]]], boxes: test_fusion_boxes.Steps,
+                                 around: bool, seed: int) -> None:  # fmt: skip
+    check_mesh(steps, seed)
+    check_boxes(boxes, around, seed)
