@@ -125,7 +125,7 @@ def test_it_prints_and_draws() -> None:
     named["u"].name = "<u & v>"
     tree = ElementTree.fromstring(graph.svg([graph.operations[1:3]]))
     words = ["".join(one.itertext()) for one in tree.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"difference", "over faces", "<u & v> (map)", "flux"} <= set(words)
+    assert {"difference", "over faces", "<u & v>.1 (map)", "flux.1"} <= set(words)
     boxes = tree.findall("{http://www.w3.org/2000/svg}rect")
     assert len(boxes) == 5, "one for each operation, and a frame"
     width = float(tree.attrib["width"])

@@ -86,6 +86,15 @@ class Dataflow:
                 found.setdefault(one.storage, []).append(_access(position, operation, one))
         return found
 
+    @cached_property
+    def _touching(self) -> dict[Storage, list[int]]:
+        """Of each field and global the positions of operations that use it."""
+        found: dict[Storage, list[int]] = {}
+        for position, operation in enumerate(self.operations):
+            for one in dict.fromkeys(operation.storages):
+                found.setdefault(one, []).append(position)
+        return found
+
     # ----- dependences --------------------------------------------------------------------------------------------
     def dependences(self, first: str | int | Operation | None = None, then: str | int | Operation | None = None
                     ) -> tuple[Dependence, ...]:  # fmt: skip
@@ -145,10 +154,9 @@ class Dataflow:
         """Will a value that is there before the operation at a position be read before it is replaced? After a replay a
         user may look at any field and global but temporary ones, and the next replay at these."""
         temporary = isinstance(one, Field) and one.transient
-        accesses = self.accesses.get(one, ())
-        rest = [a for a in accesses if a.position >= position]
-        again = [a for a in accesses if a.position < position] if temporary else []
-        for operation in dict.fromkeys(self.operations[a.position] for a in (*rest, *again)):
+        touching = self._touching.get(one, ())
+        rest, again = ([k for k in touching if (k >= position) == here] for here in (True, False))
+        for operation in (self.operations[k] for k in (*rest, *(again if temporary else ()))):
             if operation.defines(one, region):
                 return False
             if one in operation.reads:

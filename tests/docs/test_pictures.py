@@ -64,3 +64,13 @@ def test_the_first_scripts_are_short() -> None:
     for page, limit in longest.items():
         lines = [line for line in blocks(ROOT / page, "python")[0].text.splitlines() if line.strip()]
         assert len(lines) <= limit, f"{page} begins with {len(lines)} lines"
+
+
+def test_the_graph_in_the_docs_is_that_of_its_program(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "kernels.md"
+    text = next(block.text for block in blocks(page, "python") if "dataflow.svg" in block.text)
+    (tmp_path / "page.py").write_text(f"import meshloom as ml\n{text}", encoding="utf-8")
+    done = run(["-c", START, "numpy", str(tmp_path / "page.py")], tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    drawn = (tmp_path / "dataflow.svg").read_text(encoding="utf-8")
+    assert drawn == (ROOT / "docs" / "img" / "dataflow.svg").read_text(encoding="utf-8")

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from meshloom.kernel.count import flops_by_kind, loads
 from meshloom.kernel.model import Output
 from meshloom.mesh.core import Field
+from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.domain import INSIDE
 from meshloom.operation.fusion.along_lines import composed_lines
 from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.cost import Cost
@@ -166,17 +168,7 @@ def _followers(line: Operation, rest: Sequence[Operation]) -> Iterator[Operation
 
 
 def _idle(parts: Sequence[Operation], rest: Sequence[Operation]) -> list[Field]:
-    """Transient fields that the parts write, and nobody reads before they are written again."""
+    """Temporary fields that the parts write, and nobody reads before they are written again."""
     written = dict.fromkeys(w for one in parts for w in one.writes if isinstance(w, Field) and w.transient)
-    return [one for one in written if not read_in(one, rest)]
-
-
-def read_in(one: Field, rest: Sequence[Operation]) -> bool:
-    for operation in rest:
-        if operation.needs(one):
-            return True
-        if operation.defines(one):
-            return False
-        if one in operation.storages:
-            return True
-    return False
+    behind = Dataflow(rest)
+    return [one for one in written if not behind.is_live(one, 0, INSIDE)]

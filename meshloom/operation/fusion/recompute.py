@@ -26,8 +26,8 @@ from meshloom.mesh.box import Box, Index
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import AXES, Grid
 from meshloom.operation.body import BodyGraph, GivenBody
-from meshloom.operation.domain import BoxPoints
-from meshloom.operation.fusion.absorb import read_in
+from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.domain import INSIDE, BoxPoints
 from meshloom.operation.fusion.cost import seconds_at_points
 from meshloom.operation.fusion.groups import MOST_OPERATIONS, why_apart
 from meshloom.operation.operand import DIRECTLY, Operand, Reach
@@ -275,8 +275,9 @@ def without_store(
             pairs[k] = replace(pair, refused=_too_long(loops[0]))
             new |= {} if pairs[k].refused else {pair.position: [*loops]}
     rest = [one for k in range(position + 1, len(operations)) for one in new.get(k, [operations[k]])]
-    idle = all(isinstance(w, Field) and w.transient and not read_in(w, rest) for w in maker.writes)
-    return [*operations[:position], *([] if idle else [maker]), *rest], pairs
+    behind = Dataflow(rest)
+    dead = all(isinstance(w, Field) and w.transient and not behind.is_live(w, 0, INSIDE) for w in maker.writes)
+    return [*operations[:position], *([] if dead else [maker]), *rest], pairs
 
 
 def _too_long(loop: Operation) -> str:
