@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 LIST = Path(__file__).with_name("later.txt")
-SECONDS = 0.4
+SECONDS = 0.3
 COMPILED = {"cpu", "emulated"}
 BY_HAND = "tests/docs/test_docs.py::"  # pages are not rows of one test: those of which few are read go on the list
 

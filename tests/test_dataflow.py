@@ -159,6 +159,7 @@ def check_orders(make: Callable[[], tuple[Callable[[], None], dict[str, ml.Field
         operations = list(ml.program(body).operations)
         order = swapped(operations, random.Random(seed)) if other else operations
         orders.append([operations.index(one) for one in order])
+        assert Dataflow(order).svg().count("<rect") == len(order) == len(str(Dataflow(order)).splitlines())
         for _ in range(2):
             for one in order:
                 one()

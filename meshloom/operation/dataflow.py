@@ -21,12 +21,12 @@ from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
 
 #: How far an operation looks from its element to the value that it accesses, the nearest first.
-DISTANCES = SAME, OFFSETS, LINE, MAP, WHOLE = ("same element", "offsets", "line", "map", "whole")
+DISTANCES = SAME, OFFSETS, LINE, MAP, ONE_VALUE = ("same element", "offsets", "line", "map", "whole")
 Region = Extent | Part  # which values of a field: of a grid those of a box may be named
 Storage = Field | Global
 
 
-class Access(NamedTuple):
+class FieldUse(NamedTuple):
     """What an operation does with a field or global. ``reads``: looks at values of before, increments included;
     ``writes``: changes some in ``region``; ``covers``: all of them there, each at its own element."""
 
@@ -78,9 +78,9 @@ class Dataflow:
         self.operations = tuple(operations)
 
     @cached_property
-    def accesses(self) -> dict[Storage, list[Access]]:
+    def accesses(self) -> dict[Storage, list[FieldUse]]:
         """Of each field and global, in the order of the operations."""
-        found: dict[Storage, list[Access]] = {}
+        found: dict[Storage, list[FieldUse]] = {}
         for position, operation in enumerate(self.operations):
             for one in operation.operands:
                 found.setdefault(one.storage, []).append(_access(position, operation, one))
@@ -176,15 +176,15 @@ class Dataflow:
 
     def __str__(self) -> str:
         """The operations in order, what each reads, by version, and what it makes."""
-        lines = []
+        said = []
         for k, one in enumerate(self.operations):
             read = [f"{v}{'' if v.defined_at is None or v.defined_at < k else ' (of the replay before)'}"
                     for v in self.versions if k in v.read_at]  # fmt: skip
             made = [str(v) for v in self.versions if v.defined_at == k]
             reads, makes = (", ".join(dict.fromkeys(names)) for names in (read, made))
-            lines.append(f"{k}  {one.name} over {one.over}" + (f", reads {reads}" if reads else "") + (
+            said.append(f"{k}  {one.name} over {one.over}" + (f", reads {reads}" if reads else "") + (
                 f", makes {makes}" if makes else ""))  # fmt: skip
-        return "\n".join(lines)
+        return "\n".join(said)
 
     def svg(self, groups: Sequence[Sequence[Operation]] = ()) -> str:
         """The graph as a picture. ``groups``: operations that run as one loop get a frame."""
@@ -198,16 +198,16 @@ class Dataflow:
 
 
 # ----- accesses ---------------------------------------------------------------------------------------------------
-def _access(position: int, operation: Operation, one: Operand) -> Access:
+def _access(position: int, operation: Operation, one: Operand) -> FieldUse:
     mode, region, distance = one.mode, _region(operation, one), _distance(one)
     at_own = one.reach.map is None and not one.reach.looks_around and operation.domain.covers(one.storage, region)
     reads, writes = mode.reads or bool(mode.combine), mode.writes
-    return Access(position, one.storage, reads, writes, writes and at_own, distance, region)
+    return FieldUse(position, one.storage, reads, writes, writes and at_own, distance, region)
 
 
 def _distance(one: Operand) -> str:
     if one.is_global:
-        return WHOLE
+        return ONE_VALUE
     if one.reach.along_line:
         return LINE
     if one.reach.map is not None and not one.reach.as_member:
@@ -251,19 +251,19 @@ def _contains(outer: Region, inner: Region) -> bool:
     return not isinstance(outer, Extent) and not isinstance(inner, Extent) and holds(outer, inner)
 
 
-def _meets(accesses: Sequence[Access], position: int, read: Access) -> bool:
+def _meets(accesses: Sequence[FieldUse], position: int, read: FieldUse) -> bool:
     """Does the operation at a position write values that another one reads?"""
     return any(a.writes and a.position == position and _overlap(a.region, read.region) for a in accesses)
 
 
-def _last_writer(accesses: Sequence[Access], read: Access) -> int | None:
+def _last_writer(accesses: Sequence[FieldUse], read: FieldUse) -> int | None:
     """Who has last changed something of what an operation reads, in this replay or the one before."""
     found = [a.position for a in accesses if a.writes and _overlap(a.region, read.region)]
     before = [position for position in found if position < read.position]
     return max(before or found, default=None)
 
 
-def _pairs(accesses: Sequence[Access]) -> Iterator[tuple[str, Access, Access, int]]:
+def _pairs(accesses: Sequence[FieldUse]) -> Iterator[tuple[str, FieldUse, FieldUse, int]]:
     """Kinds of dependence, the earlier access, the later one, and how many replays are between them. Writes that cover
     all that the later one touches end the search: what lies before them is ordered by them."""
     for number, later in enumerate(accesses):

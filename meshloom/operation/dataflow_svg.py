@@ -29,16 +29,16 @@ def svg(graph: Dataflow, groups: Sequence[Sequence[Operation]] = ()) -> str:
     """The picture as text that a browser shows. ``groups``: operations that run as one loop get a frame."""
     here, back = _arrows(graph)
     texts = [(one.name, f"over {one.over}") for one in graph.operations]
-    wide = 20 + _LETTER * max([len(text) for both in texts for text in both] or [1])
+    width = 20 + _LETTER * max([len(text) for both in texts for text in both] or [1])
     left = _EDGE + _room(back)
-    total, height = left + wide + _room(here) + _EDGE, 2 * _EDGE + len(texts) * (_BOX + _GAP) - _GAP
+    total, height = left + width + _room(here) + _EDGE, 2 * _EDGE + len(texts) * (_BOX + _GAP) - _GAP
     rows = [[k for k, one in enumerate(graph.operations) if one in group] for group in groups]
-    parts = [_frame(members, left, wide) for members in rows if len(members) > 1]
+    parts = [_frame(members, left, width) for members in rows if len(members) > 1]
     for k, (name, over) in enumerate(texts):
-        parts.append(_rectangle(left, _top(k), wide, _BOX, f'fill="{_FILL}" stroke="{_SOFT}"'))
-        parts.append(_text(left + wide / 2, _top(k) + _LINE, name, _INK, "middle"))
-        parts.append(_text(left + wide / 2, _top(k) + 2 * _LINE, over, _SOFT, "middle"))
-    parts += [*_drawn(here, left + wide, 1), *_drawn(back, left, -1)]
+        parts.append(_rectangle(left, _top(k), width, _BOX, f'fill="{_FILL}" stroke="{_SOFT}"'))
+        parts.append(_text(left + width / 2, _top(k) + _LINE, name, _INK, "middle"))
+        parts.append(_text(left + width / 2, _top(k) + 2 * _LINE, over, _SOFT, "middle"))
+    parts += [*_drawn(here, left + width, 1), *_drawn(back, left, -1)]
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{total}" height="{height}" viewBox="0 0 {total} {height}"'
             ' style="font:12px sans-serif" role="img">'
             f"<title>Data flow of a program of {len(texts)} operations</title>"
@@ -50,11 +50,14 @@ def _arrows(graph: Dataflow) -> tuple[list[Arrow], list[Arrow]]:
     """Those within a replay, and those to the next one; the short ones first."""
     here, back = list[Arrow](), list[Arrow]()
     for version in graph.versions:
-        for reader in version.read_at if version.defined_at is not None else ():
-            found = graph.dependences(version.defined_at, reader)
+        first = version.defined_at
+        if first is None:
+            continue
+        for reader in version.read_at:
+            found = graph.dependences(first, reader)
             (far,) = {one.distance for one in found if one.kind == "flow" and one.field is version.storage}
             label = str(version) if far == "same element" else f"{version} ({far})"
-            (here if version.defined_at < reader else back).append(Arrow(version.defined_at, reader, label))
+            (here if first < reader else back).append(Arrow(first, reader, label))
     short, also_short = (sorted(those, key=lambda one: abs(one.then - one.first)) for those in (here, back))
     return short, also_short
 
@@ -83,9 +86,9 @@ def _drawn(arrows: Sequence[Arrow], x: float, side: int) -> list[str]:
     return parts
 
 
-def _frame(rows: Sequence[int], left: float, wide: float) -> str:
+def _frame(rows: Sequence[int], left: float, width: float) -> str:
     top, bottom = _top(min(rows)) - 6, _top(max(rows)) + _BOX + 6
-    return _rectangle(left - 6, top, wide + 12, bottom - top, f'fill="none" stroke="{_FRAME}" stroke-width="1.5"')
+    return _rectangle(left - 6, top, width + 12, bottom - top, f'fill="none" stroke="{_FRAME}" stroke-width="1.5"')
 
 
 def _rectangle(x: float, y: float, width: float, height: float, style: str) -> str:
