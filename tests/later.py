@@ -54,7 +54,7 @@ def main(files: Sequence[str]) -> int:
     from tests.faults.run import known
 
     read = [json.loads(line) for file in files for line in Path(file).read_text(encoding="utf-8").splitlines()]
-    found_faults = frozenset(f"tests/{one['found_by']}" for one in known().values() if one["found_by"])
+    found_faults = frozenset(one["found_by"] for one in known().values() if one["found_by"])
     found = too_long({one: seconds for one, seconds in read if not one.startswith(BY_HAND)}, found_faults)
     LIST.write_text("".join(f"{one}\n" for one in sorted(listed() | found)), encoding="utf-8")
     print(f"{len(found)} rows more are left for later, {len(listed() | found)} in all")
