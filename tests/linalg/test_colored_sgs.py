@@ -12,10 +12,11 @@ from tests.one_line import one_line_from
 
 SLOW, GPU = pytest.mark.slow, pytest.mark.gpu
 SIZES = ((1, 2), (4, 1), (5, 1), (6, 3))  # of blocks, and sweeps
+QUICK = {("cpu", 1, 2), ("cpu", 5, 1), ("emulated", 4, 1)}
 ON_BACKENDS = [
     *(("numpy", *size) for size in SIZES),
-    ("cpu", 1, 2), ("cpu", 5, 1), ("emulated", 4, 1),
-    *(pytest.param(name, *size, marks=SLOW) for name in ("cpu", "emulated") for size in SIZES),
+    *(pytest.param(name, *size, marks=() if (name, *size) in QUICK else SLOW)
+      for name in ("cpu", "emulated") for size in SIZES),
     *(pytest.param("cuda", *size, marks=GPU) for size in SIZES),
 ]  # fmt: skip
 
