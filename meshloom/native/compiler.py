@@ -74,7 +74,7 @@ class Compiler:
     path: str
     version: str  # first line of --version
     flags: tuple[str, ...]
-    own: tuple[str, ...] = ()  # the user's, which come last and so win
+    own: tuple[str, ...] = ()  # the user's
 
     @property
     def openmp(self) -> bool:
@@ -89,7 +89,7 @@ class Compiler:
 def host_compiler() -> Compiler:
     """The compiler named by ``CXX``, else the first of c++, g++, clang++ that works; found once per process.
 
-    ``MESHLOOM_CXXFLAGS`` comes behind all other flags. A ``CXX`` that does not work is an error, not a reason to
+    ``MESHLOOM_CXXFLAGS`` comes behind its flags. A ``CXX`` that does not work is an error, not a reason to
     take another compiler silently.
     """
     found = _find(tuple(_words("CXX")), os.environ.get("PATH", os.defpath))
@@ -306,7 +306,7 @@ def _compile(compiler: Compiler, source: str, name: str, library: Path, extra_fl
     with cache.storing(text) as temporary:
         temporary.write_text(source, encoding="utf-8")
     with cache.storing(library) as temporary:
-        command = [compiler.path, *compiler.flags, str(text), "-o", str(temporary), *extra_flags, *compiler.own]
+        command = [compiler.path, *compiler.flags, str(text), "-o", str(temporary), *_in_order(extra_flags, compiler)]
         result = _run(command)
         _check_room(result, library.parent)
         if result.returncode:
@@ -319,6 +319,12 @@ def _compile(compiler: Compiler, source: str, name: str, library: Path, extra_fl
             raise CompilerError(f"{name}: {compiler.path} reported success, but left {left}")
         with open(temporary, "ab") as end:
             end.write(_seal(body, library.stem))
+
+
+def _in_order(extra_flags: tuple[str, ...], compiler: Compiler) -> tuple[str, ...]:
+    """How much to optimise is the user's choice; what the meaning of a text depends on is not, and comes last."""
+    levels = tuple(flag for flag in extra_flags if flag.startswith("-O"))
+    return *levels, *compiler.own, *(flag for flag in extra_flags if flag not in levels)
 
 
 def _check_room(result: subprocess.CompletedProcess[str], folder: Path) -> None:

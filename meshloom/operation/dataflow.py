@@ -16,17 +16,17 @@ from meshloom.errors import ProgramError
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.operation.dataflow_svg import svg
-from meshloom.operation.domain import EVERYWHERE, INSIDE, Extent, Part, holds
+from meshloom.operation.domain import EVERYWHERE, INSIDE, Extent, Part, contains
 from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
 
 #: How far an operation looks from its element to the value that it accesses, the nearest first.
-DISTANCES = SAME, OFFSETS, LINE, MAP, ONE_VALUE = ("same element", "offsets", "line", "map", "whole")
+DISTANCES = SAME, OFFSETS, LINE, MAP, ALL_ELEMENTS = ("same element", "offsets", "line", "map", "whole")
 Region = Extent | Part  # which values of a field: of a grid those of a box may be named
 Storage = Field | Global
 
 
-class FieldUse(NamedTuple):
+class DataAccess(NamedTuple):
     """What an operation does with a field or global. ``reads``: looks at values of before, increments included;
     ``writes``: changes some in ``region``; ``covers``: all of them there, each at its own element."""
 
@@ -42,8 +42,8 @@ class FieldUse(NamedTuple):
 @dataclass(frozen=True)
 class Version:
     """The values of a field or global between two writes. ``defined_at``: the position of the operation that makes it,
-    None for what is there before the first replay; ``read_at``: positions of those that read it, of the next replay
-    those at most at ``defined_at``."""
+    None for what is there before the first replay; ``read_at``: positions of those that read it, or write to a part of
+    it and so keep the rest; of the next replay those at most at ``defined_at``."""
 
     storage: Storage
     number: int
@@ -57,7 +57,8 @@ class Version:
 @dataclass(frozen=True)
 class Dependence:
     """Why an operation has to wait for another one. ``kind``: flow (it reads what that writes), anti (it writes what
-    that reads) or output (both write). ``replays``: 0 within a replay, 1 from one to the next."""
+    that reads) or output (both write). ``replays``: 0 within a replay, 1 from one to the next. ``producer_at``,
+    ``consumer_at``: their positions, since an operation may be called more than once."""
 
     kind: str
     field: Storage
@@ -65,6 +66,8 @@ class Dependence:
     consumer: Operation
     distance: str
     replays: int
+    producer_at: int
+    consumer_at: int
 
     def __str__(self) -> str:
         later = ", in the next replay" if self.replays else ""
@@ -78,9 +81,9 @@ class Dataflow:
         self.operations = tuple(operations)
 
     @cached_property
-    def accesses(self) -> dict[Storage, list[FieldUse]]:
+    def accesses(self) -> dict[Storage, list[DataAccess]]:
         """Of each field and global, in the order of the operations."""
-        found: dict[Storage, list[FieldUse]] = {}
+        found: dict[Storage, list[DataAccess]] = {}
         for position, operation in enumerate(self.operations):
             for one in operation.operands:
                 found.setdefault(one.storage, []).append(_access(position, operation, one))
@@ -104,9 +107,13 @@ class Dataflow:
             one for (a, b), found in self._dependences.items() if a in producers and b in consumers for one in found
         )
 
+    def between(self, first: int, then: int) -> Sequence[Dependence]:
+        """Those of the operation at one position on that at another."""
+        return self._dependences.get((first, then), ())
+
     def may_swap(self, first: int, then: int) -> bool:
         """May two neighbours of one replay run in the other order?"""
-        return not any(one.replays == 0 for one in self._dependences.get((first, then), ()))
+        return not any(one.replays == 0 for one in self.between(first, then))
 
     @cached_property
     def _dependences(self) -> dict[tuple[int, int], list[Dependence]]:
@@ -118,7 +125,7 @@ class Dataflow:
                 if key in of:
                     distance = max(distance, of[key].distance, key=DISTANCES.index)
                 ends = self.operations[a.position], self.operations[b.position]
-                of[key] = Dependence(kind, a.storage, *ends, distance, replays)
+                of[key] = Dependence(kind, a.storage, *ends, distance, replays, a.position, b.position)
         return {pair: list(found[pair].values()) for pair in sorted(found)}
 
     def _positions(self, which: str | int | Operation | None) -> set[int]:
@@ -140,19 +147,24 @@ class Dataflow:
         """Of each field and global what is there at first, and one for every operation that writes it."""
         found: list[Version] = []
         for storage, accesses in self.accesses.items():
-            writers = list(dict.fromkeys(one.position for one in accesses if one.writes))
-            read: dict[int | None, list[int]] = {position: [] for position in (None, *writers)}
-            for one in accesses:
-                if one.reads:
-                    within = any(k < one.position for k in writers if _meets(accesses, k, one))
-                    for last in (_last_writer(accesses, one), None)[: 1 if within else 2]:
-                        read[last] += [] if one.position in read[last] else [one.position]
-            found += [Version(storage, k, p, tuple(read[p])) for k, p in enumerate((None, *writers))]
+            writers: list[int | None] = [None, *dict.fromkeys(one.position for one in accesses if one.writes)]
+            read: list[list[int]] = [[] for _ in writers]
+            now = 0  # which version is there, of the first replay
+            for position in self._touching[storage]:
+                mine = [one for one in accesses if one.position == position] if len(writers) > 1 else accesses
+                if len(writers) == 1 or any(one.reads or not one.covers for one in mine):
+                    before = {now, len(writers) - 1} if now == 0 else {now}  # the last one, from the second replay on
+                    for number in before:
+                        read[number].append(position)
+                now += any(one.writes for one in mine)
+            numbered = zip(writers, read, strict=True)
+            found += [Version(storage, k, at, tuple(readers)) for k, (at, readers) in enumerate(numbered)]
         return tuple(found)
 
     def is_live(self, one: Storage, position: int, region: Region = EVERYWHERE) -> bool:
-        """Will a value that is there before the operation at a position be read before it is replaced? After a replay a
-        user may look at any field and global but temporary ones, and the next replay at these."""
+        """Will a value that is there before the operation at a position be read before it is replaced? ``region``:
+        where it was written. After a replay a user may look at any field and global but temporary ones, and the next
+        replay at these."""
         temporary = isinstance(one, Field) and one.transient
         touching = self._touching.get(one, ())
         rest, again = ([k for k in touching if (k >= position) == here] for here in (True, False))
@@ -164,26 +176,32 @@ class Dataflow:
         return not temporary
 
     def undefined(self) -> Iterator[tuple[Operation, Field]]:
-        """Temporary fields that an operation reads though nothing was written to them in the same replay."""
+        """Temporary fields of which an operation reads values that nothing has written in the same replay."""
         for one, accesses in self.accesses.items():
             if isinstance(one, Field) and one.transient:
-                for position in dict.fromkeys(a.position for a in accesses):
-                    operation = self.operations[position]
-                    if operation.needs(one):
+                written: list[Region] = []
+                for position in self._touching[one]:
+                    operation, mine = self.operations[position], [a for a in accesses if a.position == position]
+                    reads = [_as_box(one, a) for a in mine if a.reads]
+                    if operation.needs(one) and not all(_is_written(region, written) for region in reads):
                         yield operation, one
-                    if any(a.writes for a in accesses if a.position == position):
-                        break
+                    written += [a.region if a.covers else EVERYWHERE for a in mine if a.writes]
 
     def __str__(self) -> str:
         """The operations in order, what each reads, by version, and what it makes."""
+        read: dict[int, list[str]] = {}
+        made: dict[int | None, list[str]] = {}
+        for version in self.versions:
+            made.setdefault(version.defined_at, []).append(str(version))
+            for k in version.read_at:
+                later = version.defined_at is not None and version.defined_at >= k
+                read.setdefault(k, []).append(f"{version}{' (of the replay before)' if later else ''}")
         said = []
         for k, one in enumerate(self.operations):
-            read = [f"{v}{'' if v.defined_at is None or v.defined_at < k else ' (of the replay before)'}"
-                    for v in self.versions if k in v.read_at]  # fmt: skip
-            made = [str(v) for v in self.versions if v.defined_at == k]
-            reads, makes = (", ".join(dict.fromkeys(names)) for names in (read, made))
-            said.append(f"{k}  {one.name} over {one.over}" + (f", reads {reads}" if reads else "") + (
-                f", makes {makes}" if makes else ""))  # fmt: skip
+            parts = [f"{k}  {one.name} over {one.over}"]
+            parts += [f"reads {', '.join(read[k])}"] if k in read else []
+            parts += [f"makes {', '.join(made[k])}"] if k in made else []
+            said.append(", ".join(parts))
         return "\n".join(said)
 
     def svg(self, groups: Sequence[Sequence[Operation]] = ()) -> str:
@@ -198,16 +216,16 @@ class Dataflow:
 
 
 # ----- accesses ---------------------------------------------------------------------------------------------------
-def _access(position: int, operation: Operation, one: Operand) -> FieldUse:
-    mode, region, distance = one.mode, _region(operation, one), _distance(one)
+def _access(position: int, operation: Operation, one: Operand) -> DataAccess:
+    mode, region, distance = one.mode, accessed_region(operation, one), _distance(one)
     at_own = one.reach.map is None and not one.reach.looks_around and operation.domain.covers(one.storage, region)
     reads, writes = mode.reads or bool(mode.combine), mode.writes
-    return FieldUse(position, one.storage, reads, writes, writes and at_own, distance, region)
+    return DataAccess(position, one.storage, reads, writes, writes and at_own, distance, region)
 
 
 def _distance(one: Operand) -> str:
     if one.is_global:
-        return ONE_VALUE
+        return ALL_ELEMENTS
     if one.reach.along_line:
         return LINE
     if one.reach.map is not None and not one.reach.as_member:
@@ -215,16 +233,17 @@ def _distance(one: Operand) -> str:
     return OFFSETS if one.reach.looks_around else SAME
 
 
-def _region(operation: Operation, one: Operand) -> Region:
+def accessed_region(operation: Operation, one: Operand) -> Region:
     """Where an operation may touch a field: all of it, unless points of a box are named."""
-    field, box = one.storage, operation.box
-    if not isinstance(field, Field) or one.reach.map is not None or operation.domain.all_memory:
+    field, domain = one.storage, operation.domain
+    if not isinstance(field, Field) or one.reach.map is not None or domain.all_memory:
         return EVERYWHERE
     if not isinstance(field.set, Grid):
         return INSIDE if field.set.halo else EVERYWHERE
-    if box is None or box.grid is not field.set:
+    if domain.along_lines:
         return (0,) * field.set.rank, field.set.shape
-    if operation.domain.part is None and not one.reach.looks_around:
+    box = operation.box
+    if box is None or box.grid is not field.set or (domain.part is None and not one.reach.looks_around):
         return EVERYWHERE
     offsets = one.reach.offsets.offsets if one.reach.offsets is not None else ((0,) * box.grid.rank,)
     low, high = [], []
@@ -235,6 +254,12 @@ def _region(operation: Operation, one: Operand) -> Region:
         low.append(box.low[axis] + min(steps))
         high.append(box.high[axis] + max(steps))
     return tuple(low), tuple(high)
+
+
+def written_region(operation: Operation, one: Storage) -> Region:
+    """Where an operation writes to a field; everywhere if that is not one box."""
+    found = {accessed_region(operation, o) for o in operation.operands if o.storage is one and o.mode.writes}
+    return found.pop() if len(found) == 1 else EVERYWHERE
 
 
 def _overlap(one: Region, other: Region) -> bool:
@@ -248,22 +273,44 @@ def _overlap(one: Region, other: Region) -> bool:
 def _contains(outer: Region, inner: Region) -> bool:
     if outer is EVERYWHERE or outer == inner:
         return True
-    return not isinstance(outer, Extent) and not isinstance(inner, Extent) and holds(outer, inner)
+    return not isinstance(outer, Extent) and not isinstance(inner, Extent) and contains(outer, inner)
 
 
-def _meets(accesses: Sequence[FieldUse], position: int, read: FieldUse) -> bool:
-    """Does the operation at a position write values that another one reads?"""
-    return any(a.writes and a.position == position and _overlap(a.region, read.region) for a in accesses)
+def _as_box(field: Field, read: DataAccess) -> Region:
+    """All points of a grid as a box, unless some of them only may be read."""
+    if read.region is not EVERYWHERE or read.distance != SAME or not isinstance(field.set, Grid):
+        return read.region
+    box = field.set.everything
+    return box.low, box.high
 
 
-def _last_writer(accesses: Sequence[FieldUse], read: FieldUse) -> int | None:
-    """Who has last changed something of what an operation reads, in this replay or the one before."""
-    found = [a.position for a in accesses if a.writes and _overlap(a.region, read.region)]
-    before = [position for position in found if position < read.position]
-    return max(before or found, default=None)
+def _is_written(region: Region, written: Sequence[Region]) -> bool:
+    """May all values of a region have been written? A region that is no box may be, once something was."""
+    if isinstance(region, Extent) or any(isinstance(one, Extent) for one in written):
+        return bool(written)
+    left: list[Part] = [region]
+    for one in written:
+        assert not isinstance(one, Extent)
+        left = [rest for part in left for rest in _without(part, one)]
+    return not left
 
 
-def _pairs(accesses: Sequence[FieldUse]) -> Iterator[tuple[str, FieldUse, FieldUse, int]]:
+def _without(part: Part, other: Part) -> Iterator[Part]:
+    """What is left of a box where another one is taken out, as boxes."""
+    if not _overlap(part, other):
+        yield part
+        return
+    low, high = list(part[0]), list(part[1])
+    for axis in range(len(low)):
+        if low[axis] < other[0][axis]:
+            yield tuple(low), (*high[:axis], other[0][axis], *high[axis + 1 :])
+            low[axis] = other[0][axis]
+        if high[axis] > other[1][axis]:
+            yield (*low[:axis], other[1][axis], *low[axis + 1 :]), tuple(high)
+            high[axis] = other[1][axis]
+
+
+def _pairs(accesses: Sequence[DataAccess]) -> Iterator[tuple[str, DataAccess, DataAccess, int]]:
     """Kinds of dependence, the earlier access, the later one, and how many replays are between them. Writes that cover
     all that the later one touches end the search: what lies before them is ordered by them."""
     for number, later in enumerate(accesses):

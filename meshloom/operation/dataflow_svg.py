@@ -54,8 +54,8 @@ def _arrows(graph: Dataflow) -> tuple[list[Arrow], list[Arrow]]:
         if first is None:
             continue
         for reader in version.read_at:
-            found = graph.dependences(first, reader)
-            (far,) = {one.distance for one in found if one.kind == "flow" and one.field is version.storage}
+            flows = [d for d in graph.between(first, reader) if d.kind == "flow" and d.field is version.storage]
+            far = next((d.distance for d in flows), "same element")  # no flow where the rest of it is kept
             label = str(version) if far == "same element" else f"{version} ({far})"
             (here if first < reader else back).append(Arrow(first, reader, label))
     short, also_short = (sorted(those, key=lambda one: abs(one.then - one.first)) for those in (here, back))

@@ -123,7 +123,7 @@ class BoxPoints(Domain):
             return False
         if where is INSIDE:
             return self.of.covers_inside
-        return self.part is None or (not isinstance(where, Extent) and holds(self.part, where))
+        return self.part is None or (not isinstance(where, Extent) and contains(self.part, where))
 
     def _ends(self) -> tuple[object, ...]:
         return self.of.grid, self.of.low, self.of.high
@@ -168,7 +168,7 @@ class GridLines(Domain):
             return False
         if isinstance(where, Extent):
             return where is INSIDE or self.size == self.grid.total
-        return holds(((0,) * self.grid.rank, self.grid.shape), where)
+        return contains(((0,) * self.grid.rank, self.grid.shape), where)
 
     @property
     def known_by(self) -> Hashable:
@@ -204,7 +204,7 @@ class AllPlaces(Domain):
         return f"all places of {self.of.name}"
 
 
-def holds(outer: Part, inner: Part) -> bool:
+def contains(outer: Part, inner: Part) -> bool:
     """Are all points of a box among those of another?"""
     begins = all(a <= b for a, b in zip(outer[0], inner[0], strict=True))
     return begins and all(a >= b for a, b in zip(outer[1], inner[1], strict=True))

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from meshloom.kernel.count import flops_by_kind, loads
 from meshloom.kernel.model import Output
 from meshloom.mesh.core import Field
-from meshloom.operation.dataflow import Dataflow
-from meshloom.operation.domain import INSIDE
+from meshloom.operation.dataflow import Dataflow, Region, written_region
+from meshloom.operation.domain import EVERYWHERE
 from meshloom.operation.fusion.along_lines import composed_lines
 from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.cost import Cost
@@ -89,7 +89,7 @@ def _maker(operations: Sequence[Operation], position: int) -> _Maker | None:
             fits = operation.domain.along_lines and operation.set is loop.set
             reads_only = not any(one in operation.writes for one in made)
             if not fits or not reads_only or changed or not _alike(loop, operation):
-                ends = bool(readers) and all(operation.defines(one) for one in made)
+                ends = bool(readers) and all(operation.defines(one, written_region(loop, one)) for one in made)
                 return _Maker(loop, tuple(readers)) if ends else None
             readers.append(k)
         changed = changed or any(loop.needs(w) for w in operation.writes)
@@ -171,4 +171,9 @@ def _idle(parts: Sequence[Operation], rest: Sequence[Operation]) -> list[Field]:
     """Temporary fields that the parts write, and nobody reads before they are written again."""
     written = dict.fromkeys(w for one in parts for w in one.writes if isinstance(w, Field) and w.transient)
     behind = Dataflow(rest)
-    return [one for one in written if not behind.is_live(one, 0, INSIDE)]
+    return [one for one in written if not behind.is_live(one, 0, _written_by(parts, one))]
+
+
+def _written_by(parts: Sequence[Operation], one: Field) -> Region:
+    regions = {written_region(part, one) for part in parts if one in part.writes}
+    return regions.pop() if len(regions) == 1 else EVERYWHERE

@@ -26,8 +26,8 @@ from meshloom.mesh.box import Box, Index
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import AXES, Grid
 from meshloom.operation.body import BodyGraph, GivenBody
-from meshloom.operation.dataflow import Dataflow
-from meshloom.operation.domain import INSIDE, BoxPoints
+from meshloom.operation.dataflow import Dataflow, written_region
+from meshloom.operation.domain import BoxPoints
 from meshloom.operation.fusion.cost import seconds_at_points
 from meshloom.operation.fusion.groups import MOST_OPERATIONS, why_apart
 from meshloom.operation.operand import DIRECTLY, Operand, Reach
@@ -276,7 +276,8 @@ def without_store(
             new |= {} if pairs[k].refused else {pair.position: [*loops]}
     rest = [one for k in range(position + 1, len(operations)) for one in new.get(k, [operations[k]])]
     behind = Dataflow(rest)
-    dead = all(isinstance(w, Field) and w.transient and not behind.is_live(w, 0, INSIDE) for w in maker.writes)
+    temporary = all(isinstance(w, Field) and w.transient for w in maker.writes)
+    dead = temporary and not any(behind.is_live(w, 0, written_region(maker, w)) for w in maker.writes)
     return [*operations[:position], *([] if dead else [maker]), *rest], pairs
 
 
