@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
-from meshloom.errors import ProgramError
+from meshloom.errors import KernelError, ProgramError
 from meshloom.operation.dataflow import DISTANCES, Dataflow
 from meshloom.operation.operation import Operation
 from tests import test_fusion, test_fusion_boxes
+from tests.dataflow_programs import copy, element_dependences, on_a_grid, on_a_mesh, touched
 from tests.one_line import one_line_from
 
 MOST = {"mesh": 12, "boxes": 12}  # examples of a quick run
@@ -162,8 +164,8 @@ def check_orders(make: Callable[[], tuple[Callable[[], None], dict[str, ml.Field
         assert Dataflow(order).svg().count("<rect") == len(order) == len(str(Dataflow(order)).splitlines())
         for _ in range(2):
             for one in order:
-                one()
-        results.append({name: np.array(one.numpy()) for name, one in changed.items()})
+                one._run_counted() if one._draws else one()
+        results.append({name: np.array(one.saved()) for name, one in changed.items()})  # with ghosts
     for name, expected in results[0].items():
         np.testing.assert_array_equal(results[1][name], expected, err_msg=f"{name} in order {orders[1]}")
 
@@ -195,3 +197,124 @@ def test_in_hundreds_of_programs(steps: list[tuple[str, tuple[int, ...]]], boxes
                                  around: bool, seed: int) -> None:  # fmt: skip
     check_mesh(steps, seed)
     check_boxes(boxes, around, seed)
+
+
+# ----- element by element -----------------------------------------------------------------------------------------
+def check_elements(number: int) -> Dataflow:
+    """No dependence between single elements is missed, and where operations touch no common element there is none."""
+    ml.use("numpy")
+    dice = random.Random(number)
+    body, _ = (on_a_grid if number % 2 else on_a_mesh)(dice)
+    graph = ml.program(body).dataflow
+    operations = graph.operations
+    said = {(d.kind, d.producer_at, d.consumer_at, d.field.name, d.replays) for d in graph.dependences()}
+    missed = element_dependences(operations) - said
+    assert not missed, (number, missed, str(graph))
+    common = {
+        (a, b, one.storage.name)
+        for a, first in enumerate(operations) for one in first.operands
+        for b, then in enumerate(operations) for other in then.operands
+        if one.storage is other.storage and touched(first, one) & touched(then, other)
+    }  # fmt: skip
+    rough = not number % 2 or any(one.box is not None and any(one.box.grid.wraps) for one in operations)
+    assert rough or {(a, b, name) for _, a, b, name, _ in said} <= common, (number, str(graph))
+    check_versions(graph)
+    return graph
+
+
+def check_versions(graph: Dataflow) -> None:
+    """Every flow within a replay goes along versions, from one to the next where only a part is written."""
+    after: dict[tuple[int, str], set[int]] = {}
+    for one in graph.versions:
+        if one.defined_at is not None:
+            after[one.defined_at, one.storage.name] = {k for k in one.read_at if k > one.defined_at}
+    for flow in graph.dependences():
+        if flow.kind == "flow" and not flow.replays:
+            reached, name = {flow.producer_at}, flow.field.name
+            for k in range(flow.producer_at, flow.consumer_at):
+                reached |= after.get((k, name), set()) if k in reached else set()
+            assert flow.consumer_at in reached, (str(flow), str(graph))
+
+
+@pytest.mark.parametrize("first", [0, 10, 20])
+def test_no_dependence_of_an_element_is_missed(first: int) -> None:
+    assert all(len(check_elements(number).operations) > 1 for number in range(first, first + 10))
+
+
+@pytest.mark.slow
+def test_in_two_thousand_programs() -> None:
+    kinds = {d.kind for number in range(2000) for d in check_elements(number).dependences()}
+    assert kinds == {"flow", "anti", "output"}
+
+
+@pytest.mark.parametrize("number", range(0, 24, 3))
+def test_orders_of_such_programs(number: int) -> None:
+    check_orders(lambda: _named((on_a_grid if number % 2 else on_a_mesh)(random.Random(number))), number)
+
+
+def _named(made: tuple[Callable[[], None], list[ml.Field | ml.Global]]) -> tuple[Callable[[], None], dict[str, Any]]:
+    return made[0], {one.name: one for one in made[1]}
+
+
+@pytest.mark.slow
+def test_orders_of_a_thousand() -> None:
+    for number in range(1000):
+        test_orders_of_such_programs(number)
+    assert ml.backend() == "numpy"
+
+
+# ----- ghosts and temporary fields --------------------------------------------------------------------------------
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_ghosts_that_are_read_later_are_stored(backend: str) -> None:
+    """What a stencil recomputes is not dead where its ghosts are read after its inner points were set anew."""
+    ml.use(backend)
+    grid = ml.Grid((6, 24), ghosts=1)
+    u, v, w = (grid.field(name, data=2.0) for name in "uvw")
+    temporary, at = grid.field("t", transient=True), grid.offsets((0, 1), (0, -1))
+    u.fill(2.0)
+
+    @ml.kernel
+    def square(a: ml.Read, b: ml.Write):
+        b[...] = a * a + 1.0
+
+    @ml.kernel
+    def sides(a: ml.Read, b: ml.Write):
+        b[...] = a[0, 1] + a[0, -1]
+
+    @ml.program
+    def step() -> None:
+        square(grid.everything, u, temporary)
+        sides(grid, temporary[at], v)
+        copy(grid, v, temporary)
+        sides(grid, temporary[at], w)
+
+    step.run(2)
+    assert w.numpy()[0, :3].tolist() == [15.0, 20.0, 20.0]
+    assert {d.distance for d in step.dataflow.dependences(0, 3) if d.kind == "flow"} == {"offsets"}
+
+
+def test_a_part_that_nothing_has_written_is_not_read() -> None:
+    grid = ml.Grid((8,))
+    u, w, t = grid.field("u", data=5.0), grid.field("w"), grid.field("t", transient=True)
+
+    def program(*boxes: ml.Box) -> ml.Program:
+        @ml.program
+        def step() -> None:
+            for box in boxes:
+                copy(box, u, t)
+            copy(grid, t, w)
+
+        return step
+
+    program(grid.box(0, 2), grid.box(2, 8)).run()
+    assert w.numpy().tolist() == [5.0] * 8
+    with one_line_from(KernelError, "field t is transient, but a program reads it before it is written"):
+        program(grid.box(0, 2), grid.box(3, 8)).run()
+
+
+def test_fields_in_one_memory_are_refused_by_the_graph_as_by_a_run() -> None:
+    cells, array = ml.Set(4, "cells"), np.zeros(4)
+    u, v, w = cells.field("u", wrap=array), cells.field("v", wrap=array), cells.field("w")
+    step = ml.program(lambda: (copy(cells, w, u), copy(cells, v, w)))
+    with one_line_from(ProgramError, "u and v lie in the same memory, and one of them is written"):
+        _ = step.dataflow

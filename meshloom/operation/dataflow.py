@@ -149,10 +149,13 @@ class Dataflow:
         for storage, accesses in self.accesses.items():
             writers: list[int | None] = [None, *dict.fromkeys(one.position for one in accesses if one.writes)]
             read: list[list[int]] = [[] for _ in writers]
+            by_position: dict[int, list[DataAccess]] = {}
+            for one in accesses:
+                by_position.setdefault(one.position, []).append(one)
             now = 0  # which version is there, of the first replay
-            for position in self._touching[storage]:
-                mine = [one for one in accesses if one.position == position] if len(writers) > 1 else accesses
-                if len(writers) == 1 or any(one.reads or not one.covers for one in mine):
+            for position, mine in by_position.items():
+                replaces = any(one.covers and one.region is EVERYWHERE for one in mine)
+                if not replaces or any(one.reads for one in mine):
                     before = {now, len(writers) - 1} if now == 0 else {now}  # the last one, from the second replay on
                     for number in before:
                         read[number].append(position)
