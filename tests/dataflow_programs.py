@@ -53,6 +53,11 @@ def spread(a: ml.Read, b: ml.Inc):
 
 
 @ml.kernel
+def pick(a: ml.Read, own: ml.Write):
+    own[...] = a[0]
+
+
+@ml.kernel
 def draw(b: ml.Write, dice: ml.Random):
     b[...] = dice.uniform()
 
@@ -61,25 +66,30 @@ def on_a_grid(dice: random.Random) -> tuple[Callable[[], None], list[ml.Field | 
     """A program of loops over boxes, ghosts and everything, of lines and fills."""
     ghosts, periodic = dice.choice((0, 1)), dice.choice((True, False))
     grid = ml.Grid((5, 4), ghosts=ghosts, periodic=periodic, name="grid")
+    few = ml.Set(2, "few")
+    there, own = ml.Map(few, grid, [[0], [grid.total - 1]], "there"), few.field("own")
     fields = [grid.field(name, data=np.arange(20.0).reshape(5, 4) + k) for k, name in enumerate("uvw")]
     total = ml.Global(0.0, "total")
     line = ml.linalg.LineOperator(ml.linalg.Tridiagonal(0.25, 1.0, 0.25, periodic=periodic))
 
-    def some_box() -> ml.Grid | ml.Box:
+    def small() -> ml.Box:
         low = [dice.randrange(n) for n in grid.shape]
-        high = [dice.randint(a + 1, n) for a, n in zip(low, grid.shape, strict=True)]
-        boxes = [grid, grid.everything, grid.box(low, high)]
+        return grid.box(low, [min(a + dice.randint(1, 3), n) for a, n in zip(low, grid.shape, strict=True)])
+
+    def some_box() -> ml.Grid | ml.Box:
+        boxes = [grid, grid.everything, small(), small()]
         boxes += [grid.ghost(axis, side) for axis in (0, 1) for side in ("low", "high")] if ghosts else []
         return dice.choice(boxes)
 
     def call() -> Callable[[], None]:
         a, b = dice.sample(fields, 2)
         step, box = dice.choice([*STENCILS]), some_box()
-        inner = grid.box([1, 1], [4, 3]) if not ghosts and not periodic else grid.box([1, 0], [dice.choice((3, 5)), 4])
+        column = dice.randrange(1, 3)
+        inner = small() if ghosts or periodic else grid.box([1, column], [4, column + 1])
         calls: list[Callable[[], None]] = [
             lambda: copy(box, a, b), lambda: mix(box, a, b), lambda: count(box, a, total), lambda: a.fill(0.5),
             lambda: shrink(box, total, b), lambda: STENCILS[step](inner, a[grid.offsets((0, 0), step)], b),
-            lambda: ml.linalg.LineLoop(grid, 1, line, a, b)(),
+            lambda: ml.linalg.LineLoop(grid, 1, line, a, b)(), lambda: pick(few, a[there], own),
         ]  # fmt: skip
         return dice.choice(calls)
 

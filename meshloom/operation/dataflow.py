@@ -221,7 +221,7 @@ class Dataflow:
 # ----- accesses ---------------------------------------------------------------------------------------------------
 def _access(position: int, operation: Operation, one: Operand) -> DataAccess:
     mode, region, distance = one.mode, accessed_region(operation, one), _distance(one)
-    at_own = one.reach.map is None and not one.reach.looks_around and operation.domain.covers(one.storage, region)
+    at_own = one.reach.map is None and not one.reach.looks_around
     reads, writes = mode.reads or bool(mode.combine), mode.writes
     return DataAccess(position, one.storage, reads, writes, writes and at_own, distance, region)
 
