@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from meshloom.errors import KernelError
-from meshloom.kernel.captured import Same
+from meshloom.kernel.sameness import Same
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, topological, written
 from meshloom.kernel.model import Output, Param

@@ -164,13 +164,13 @@ class Program(NoCopy):
         reads = seen if seen is not None and seen.unchanged() else reads_of_program(self.function, self.name)
         new = self._recorded(given)
         if not reads.holds():
-            changed, before = reads.first_changed(), new
+            (changed, place), before = reads.changed(), new
             reads = reads_of_program(self.function, self.name)
             new = self._recorded(given)
             holds = reads.holds()
             if difference(before, new) or not (holds or reads.holds(dict(zip(before.made, new.made, strict=False)))):
                 raise ProgramError(
-                    f"{_place(self.function)}program {self.name} changes what it reads ({changed}): that would happen"
+                    f"{place}: program {self.name} changes what it reads ({changed}): that would happen"
                     " once for all its replays; keep it in a Global or field, or change it outside"
                 )
             if not holds:
