@@ -77,9 +77,7 @@ def _steps(code: CodeType) -> list[dis.Instruction]:
     return [one for one in dis.get_instructions(code) if one.opname not in _IGNORED]
 
 
-def _reads(
-    code: CodeType, free: frozenset[str], first: str, imported: Mapping[str, str]
-) -> Iterator[ReadOfName]:
+def _reads(code: CodeType, free: frozenset[str], first: str, imported: Mapping[str, str]) -> Iterator[ReadOfName]:
     """``free``: cells that come from outside of the whole function; ``first``: its first parameter, as a local;
     ``imported``: modules that the function around it imports itself, by what it calls them."""
     steps, imported = _steps(code), dict(imported)

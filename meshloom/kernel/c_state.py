@@ -41,6 +41,10 @@ CONSTANT = (types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorTy
             datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone)  # fmt: skip
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 CACHE = type(functools.lru_cache(lambda: None))
+#: What tells whether somebody holds a lock.
+OF_LOCKS = ("locked", "acquire", "_is_owned")
+#: What tells where a generator of random numbers is, without drawing one.
+OF_GENERATORS = ("bit_generator", "getstate", "get_state")
 #: Methods of loggers that say something, and give nothing back.
 SAYS = ("debug", "info", "warning", "error", "critical", "exception", "log", "fatal", "warn")
 

@@ -13,7 +13,9 @@ from meshloom.kernel.outside import RandomDraw, Unrepeatable
 from meshloom.kernel.sameness import ATOMS
 
 MOST = 10_000  # values that are compared at every call
-Path = tuple[Any, str, Any]  # of what is looked at: the path before, "" (a name), "." (its attribute) or "[" (its entry)
+Path = tuple[
+    Any, str, Any
+]  # of what is looked at: the path before, "" (a name), "." (its attribute) or "[" (its entry)
 Read = tuple[Callable[[Any, Any], Any], Any, Any, Any]  # how, where, name, value
 ArrayRead = tuple[np.ndarray, np.dtype, tuple[int, ...], bytes]  # with the content that it had
 
@@ -72,11 +74,6 @@ class Notes:
         if not self.culprit:
             where = ", ".join(filter(None, (called(self.path), self.place)))
             self.culprit = f"{why} ({where})" if where else why
-
-    def unknown(self, what: str) -> None:
-        """A function reads what nobody follows, such as a file; in the depth of an object perhaps."""
-        if not self.depth:
-            self.fail(what)
 
     def unrepeatable(self, what: str, error: type[Unrepeatable] = Unrepeatable) -> None:
         """A function does what gives something else each time, at ``self.place``; in the depth of an object perhaps."""

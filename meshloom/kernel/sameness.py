@@ -18,6 +18,8 @@ ATOMS = (type(None), type(Ellipsis), bool, int, str, bytes)
 TABLES = (dict, types.MappingProxyType)
 _NUMBERS = (float, complex)
 _METHODS = (types.BuiltinMethodType, types.MethodWrapperType)
+_REAL: Any = complex.real.__get__  # whatever a derived class calls so
+_IMAG: Any = complex.imag.__get__
 Content = tuple[str, tuple[int, ...], bytes]  # of an array
 
 
@@ -56,7 +58,7 @@ def is_number(value: Any) -> bool:
 def bits(value: Any) -> Hashable:
     """What tells such a number, or one of a class derived from Python's, from others: the sign of NaN and of 0, too."""
     if not isinstance(value, np.generic):
-        parts = (complex.real.__get__(value), complex.imag.__get__(value)) if isinstance(value, complex) else (value,)  # type: ignore[attr-defined]
+        parts = (_REAL(value), _IMAG(value)) if isinstance(value, complex) else (value,)
         return struct.pack(f"{len(parts)}d", *parts)
     if value.dtype.char in "gG":  # whose bytes have gaps
         return value.dtype.str, repr(value), bool(np.signbit(value.real)), bool(np.signbit(value.imag))
@@ -92,9 +94,7 @@ def same(one: Any, other: Any, replaced: Mapping[Any, Any] = MappingProxyType({}
     if kind is not type(other):
         return False
     if kind is list or kind is Entries or _is_plain_tuple(kind):
-        return len(one) == len(other) and all(
-            a is b or same(a, b, replaced) for a, b in zip(one, other, strict=True)
-        )
+        return len(one) == len(other) and all(a is b or same(a, b, replaced) for a, b in zip(one, other, strict=True))
     if kind is np.ndarray:
         return not one.dtype.hasobject and content_of(one) == content_of(other)
     return _same_atom(one, other, replaced)

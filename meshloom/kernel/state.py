@@ -35,8 +35,8 @@ def compared_once() -> Iterator[None]:
 
 
 class Traces(Recent[tuple[Param, ...], Trace]):
-    """What a kernel traces to, by its parameters. ``suspect``: (file:line, what) of what gives something else each time,
-    such as random numbers, if the kernel's function comes there, which is seen by calling it twice."""
+    """What a kernel traces to, by its parameters. ``suspect``: (file:line, what) of what gives something else each
+    time, such as random numbers, if the kernel's function comes there, which is seen by calling it twice."""
 
     def __init__(self, kernel: str, suspect: tuple[str, str]):
         super().__init__(MOST_FORMS)
@@ -87,9 +87,7 @@ class States:
                         " parameters, which are compared at every call; take what it needs out of them before"
                         " (first = table[0]), or pass it as an ml.Global or a field"
                     )
-                self._now = self._known.find(key) or self._known.keep(
-                    key, State(self._name, self._captured.suspect)
-                )
+                self._now = self._known.find(key) or self._known.keep(key, State(self._name, self._captured.suspect))
         self._compared_in = _block.get() if self._captured.comparable else None
         return self._now
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import enum
 import functools
+import io
 import logging
 import numbers
 import threading
@@ -12,7 +13,7 @@ import types
 import weakref
 from abc import abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from operator import attrgetter, itemgetter, methodcaller
 from typing import Any
 
@@ -32,7 +33,7 @@ _HELD = (*ATOMS, numbers.Number, np.ndarray, np.generic, *CONTAINERS, types.Func
 #: Methods of a class that say nothing about values.
 _SILENT = ("__repr__", "__str__", "__format__", "__hash__", "__del__", "__reduce__", "__reduce_ex__", "__getstate__",
            "__setstate__", "__set_name__", "__setattr__", "__delattr__", "__post_init__")  # fmt: skip
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _CALLERS = (itemgetter, attrgetter, methodcaller)
 #: What code is made of: where a cached function reads nothing else, what it computes cannot change.
 _CODE = (types.CodeType, types.FunctionType, types.ModuleType, type, types.BuiltinFunctionType)
@@ -68,6 +69,10 @@ class ValueSurvey(Notes):
         """``value.a.b`` of a module, or a function, that is not followed, is read. Its key, if it is a number."""
 
     @abstractmethod
+    def unknown(self, what: str) -> None:
+        """A function reads what nobody follows, such as a file; in the depth of an object perhaps."""
+
+    @abstractmethod
     def walk(self, value: Any, chain: tuple[str, ...]) -> Hashable:
         """The key of ``value.a.b.c``: only the last one counts with all that it holds."""
 
@@ -92,6 +97,7 @@ class ValueSurvey(Notes):
             return None
         if is_random(value):
             self.random(getattr(value, "__name__", type(value).__name__))
+            self.telling += [(name, self.path, self.place) for name in c_state.OF_GENERATORS]
             return Same(value)
         found = self.again(value) or self.mutable(value)
         return (Same(value), found) if self.by_identity else found
@@ -118,10 +124,17 @@ class ValueSurvey(Notes):
             self.decimals = self.decimals or kind.__module__ == "decimal"
             return self.key_of(kind), number, self._extra(value)
         if isinstance(value, contextvars.ContextVar | types.CellType):
-            how = c_state.in_context if isinstance(value, contextvars.ContextVar) else c_state.in_cell
-            self.read(how, value, None, how(value))  # type: ignore[operator]
-            return "variable", self.key_of(how(value))  # type: ignore[operator]
+            how: Any = c_state.in_context if isinstance(value, contextvars.ContextVar) else c_state.in_cell
+            self.read(how, value, None, how(value))
+            return "variable", self.key_of(how(value))
+        if isinstance(value, Iterator) and c_state.hides_state(kind) and not isinstance(value, io.IOBase):
+            self.iterator(value)
         return self._callable(value)
+
+    def iterator(self, value: Iterator[Any]) -> None:
+        """An iterator is another one after each look."""
+        if not self.depth:
+            self.unrepeatable(f"reads an iterator ({type(value).__name__})")
 
     def _by_stand_in(self, stand_in: Callable[[Any], np.ndarray], value: Any) -> Hashable:
         content = _content_of(stand_in, value)
@@ -132,7 +145,10 @@ class ValueSurvey(Notes):
         """Its entries, and what a class of its own adds."""
         if isinstance(value, tuple) and hasattr(type(value), "n_unnamed_fields"):  # time.struct_time and its like
             return Same(value)
-        entries = entries_of(value)
+        try:
+            entries = entries_of(value)
+        except Exception:  # its class may say anything about what it holds
+            return self._uncomparable(value)
         if not isinstance(value, tuple):
             self.read(entries_of, value, None, entries)
         found = tuple(self._entry_keys(entries, isinstance(value, TABLES)))
@@ -172,8 +188,7 @@ class ValueSurvey(Notes):
         except (ValueError, BufferError):  # a view that was released
             content = Entries(("", "", b""))
         if len(content[-1]) > MOST_BYTES or (isinstance(value, np.void) and value.dtype.hasobject):
-            self.fail(f"an object of type {kind.__module__}.{kind.__qualname__}")
-            return Same(value)
+            return self._uncomparable(value)
         self.read(c_state.bytes_of, value, None, content)
         return self.key_of(kind), shortened(tuple(content)), self._extra(value)
 
@@ -226,8 +241,8 @@ class ValueSurvey(Notes):
             if not is_followed(module_of(value)):
                 self.outside(value)
             return Same(value)
-        if isinstance(owner, LOCKS) and value.__name__ in ("acquire", "locked"):
-            self.fail("whether somebody holds a lock")
+        if isinstance(owner, LOCKS):
+            self.telling.append((value.__name__, self.path, self.place))
         outer = self.path
         self.path = outer[0] if outer is not None and outer[1] == "." else outer
         found = "method", value.__name__, self.key_of(owner)
@@ -302,7 +317,7 @@ class ValueSurvey(Notes):
         """Objects that hold nothing to compare, or hold it in a way of their own; NOTHING for others."""
         kind = type(value)
         if kind in LOCKS:
-            self.telling.append(("locked", self.path, self.place))
+            self.telling += [(name, self.path, self.place) for name in c_state.OF_LOCKS]
             return Same(value)
         if isinstance(value, logging.Logger):
             self.read(c_state.level_of, value, None, c_state.level_of(value))
@@ -335,13 +350,17 @@ class ValueSurvey(Notes):
         """An object with its attributes and its class."""
         kind = type(value)
         if c_state.hides_state(kind) and not isinstance(value, threading.local):
-            self.fail(f"an object of type {kind.__module__}.{kind.__qualname__}")
-            return Same(value)
+            return self._uncomparable(value)
         names = list(getattr(value, "__dict__", ()))
         if hasattr(value, "__dict__"):
             self.read(names_of, value, None, names_of(value))
         found = (*self._slots(value), *((name, self.walk(value, (name,))) for name in names))
         return self._class_of(kind), Same(value) if is_sentinel(value) else found
+
+    def _uncomparable(self, value: Any) -> Hashable:
+        kind = type(value)
+        self.fail(f"an object of type {kind.__module__}.{kind.__qualname__}")
+        return Same(value)
 
     def _class_of(self, kind: type) -> Hashable:
         """The class of an object that is there, which its constructors have made."""

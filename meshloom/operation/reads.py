@@ -40,10 +40,9 @@ def reads_of_program(function: Callable[..., Any], name: str) -> Captured:
     try:
         return captured(function, _ProgramSurvey).steady()
     except Unrepeatable as found:
-        draws = isinstance(found, RandomDraw)
-        before = "put it into an ml.Global before each run"
-        instead = "draw them in a kernel, by ml.Random, or put them into an ml.Global before each run" if draws else before
-        place, what = found.place, found.what
+        place, what, instead = found.place, found.what, "put it into an ml.Global before each run"
+        if isinstance(found, RandomDraw):
+            instead = "draw them in a kernel, by ml.Random, or put them into an ml.Global before each run"
     raise ProgramError(f"{place}: program {name} {what}, once for all its replays; {instead}")
 
 
