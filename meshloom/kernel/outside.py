@@ -13,9 +13,11 @@ _UNFOLLOWED = frozenset({*sys.stdlib_module_names, "numpy", "scipy", "cupy"} - {
 _TRACER = f"{__name__.rpartition('.')[0]}."  # modules beside this one
 _RANDOM = ("random", "numpy.random", "secrets")  # modules of random numbers
 #: Modules whose functions give the same for the same arguments.
-_PURE = frozenset(
-    ["math", "cmath", "itertools", "functools", "operator", "collections", "dataclasses", "enum", "typing", "types", "abc", "copy", "fractions", "decimal", "pydecimal", "numbers", "string", "re", "sre", "contextlib", "statistics", "builtins", "warnings", "logging", "inspect", "numpy", "scipy", "cupy", "textwrap", "weakref", "weakrefset", "bisect", "heapq", "struct", "collections_abc", "colorsys", "graphlib", "keyword", "reprlib", "pprint", "binascii", "zlib", "base64"]
-)
+_PURE = ("math", "cmath", "itertools", "functools", "operator", "collections", "dataclasses", "enum", "typing",
+         "types", "abc", "copy", "fractions", "decimal", "pydecimal", "numbers", "string", "re", "sre", "contextlib",
+         "statistics", "builtins", "warnings", "logging", "inspect", "numpy", "scipy", "cupy", "textwrap", "weakref",
+         "weakrefset", "bisect", "heapq", "struct", "collections_abc", "colorsys", "graphlib", "keyword", "reprlib",
+         "pprint", "binascii", "zlib", "base64")  # fmt: skip
 _CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time",
            "process_time_ns", "thread_time", "thread_time_ns", "now", "today", "utcnow")  # fmt: skip
 #: What tells how NumPy and decimal numbers are set up just now.
