@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import meshloom as ml
@@ -39,7 +40,12 @@ def program_that_reads(read: Callable[[], float], out: ml.Field) -> Callable[[],
     return ml.program(lambda: put(out.set, float(read()), out))
 
 
-READERS = {"kernel": kernel_that_reads, "program": program_that_reads}
+def program_of_arguments(read: Callable[[], float], out: ml.Field) -> Callable[[], None]:
+    """Which finds what it recorded before by the values that it reads, as a kernel its traces."""
+    return partial(ml.program(lambda given: put(given.set, float(read()), given)), out)
+
+
+READERS = {"kernel": kernel_that_reads, "program": program_that_reads, "program of arguments": program_of_arguments}
 
 
 def followed(kind: str, read: Callable[[], float], changes: Iterator[Any]) -> str:
@@ -58,7 +64,7 @@ def followed(kind: str, read: Callable[[], float], changes: Iterator[Any]) -> st
             assert re.match(r"\S+\.py:\d+: ", str(refusal)), refusal
             return str(refusal)
     assert len(set(seen)) > 1, "nothing has changed"
-    found = [str(one.message) for one in said if str(one.message).startswith(kind)]
+    found = [str(one.message) for one in said if str(one.message).startswith(kind.split()[0])]
     assert len(found) <= 1 and all(re.search(r"\.py:\d+\)", one) for one in found), found
     return "".join(found)
 

@@ -63,7 +63,7 @@ def seen_through(kind: str, state: State, holder: Any, of: Callable[[Any], Any])
 def test_iterators_are_refused_or_somebody_says_so(name: str, kind: str) -> None:
     one, out = ITERATORS[name](), ml.Set(1, "cells").field("out")
     assert isinstance(one, Iterator)
-    with pytest.raises((KernelError, ProgramError), match=rf"c_types\.py:\d+: {kind} .* reads an iterator"):
+    with pytest.raises((KernelError, ProgramError), match=rf"c_types\.py:\d+: {kind.split()[0]} .* reads an iterator"):
         READERS[kind](lambda: len([next(one)]), out)()
     holder = types.SimpleNamespace(held=one)
     with warnings.catch_warnings(record=True) as said:
