@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import takewhile
@@ -15,6 +15,8 @@ _CELLS = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 _LOCALS = ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW", "LOAD_FAST_AND_CLEAR", "LOAD_FAST_LOAD_FAST",
            "LOAD_FAST_BORROW_LOAD_FAST_BORROW", "STORE_FAST_LOAD_FAST")  # fmt: skip
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+_STORES = ("STORE_FAST", "STORE_DEREF", "STORE_GLOBAL", "STORE_NAME")
+_CONSTANTS = ("LOAD_CONST", "LOAD_SMALL_INT", "LOAD_COMMON_CONSTANT")
 
 
 @dataclass(frozen=True)
@@ -32,26 +34,75 @@ class ReadOfName:
 def reads_of(code: CodeType) -> tuple[ReadOfName, ...]:
     """What the code reads, and the code of the functions, lambdas and comprehensions inside it; each once."""
     first = code.co_varnames[0] if code.co_argcount else ""
-    return tuple(dict.fromkeys(_reads(code, frozenset(code.co_freevars), first)))
+    return tuple(dict.fromkeys(_reads(code, frozenset(code.co_freevars), first, {})))
 
 
-def _reads(code: CodeType, free: frozenset[str], first: str) -> Iterator[ReadOfName]:
-    """``free``: cells that come from outside of the whole function; ``first``: its first parameter, as a local."""
-    steps = [one for one in dis.get_instructions(code) if one.opname not in _IGNORED]
+@lru_cache(maxsize=4096)
+def names_in(code: CodeType) -> frozenset[str]:
+    """The names of globals and attributes in code, and in that of the functions inside it."""
+    inner = [names_in(one) for one in code.co_consts if isinstance(one, CodeType)]
+    return frozenset(code.co_names).union(*inner)
+
+
+@lru_cache(maxsize=4096)
+def identities_asked(code: CodeType) -> tuple[tuple[str, ...], ...]:
+    """What code, and that of functions inside it, asks other objects to be (``a is b``), as names: (name, attributes
+    ...), empty for what no names lead to. Without constants (``a is None``) and classes (``type(a) is type(b)``)."""
+    steps, found = _steps(code), []
+    for number, one in enumerate(steps):
+        if one.opname == "IS_OP" and steps[number - 1].opname not in _CONSTANTS:
+            operand = _last_operand(steps[:number])
+            found += [] if operand[-1:] == ("__class__",) or operand == ("type()",) else [operand]
+    inner = [each for one in code.co_consts if isinstance(one, CodeType) for each in identities_asked(one)]
+    return tuple(dict.fromkeys((*found, *inner)))
+
+
+def _last_operand(steps: Sequence[dis.Instruction]) -> tuple[str, ...]:
+    """(name, attributes ...) of what the last instructions load; ("type()",) where they ask for the class of that."""
+    loads, chain = list(steps), list[str]()
+    calls = False
+    while loads and loads[-1].opname in ("CALL", "PRECALL"):
+        calls, _ = True, loads.pop()
+    while loads and loads[-1].opname in _ATTRIBUTES:
+        chain.insert(0, str(loads.pop().argval))
+    root = loads.pop() if loads else None
+    if calls:
+        asks_type = loads and loads[-1].opname in _GLOBALS and loads[-1].argval == "type"
+        return ("type()",) if asks_type else ()
+    named = root is not None and root.opname in (*_GLOBALS, *_CELLS)
+    return (str(root.argval) if root is not None and named else "", *chain)
+
+
+def _steps(code: CodeType) -> list[dis.Instruction]:
+    return [one for one in dis.get_instructions(code) if one.opname not in _IGNORED]
+
+
+def _reads(code: CodeType, free: frozenset[str], first: str, imported: Mapping[str, str]) -> Iterator[ReadOfName]:
+    """``free``: cells that come from outside of the whole function; ``first``: its first parameter, as a local;
+    ``imported``: modules that the function around it imports itself, by what it calls them."""
+    steps, imported = _steps(code), dict(imported)
     module, line = "", code.co_firstlineno
     for number, step in enumerate(steps):
         line = (step.positions and step.positions.lineno) or line
-        module = str(step.argval) if step.opname == "IMPORT_NAME" else module
-        for kind, name, alone in _roots(step, free, first, module):
+        if step.opname == "IMPORT_NAME":
+            module, next_step = str(step.argval), steps[number + 1]
+            if next_step.opname in _STORES:  # import a.b: what is kept is a
+                imported[str(next_step.argval)] = module.partition(".")[0]
+            if next_step.opname in (*_STORES, "IMPORT_FROM"):
+                continue
+        for kind, name, alone in _roots(step, free, first, module, imported):
             following = () if alone else takewhile(lambda one: one.opname in _ATTRIBUTES, steps[number + 1 :])
             start = (str(step.argval),) if step.opname == "IMPORT_FROM" else ()
             yield ReadOfName(kind, name, (*start, *(str(one.argval) for one in following)), line)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from _reads(inner, free & set(inner.co_freevars), first if first in inner.co_freevars else "")
+            seen = {name: one for name, one in imported.items() if name in inner.co_freevars}
+            yield from _reads(inner, free & set(inner.co_freevars), first if first in inner.co_freevars else "", seen)
 
 
-def _roots(step: dis.Instruction, free: frozenset[str], first: str, module: str) -> Iterator[tuple[str, str, bool]]:
+def _roots(
+    step: dis.Instruction, free: frozenset[str], first: str, module: str, imported: Mapping[str, str]
+) -> Iterator[tuple[str, str, bool]]:
     """(kind, name, is it not followed by its attributes) of what an instruction loads from outside."""
     if step.opname in _GLOBALS:
         yield "global", str(step.argval), False
@@ -60,10 +111,11 @@ def _roots(step: dis.Instruction, free: frozenset[str], first: str, module: str)
             yield "first", first, True
     elif step.opname in _CELLS and step.argval in free:
         yield "free", str(step.argval), False
-    elif step.opname in (*_CELLS, *_LOCALS) and first:
+    elif step.opname in (*_CELLS, *_LOCALS):
         names = step.argval if isinstance(step.argval, tuple) else (step.argval,)  # newer Pythons load two at a time
         for place, name in enumerate(names):
-            if name == first:
-                yield "first", first, place + 1 < len(names)
+            if name == first or name in imported:
+                kind, root = ("first", first) if name == first else ("import", imported[name])
+                yield kind, root, place + 1 < len(names)
     elif step.opname in ("IMPORT_NAME", "IMPORT_FROM"):
         yield "import", module, False

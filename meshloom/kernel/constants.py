@@ -58,9 +58,11 @@ def seeing_tables(function: Callable[..., Any]) -> Callable[..., Any]:
     if not any(_is_numbers(value) for found in reached.values() for value in found.values()):
         return function
     made = {one: _twin(one) for one in reached}
+    tables: dict[int, Any] = {}  # an array by two names is one table
     for one, twin in made.items():
         for name, value in reached[one].items():
-            new = as_table(value) if not isinstance(value, types.FunctionType) else made.get(value, value)
+            is_function = isinstance(value, types.FunctionType)
+            new = made.get(value, value) if is_function else tables.setdefault(id(value), as_table(value))
             if name in one.__code__.co_freevars:
                 twin.__closure__[one.__code__.co_freevars.index(name)].cell_contents = new  # type: ignore[index]
             else:

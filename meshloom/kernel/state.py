@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from meshloom.errors import KernelError
-from meshloom.kernel.captured import MOST_BYTES, Captured, RandomDraw, captured
+from meshloom.kernel.captured import Captured, captured
 from meshloom.kernel.model import Output, Param, Trace
+from meshloom.kernel.outside import Unrepeatable
 from meshloom.kernel.recent import Recent
+from meshloom.kernel.survey_values import MOST_BYTES
 
 MOST_STATES = 16  # sets of captured values whose traces a kernel keeps
 MOST_FORMS = 64  # forms of parameters, for each of them
@@ -33,8 +35,8 @@ def compared_once() -> Iterator[None]:
 
 
 class Traces(Recent[tuple[Param, ...], Trace]):
-    """What a kernel traces to, by its parameters. ``suspect``: (file:line, what) of what draws random numbers if the
-    kernel's function comes there, which is seen by calling it twice."""
+    """What a kernel traces to, by its parameters. ``suspect``: (file:line, what) of what gives something else each
+    time, such as random numbers, if the kernel's function comes there, which is seen by calling it twice."""
 
     def __init__(self, kernel: str, suspect: tuple[str, str]):
         super().__init__(MOST_FORMS)
@@ -42,7 +44,7 @@ class Traces(Recent[tuple[Param, ...], Trace]):
 
     def keep(self, key: tuple[Param, ...], value: Trace) -> Trace:
         if self._suspect[1] and value.again is not None and value.again() != value.outputs:
-            raise _drawn(self._kernel, *self._suspect)
+            raise _refused(self._kernel, *self._suspect)
         return super().keep(key, replace(value, again=None))
 
 
@@ -85,9 +87,7 @@ class States:
                         " parameters, which are compared at every call; take what it needs out of them before"
                         " (first = table[0]), or pass it as an ml.Global or a field"
                     )
-                self._now = self._known.find(key) or self._known.keep(
-                    key, State(self._name, self._captured.suspect)
-                )
+                self._now = self._known.find(key) or self._known.keep(key, State(self._name, self._captured.suspect))
         self._compared_in = _block.get() if self._captured.comparable else None
         return self._now
 
@@ -100,8 +100,8 @@ class States:
     def _read(self) -> Captured:
         try:
             return captured(self._function)
-        except RandomDraw as found:
-            raise _drawn(self._name, found.place, found.what) from None
+        except Unrepeatable as found:
+            raise _refused(self._name, found.place, found.what) from None
 
     def _warn(self, why: str) -> None:
         if not self._warned:
@@ -109,9 +109,11 @@ class States:
             warnings.warn(why, stacklevel=2)
 
 
-def _drawn(kernel: str, place: str, what: str) -> KernelError:
+def _refused(kernel: str, place: str, what: str) -> KernelError:
+    once = f"{place}: kernel {kernel} {what}, which would"
+    if not what.startswith("draws"):
+        return KernelError(f"{once} happen once, when it is compiled; read it before, and pass it as an argument")
     return KernelError(
-        f"{place}: kernel {kernel} draws random numbers ({what}), which would be drawn once, when it is compiled, the"
-        " same for all elements; give it a parameter r: ml.Random, call r.uniform() or r.normal(), and pass"
-        " ml.Random(seed=...)"
+        f"{once} be drawn once, when it is compiled, the same for all elements; give it a parameter r: ml.Random, call"
+        " r.uniform() or r.normal(), and pass ml.Random(seed=...)"
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
-from meshloom.kernel.captured import Same
+from meshloom.kernel.sameness import Same
 from meshloom.mesh.box import Box, Index
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.grid import Grid

@@ -13,10 +13,10 @@ from meshloom.errors import KernelError, nearest
 from meshloom.exclusion import holding, mutexes_of
 from meshloom.kernel import define, passes
 from meshloom.kernel.access import RandomNumbers, ReadWrite
-from meshloom.kernel.captured import compare_by
 from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.signature import Signature
 from meshloom.kernel.state import State, States
+from meshloom.kernel.survey_values import compare_by
 from meshloom.kernel.trace import trace
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, VaryingMap, on_host

@@ -12,7 +12,7 @@ import numpy as np
 
 from meshloom.backend import current
 from meshloom.backend.base import Recording, Replayed
-from meshloom.errors import KernelError, ProgramError, UserError, interrupted, shown, whole_number, yes_or_no
+from meshloom.errors import KernelError, ProgramError, UserError, interrupted, one_line, shown, whole_number, yes_or_no
 from meshloom.exclusion import belong, exclusive, mutex_of
 from meshloom.kernel.captured import Captured
 from meshloom.kernel.recent import Recent
@@ -174,13 +174,13 @@ class Program(NoCopy):
         reads = seen if seen is not None and seen.unchanged() else reads_of_program(self.function, self.name)
         new = self._recorded(given)
         if not reads.holds():
-            changed, before = reads.first_changed(), new
+            (changed, place), before = reads.changed(), new
             reads = reads_of_program(self.function, self.name)
-            new = self._recorded(given)
+            new = self._recorded_again(given)
             holds = reads.holds()
             if difference(before, new) or not (holds or reads.holds(dict(zip(before.made, new.made, strict=False)))):
                 raise ProgramError(
-                    f"{_place(self.function)}program {self.name} changes what it reads ({changed}): that would happen"
+                    f"{place}: program {self.name} changes what it reads ({changed}): that would happen"
                     " once for all its replays; keep it in a Global or field, or change it outside"
                 )
             if not holds:
@@ -201,7 +201,7 @@ class Program(NoCopy):
 
     def _check_repeatable(self, reads: Captured, new: Recorded, given: Given) -> None:
         """ProgramError where a function that reads what nobody can compare does something else when called again."""
-        differs = "" if reads.comparable else difference(new, self._recorded(given))
+        differs = "" if reads.comparable else difference(new, self._recorded_again(given))
         if differs:
             raise ProgramError(
                 f"{_place(self.function)}program {self.name} calls something else each time ({differs}): its replays"
@@ -238,6 +238,19 @@ class Program(NoCopy):
         finally:
             recorder.set(before)  # nothing else: an interrupt may come behind every call, also here
         return recorded
+
+    def _recorded_again(self, given: Given) -> Recorded:
+        """What a second call gives; ProgramError where the function can be called but once."""
+        try:
+            return self._recorded(given)
+        except UserError:
+            raise
+        except Exception as error:
+            what = one_line(f"{type(error).__name__}: {error}")
+            raise ProgramError(
+                f"{_place(self.function)}program {self.name} fails when it is called again ({what}): its replays could"
+                " not follow; read what it needs before, and put it into an ml.Global"
+            ) from error
 
     @exclusive
     def bind(self, *arguments: Known, **named: Known) -> Program:

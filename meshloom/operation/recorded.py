@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
-from meshloom.kernel.captured import Same
+from meshloom.kernel.sameness import Same
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.number import PlainNumber
 from meshloom.operation import in_memory

@@ -19,7 +19,7 @@ import numpy as np
 from meshloom.backend import current
 from meshloom.errors import ProgramError, SolveError, interrupted, shown, whole_number
 from meshloom.exclusion import belong, exclusive, unowned
-from meshloom.kernel.captured import is_followed
+from meshloom.kernel.outside import is_followed
 from meshloom.markup import Explanation
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Global, on_host

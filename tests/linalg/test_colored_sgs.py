@@ -72,6 +72,20 @@ def test_as_dense_matrices_have_it(backend: str, block: int, sweeps: int) -> Non
     np.testing.assert_allclose(z.numpy(), 0.5 * before, rtol=1e-11, atol=1e-14)
 
 
+def test_programs_of_arguments_follow_the_number_of_sweeps() -> None:
+    """What was recorded with another number of them is not what belongs to these."""
+    ml.use("numpy")
+    mesh = ml.generate.box((5, 4), cells="triangle")
+    sgs = ml.linalg.ColoredSGS(random_blocks(mesh, 2))
+    r, z = mesh.cells.field("r", 2), mesh.cells.field("z", 2)
+    r.assign(np.random.default_rng(1).uniform(-1.0, 1.0, r.shape))
+    precondition, color = ml.program(lambda r, z: sgs(r, z)), colors_of(sgs)
+    for sgs.sweeps in (1, 2, 1, 3):
+        precondition(r, z)
+        expected = by_hand(sgs.matrix, color, r.numpy(), sgs.sweeps)
+        np.testing.assert_allclose(z.numpy(), expected, rtol=1e-11, atol=1e-13)
+
+
 def test_factors_in_single_precision_serve_as_well() -> None:
     ml.use("numpy")
     mesh = ml.generate.box((6, 5), cells="triangle")

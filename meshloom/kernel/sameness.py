@@ -1,0 +1,130 @@
+"""When are two values the same for a kernel or a program? Numbers by type and bits, containers by what they hold, all
+else by being itself."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import types
+import weakref
+from collections.abc import Callable, Hashable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+#: Types of values that cannot change and are equal where they cannot be told apart, ``is`` aside.
+ATOMS = (type(None), type(Ellipsis), bool, int, str, bytes)
+TABLES = (dict, types.MappingProxyType)
+_NUMBERS = (float, complex)
+_METHODS = (types.BuiltinMethodType, types.MethodWrapperType)
+_REAL: Any = complex.real.__get__  # whatever a derived class calls so
+_IMAG: Any = complex.imag.__get__
+Content = tuple[str, tuple[int, ...], bytes]  # of an array
+
+
+class Entries(tuple[Any, ...]):
+    """What an object holds, listed anew at every look."""
+
+    __slots__ = ()
+
+
+class Same:
+    """An object as part of a key: equal to itself alone. Keys are kept for a while: they keep alive only what cannot be
+    referred to weakly, which is small; once it is gone, nothing is equal to it, whatever takes its place."""
+
+    __slots__ = ("_address", "_what")
+
+    def __init__(self, what: Any):
+        self._address = id(what)
+        try:
+            self._what: Callable[[], Any] = weakref.ref(what)
+        except TypeError:
+            self._what = lambda: what
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Same) and self._what() is other._what() is not None)
+
+    def __hash__(self) -> int:
+        return self._address
+
+
+def is_number(value: Any) -> bool:
+    """Is it a float or complex number of Python's, or a scalar of NumPy's that cannot change?"""
+    kind = type(value)
+    return kind in _NUMBERS or (isinstance(value, np.generic) and kind.__module__ == "numpy" and kind is not np.void)
+
+
+def bits(value: Any) -> Hashable:
+    """What tells such a number, or one of a class derived from Python's, from others: the sign of NaN and of 0, too."""
+    if not isinstance(value, np.generic):
+        parts = (_REAL(value), _IMAG(value)) if isinstance(value, complex) else (value,)
+        return struct.pack(f"{len(parts)}d", *parts)
+    if value.dtype.char in "gG":  # whose bytes have gaps
+        return value.dtype.str, repr(value), bool(np.signbit(value.real)), bool(np.signbit(value.imag))
+    return value.dtype.str, value.tobytes()
+
+
+def is_nan(value: Any) -> bool:
+    """Not a number: ``x in values`` finds such a number by its identity."""
+    return bool(value != value)
+
+
+def content_of(array: np.ndarray) -> Content:
+    """Type, shape and bytes of an array of anything but objects."""
+    return kind_of(array.dtype), array.shape, array.tobytes()
+
+
+def kind_of(dtype: np.dtype) -> str:
+    """A type of NumPy's, with the names and types of its fields where it has any."""
+    return dtype.str if dtype.names is None else repr(dtype)
+
+
+def shortened(content: Content) -> Hashable:
+    """The content of an array as part of a key: keys are kept for a while, arrays may be large."""
+    kind, shape, values = content
+    return kind, shape, values if len(values) < 64 else hashlib.sha256(values).digest()
+
+
+def same(one: Any, other: Any, replaced: Mapping[Any, Any] = MappingProxyType({})) -> bool:
+    """Are two values the same for a kernel? Numbers by type and bits, lists and arrays by what they hold; ``one`` may
+    be what ``replaced`` has for the ``other``. False also where that takes a closer look: another NaN, a list of a
+    class of its own."""
+    kind = type(one)
+    if kind is not type(other):
+        return False
+    if kind is list or kind is Entries or _is_plain_tuple(kind):
+        return len(one) == len(other) and all(a is b or same(a, b, replaced) for a, b in zip(one, other, strict=True))
+    if kind is np.ndarray:
+        return not one.dtype.hasobject and content_of(one) == content_of(other)
+    return _same_atom(one, other, replaced)
+
+
+def identical(one: Any, other: Any, replaced: Mapping[Any, Any] = MappingProxyType({})) -> bool:
+    """The same for a function that asks ``is``: numbers and texts by value, all else by being itself."""
+    if type(one) is type(other) is Entries:
+        return len(one) == len(other) and all(
+            a is b or identical(a, b, replaced) for a, b in zip(one, other, strict=True)
+        )
+    return _same_atom(one, other, replaced)
+
+
+def _same_atom(one: Any, other: Any, replaced: Mapping[Any, Any]) -> bool:
+    kind = type(one)
+    if kind is not type(other):
+        return False
+    if kind in ATOMS:
+        return bool(one == other)
+    if is_number(one):
+        return bits(one) == bits(other) and not is_nan(one)
+    if kind in _METHODS:  # made anew whenever it is asked for
+        return one.__self__ is other.__self__ and one.__qualname__ == other.__qualname__
+    if kind is types.MethodType:
+        return one.__self__ is other.__self__ and one.__func__ is other.__func__
+    return bool(replaced) and replaced.get(other) is one
+
+
+def _is_plain_tuple(kind: type) -> bool:
+    """A tuple, or one with names for its entries, and nothing else."""
+    named = hasattr(kind, "_fields") and kind.__basicsize__ == tuple.__basicsize__ and kind.__dictoffset__ == 0
+    return kind is tuple or (issubclass(kind, tuple) and named)
