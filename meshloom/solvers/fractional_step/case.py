@@ -12,7 +12,7 @@ import meshloom as ml
 from meshloom.case import PRECISIONS, GridCase, Image, Limit, Streamlines
 from meshloom.case.even_steps import EvenSteps
 from meshloom.errors import ConfigError
-from meshloom.solvers.fractional_step.cells import CellGrid
+from meshloom.solvers.fractional_step.cells import CellGrid, Velocity
 from meshloom.solvers.fractional_step.energy import LOST, EnergyBudget
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
 from meshloom.solvers.fractional_step.implicit import LEFT, RESIDUAL
@@ -94,8 +94,9 @@ class IncompressibleCase(GridCase):
     def fastest(self) -> tuple[float, ...]:
         """Along each axis the largest speed to be expected: what the time step must be short enough for."""
 
-    def start_velocity(self) -> np.ndarray | float:
-        """Velocities (*shape, dim) at the start."""
+    def start_velocity(self) -> np.ndarray | float | Velocity:
+        """Velocities (*shape, dim) at the start, or, where there is a formula, a function of place: with velocities at
+        faces that is asked there."""
         return 0.0
 
     def further_state(self) -> tuple[ml.Field | ml.Global, ...]:
