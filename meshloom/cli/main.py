@@ -208,7 +208,9 @@ def run(
     ] = None,
     precision: Annotated[str | None, typer.Option(metavar="double|single", help="Type of the numbers.")] = None,
     iterations: Annotated[str | None, typer.Option(metavar="N", help="Iterations in all.")] = None,
-    threads: Annotated[str | None, typer.Option(metavar="N", help="Threads; 0 takes all cores.")] = None,
+    threads: Annotated[
+        str | None, typer.Option(metavar="N", help="Threads; 0 takes OMP_NUM_THREADS, or all cores.")
+    ] = None,
     out: Annotated[
         str | None, typer.Option(metavar="DIR", help="Folder to write to; otherwise the next free runs/CASE-001.")
     ] = None,
@@ -384,7 +386,8 @@ def study(
     precision: Annotated[str | None, typer.Option(metavar="double|single", help="Type of the numbers.")] = None,
     iterations: Annotated[str | None, typer.Option(metavar="N", help="Iterations of each.")] = None,
     threads: Annotated[
-        str | None, typer.Option(metavar="N", help="Threads of each; otherwise its share of the cores.")
+        str | None,
+        typer.Option(metavar="N", help="Threads of each; otherwise its share of the cores, OMP_NUM_THREADS at most."),
     ] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Folder to write to; otherwise studies/CASE.")] = None,
     workers: Annotated[str | None, typer.Option(metavar="N", help="Runs at a time; otherwise one a core.")] = None,
