@@ -397,7 +397,9 @@ def _announce(job: Job, case: Case, folder: RunFolder, report: RunReport) -> Non
         f"{name}: {case.size_text()}; back end {_backend_text(job.config.run)},"
         f" {job.config.run.precision} precision; writing to {folder.path}"
     )
-    for line in (*case.doubts(), *long_compilations(case.program)):
+    for line in case.doubts():
+        report.warning(line)
+    for line in long_compilations(case.program):
         report.message(line)
     if job.start is not None:
         changed = f"; changed: {', '.join(job.changed)}" if job.changed else ""

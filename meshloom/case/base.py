@@ -285,7 +285,7 @@ class Case(RunTask):
 
     def doubts(self) -> tuple[str, ...]:
         """What there is to say against the settings before the run starts, a line each, such as a step that is longer
-        than what is known to be stable."""
+        than what is known to be stable: warnings of the run."""
         return ()
 
     def cure(self, state: str) -> str:

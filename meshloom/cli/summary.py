@@ -72,7 +72,7 @@ def as_json(case: Case, folder: RunFolder, outcome: Outcome, *, profile: bool = 
             "threads": threads_in_use(),
             "numbering": case.numbering(),
             "schedules": schedules(case),
-            "doubts": list(case.doubts()),
+            "warnings": list(case.doubts()),
             "failures": list(outcome.failures),
             "files": {path.name: str(path) for path in folder.files()},
             **times,

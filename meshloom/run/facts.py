@@ -21,7 +21,7 @@ from meshloom.errors import MeshloomError, UserError, one_line
 from meshloom.operation.operation import Operation
 from meshloom.operation.replay import backends_of
 from meshloom.run.page.numbers import number
-from meshloom.run.report import duration
+from meshloom.run.report import WARNING, duration
 from meshloom.run.task import RunTask, SettingRow
 from meshloom.run.times import TimeTable, of_types
 from meshloom.run.verdict import Verdict
@@ -206,7 +206,7 @@ def summary_rows(task: RunTask, outcome: Outcome) -> list[tuple[str, str]]:
     return [
         ("iterations", f"{outcome.iteration:,}"),
         *end_row(task),
-        *(("doubt", one) for one in task.doubts()),
+        *((WARNING, one) for one in task.doubts()),
         *((("verdict", outcome.verdict.text),) if outcome.verdict is not None else ()),
         *((one_line(name), number(value, 10)) for name, value in outcome.monitors.items()),
         ("wall time", _time_text(outcome)),

@@ -15,6 +15,7 @@ from meshloom.process import activity
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+WARNING = "warning"  # the word in front of a line that is one, in summaries and on pages, too
 _SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_BARS = 0.15  # drawing takes milliseconds, which belong to the loops
 _LEAST_BAR = 10  # characters
@@ -132,6 +133,10 @@ class RunReport:
     def message(self, text: str) -> None:
         """One line for the person."""
 
+    def warning(self, text: str) -> None:
+        """One that says what may go wrong, and that it does so."""
+        self.message(f"{WARNING}: {text}")
+
     def advance(self, now: Advance) -> None:
         """A chunk is done."""
 
@@ -141,6 +146,14 @@ class RunReport:
 
     def close(self) -> None:
         """The time loop is over."""
+
+
+class QuietReport(RunReport):
+    """Warnings alone, where errors go."""
+
+    def warning(self, text: str) -> None:
+        with activity.line.room():
+            print(f"meshloom: {WARNING}: {text}", file=sys.stderr, flush=True)
 
 
 class _SpokenReport(RunReport):
@@ -223,7 +236,7 @@ class BarReport(_SpokenReport):
 def make_report(stream: TextIO, *, quiet: bool = False) -> RunReport:
     """The report that suits the stream."""
     if quiet:
-        return _begun(RunReport())
+        return _begun(QuietReport())
     return _begun(BarReport(stream) if stream.isatty() else PlainReport(stream), logs=True)
 
 
