@@ -66,7 +66,7 @@ def as_json(case: Case, folder: RunFolder, outcome: Outcome, *, profile: bool = 
             "monitors": {name: value if isfinite(value) else None for name, value in outcome.monitors.items()},
             "wall_seconds": outcome.seconds,
             "seconds_to_first_iteration": outcome.seconds_to_first_iteration,
-            "seconds_per_iteration": outcome.seconds_per_iteration,
+            "seconds_per_iteration": 1.0 / outcome.rate if outcome.rate else None,
             "backend": ml.backend(),
             "precision": case.config.run.precision,
             "threads": threads_in_use(),
