@@ -136,7 +136,7 @@ def _target(
     settings of a TOML file."""
     if target is None:
         if path is None:
-            raise UserError(f"which case? give a name or a TOML file: meshloom run {FIRST_CASE}")
+            raise UserError(f"which case? give a name or a TOML file: meshloom run {FIRST_CASE}; see meshloom cases")
         return _named(old, str(path)), []
     if not isinstance(target, str):
         return target, []

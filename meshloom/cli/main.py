@@ -63,11 +63,20 @@ class _Group(_PlainHelp, TyperGroup):
         """One that is misspelt is told by the name that the help has: what typer suggests depends on its version."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            usual = {one: one for one in self.list_commands(ctx)} | _ALIASES
-            close = [usual[one] for one in difflib.get_close_matches(name, usual, n=1)]
-            hint = f"; did you mean '{close[0]}'?" if close else ""
+            meant = _meant(name, self.list_commands(ctx))
+            hint = f"; did you mean '{meant}'?" if meant else ""
             raise UserError(f"No such command {shown(name)}{hint}; see {ctx.command_path} --help")
         return super().resolve_command(ctx, args)
+
+
+def _meant(name: str, commands: list[str]) -> str:
+    """The command that a misspelt one is nearest to; 'run airfoil' for the name of a case; '' where nobody knows."""
+    from meshloom.catalogue import case_names
+
+    if name in case_names():
+        return f"run {name}"
+    usual = {one: one for one in commands} | _ALIASES
+    return next((usual[one] for one in difflib.get_close_matches(name.lower(), usual, n=1)), "")
 
 
 app = typer.Typer(
@@ -77,7 +86,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Parallel loops over meshes, and ready cases that run on them.",
-    epilog="Start with: [bold]meshloom run airfoil[/bold]",
+    epilog="Start with: [bold]meshloom run airfoil[/bold]; [bold]meshloom cases[/bold] lists all that can be run.",
 )
 
 _RUN_EXAMPLES = """Examples:

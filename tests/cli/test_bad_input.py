@@ -22,7 +22,7 @@ SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--set"
     [
         (["airfoyl"], ["unknown case 'airfoyl'; did you mean 'airfoil'?"]),
         (["nothing-like-it"], ["unknown case 'nothing-like-it'; allowed: advection1d, airfoil"]),
-        ([], ["which case?", "meshloom run airfoil"]),
+        ([], ["which case?", "meshloom run airfoil", "see meshloom cases"]),
         (["missing.toml"], ["missing.toml: cannot be read: No such file"]),
         (["airfoil", "--set", "mesh.ii=3"], ["--set mesh.ii=3: unknown key 'mesh.ii'; did you mean 'mesh.i'?"]),
         (["airfoil", "--set", "mach=0.5"], ["did you mean 'flow.mach'?"]),
@@ -188,7 +188,9 @@ def test_disk_full(meshloom: Command, tmp_path: Path):
     ("arguments", "part"),
     [
         (["fly"], "No such command 'fly'; see"),
-        (["lists"], "No such command 'lists'; did you mean 'cases'?"),  # and not the other name that it has, list
+        (["lists"], "No such command 'lists'; did you mean 'cases'?"),  # not its other name, list
+        *((["lst"], "; did you mean 'cases'?"), (["LIST"], "; did you mean 'cases'?")),
+        *((["Case"], "; did you mean 'cases'?"), (["airfoil"], "; did you mean 'run airfoil'?")),
         (["runs"], "No such command 'runs'; did you mean 'run'?"),
         (["run", "airfoil", "--fast"], "No such option: --fast"),
         (["run", "airfoil", "--iterations"], "--iterations"),
@@ -206,6 +208,8 @@ def test_commands_that_are_none(meshloom: Command, arguments: list[str], part: s
 def test_without_a_command_there_is_help(meshloom: Command):
     result = meshloom()
     assert "meshloom run airfoil" in result.out + result.err and "Traceback" not in result.err
+    *_, last = filter(None, map(str.strip, meshloom("--help").out.splitlines()))
+    assert last == "Start with: meshloom run airfoil; meshloom cases lists all that can be run."
     assert meshloom("--help").code == 0 == meshloom("run", "--help").code == meshloom("--version").code
 
 
