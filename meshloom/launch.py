@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.backend import automatic_backend, cpu_count
+from meshloom.backend import ENVIRONMENT_THREADS, USUAL_THREADS, automatic_backend, current
+from meshloom.backend.machine import backend_text
 from meshloom.case import Case, RunOptions, UnknownLoop, loops_text
 from meshloom.case.settings import setting_rows, wishes_of
 from meshloom.catalogue import case_names, check_made, find, names_a_file
@@ -135,7 +136,7 @@ def _target(
     settings of a TOML file."""
     if target is None:
         if path is None:
-            raise UserError(f"which case? give a name or a TOML file: meshloom run {FIRST_CASE}")
+            raise UserError(f"which case? give a name or a TOML file: meshloom run {FIRST_CASE}; see meshloom cases")
         return _named(old, str(path)), []
     if not isinstance(target, str):
         return target, []
@@ -252,7 +253,7 @@ def _choose_backend(options: RunOptions) -> None:
         if name == "numpy":
             # A warning, which --quiet does not hide.
             warnings.warn(f"the numpy back end is used, which is slow: {found['cpu']}", stacklevel=2)
-    ml.use(name, threads=options.threads or cpu_count())
+    ml.use(name, threads=options.threads or USUAL_THREADS)
 
 
 def _check_schedules(job: Job, case: Case) -> None:
@@ -393,10 +394,12 @@ def _announce(job: Job, case: Case, folder: RunFolder, report: RunReport) -> Non
     """What is about to run, before the bar appears."""
     name = f"{case.name} ({case.source.target})" if case.source else case.name
     report.message(
-        f"{name}: {case.size_text()}; back end {_backend_text()},"
+        f"{name}: {case.size_text()}; back end {_backend_text(job.config.run)},"
         f" {job.config.run.precision} precision; writing to {folder.path}"
     )
-    for line in (*case.doubts(), *long_compilations(case.program)):
+    for line in case.doubts():
+        report.warning(line)
+    for line in long_compilations(case.program):
         report.message(line)
     if job.start is not None:
         changed = f"; changed: {', '.join(job.changed)}" if job.changed else ""
@@ -419,11 +422,10 @@ def long_compilations(program: ml.Program | ml.Sequence) -> list[str]:
             for name, size in sizes.items() if size >= _LONG_TO_COMPILE]  # fmt: skip
 
 
-def _backend_text() -> str:
-    """``cpu, 2 threads``; the other back ends have no threads to speak of."""
-    if ml.backend() != "cpu":
-        return ml.backend()
-    return f"cpu, {ml.threads()} thread{'s' if ml.threads() != 1 else ''}"
+def _backend_text(options: RunOptions) -> str:
+    """``cpu, 2 threads``, and whose number that is where nobody gave it to this run."""
+    from_environment = ml.backend() == "cpu" and not options.threads and ml.threads() == ENVIRONMENT_THREADS
+    return f"{backend_text(current())}{' (OMP_NUM_THREADS)' if from_environment else ''}"
 
 
 def threads_in_use() -> int:

@@ -125,3 +125,33 @@ def test_nothing_is_costly_or_raises(mesh: ml.Mesh, monkeypatch: pytest.MonkeyPa
 
     step.run()
     assert "known when the program has run" in seen[0] and "48 triangle" in seen[1]
+
+
+def test_a_source_of_random_numbers() -> None:
+    """Seed and count, also of a seed beyond 63 bits; inside a program nothing is read."""
+    ml.use("numpy")
+    cells = ml.Set(3, "cells")
+    v, dice = cells.field("v"), ml.Random(seed=3)
+
+    @ml.kernel
+    def throw(v: ml.Write, r: ml.Random):
+        v[...] = r.uniform()
+
+    assert repr(dice) == str(dice) == "Random(random, seed=3, calls=0)"
+    throw(cells, v, dice)
+    assert repr(dice) == "Random(random, seed=3, calls=1)"
+    assert repr(ml.Random(seed=2**64 - 1, name="dust")) == f"Random(dust, seed={2**64 - 1}, calls=0)"
+    assert "seed 3 calls 1" in " ".join(read(dice).text.split()) and "Random random" in read(dice).text
+    assert "script" not in read(ml.Random(seed=1, name=EVIL.strip())).tags
+    inside: list[str] = [""] * 2
+
+    def look() -> None:
+        inside[:] = [repr(dice), read(dice).text]
+
+    @ml.program
+    def step() -> None:
+        look()
+        throw(cells, v, dice)
+
+    step.run()
+    assert inside[0] == "Random(random)" and "known when the program has run" in inside[1]

@@ -57,11 +57,11 @@ def cpu() -> CpuBackend:
 MOST_THREADS = max(1024, cpu_count())
 
 
-def _threads_at_first(wanted: str | None) -> int:
-    """What ``OMP_NUM_THREADS`` says, else all cores; what is no such number is ignored, as OpenMP does, with a word."""
+def _asked_of_openmp(wanted: str | None) -> int | None:
+    """The number in ``OMP_NUM_THREADS``; what is none is ignored, as OpenMP does, with a word."""
     first = (wanted or "").split(",")[0].strip()
     if not first:
-        return cpu_count()
+        return None
     if first.isdecimal() and first.isascii() and len(first) < 9 and 1 <= int(first) <= MOST_THREADS:
         return int(first)
     warnings.warn(
@@ -69,10 +69,13 @@ def _threads_at_first(wanted: str | None) -> int:
         f" using {cpu_count()}, the number of cores",
         stacklevel=2,
     )
-    return cpu_count()
+    return None
 
 
-native_threads.choose(_threads_at_first(os.environ.get("OMP_NUM_THREADS")))
+#: How many ``OMP_NUM_THREADS`` asks for, if any; and how many there are unless a person says.
+ENVIRONMENT_THREADS = _asked_of_openmp(os.environ.get("OMP_NUM_THREADS"))
+USUAL_THREADS = ENVIRONMENT_THREADS or cpu_count()
+native_threads.choose(USUAL_THREADS)
 
 
 @not_in_program("choosing a back end", "choose it before")
@@ -82,12 +85,13 @@ def use(
 ) -> None:  # fmt: skip
     """Choose the back end of everything that follows.
 
-    ``threads``: number of CPU threads, all cores unless given. ``contract``: may the compiler fuse a*b+c into one
-    rounding (faster, the default); False for digit-by-digit comparison with other programs. ``strict``: True makes
-    every loop that is made from now on compute its formula as written, as ``ml.kernel(strict=True)`` does for one
-    kernel; False leaves that to the kernels again. ``target``: the GPU that ``emulated`` pretends to be: "cuda" unless
-    given, one of NVIDIA's; "hip", one of AMD's, with its text and its wavefronts of 64 threads; "gfx942", a larger one.
-    ``lanes``: threads of its warps, 32 or 64, if other than the target has.
+    ``threads``: number of CPU threads; unless ever given, ``OMP_NUM_THREADS``, or all cores. ``contract``: may the
+    compiler fuse a*b+c into one rounding (faster, the default); False for digit-by-digit comparison with other
+    programs. ``strict``: True makes every loop that is made from now on compute its formula as written, as
+    ``ml.kernel(strict=True)`` does for one kernel; False leaves that to the kernels again. ``target``: the GPU that
+    ``emulated`` pretends to be: "cuda" unless given, one of NVIDIA's; "hip", one of AMD's, with its text and its
+    wavefronts of 64 threads; "gfx942", a larger one. ``lanes``: threads of its warps, 32 or 64, if other than the
+    target has.
     """
     global _current
     if not isinstance(name, str) or name not in _BACKENDS:
@@ -169,7 +173,8 @@ def backend() -> str:
 
 
 def threads() -> int:
-    """Threads that loops on the ``cpu`` back end use."""
+    """Threads that loops on the ``cpu`` back end use: what ``ml.use`` was last given, else ``OMP_NUM_THREADS``, else
+    all cores."""
     return int(cpu().threads[0])
 
 

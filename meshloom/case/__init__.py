@@ -7,10 +7,11 @@ from meshloom.case.schedules import UnknownLoop, loops_text, schedule_table
 from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, CaseConfig, OutputOptions, RunOptions, order_option
 from meshloom.config import option, section, table
 from meshloom.run.limit import Limit
-from meshloom.run.verdict import GROWING, STALLED
+from meshloom.run.verdict import BROKEN, GROWING, STALLED
 from meshloom.run.views import Chart, Image, Picture, SpacePicture, Streamlines, cut_planes, on_surface
 
 __all__ = [
+    "BROKEN",
     "GROWING",
     "MOST_ITERATIONS",
     "PRECISIONS",

@@ -118,10 +118,16 @@ class Case(RunTask):
         return self.mesh.digest
 
     def whereabouts(self, on: ml.Set, element: int) -> str:
-        if on is not self.mesh.cells:
+        if on is self.mesh.cells:
+            place = self.node_positions()[self.mesh.lists.cells.nodes[element]].mean(axis=0)
+        elif on is self.mesh.nodes:
+            place = self.node_positions()[element]
+        elif type(self).node_positions is Case.node_positions:
+            return RunTask.whereabouts(self, on, element)
+        else:  # a set of its own does not know that nodes have moved
             return f"{on.name} element {element}"
-        centre = self.node_positions()[self.mesh.lists.cells.nodes[element]].mean(axis=0)
-        return f"cell {element} at ({', '.join(f'{part:.4g}' for part in centre)})"
+        word = "cell" if on is self.mesh.cells else "node"
+        return f"{word} {element} at ({', '.join(f'{part:.4g}' for part in place)})"
 
     fields_method: ClassVar[str] = "cell_fields"
 
@@ -285,12 +291,8 @@ class Case(RunTask):
 
     def doubts(self) -> tuple[str, ...]:
         """What there is to say against the settings before the run starts, a line each, such as a step that is longer
-        than what is known to be stable."""
+        than what is known to be stable: warnings of the run."""
         return ()
-
-    def cure(self, state: str) -> str:
-        """What may help a run whose residual is in a ``state`` of ``meshloom.run.verdict``; '' where nobody knows."""
-        return ""
 
     def verdict(self, history: Mapping[str, np.ndarray]) -> Verdict | None:
         stop, seeks = self.stops_at, self.residual

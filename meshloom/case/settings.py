@@ -42,7 +42,7 @@ class RunOptions:
         allowed=lambda: ("auto", *ml.backends()),
     )
     precision: str = option("double", "type of the numbers in all fields", allowed=tuple(PRECISIONS))
-    threads: int = option(0, "threads of the cpu back end; 0 takes all cores", low=0, high=4096)
+    threads: int = option(0, "threads of the cpu back end; 0 takes OMP_NUM_THREADS, or all cores", low=0, high=4096)
     stop: StopOptions = section(StopOptions, "When to end before the last iteration: at a residual.")
 
 

@@ -63,11 +63,20 @@ class _Group(_PlainHelp, TyperGroup):
         """One that is misspelt is told by the name that the help has: what typer suggests depends on its version."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            usual = {one: one for one in self.list_commands(ctx)} | _ALIASES
-            close = [usual[one] for one in difflib.get_close_matches(name, usual, n=1)]
-            hint = f"; did you mean '{close[0]}'?" if close else ""
+            meant = _meant(name, self.list_commands(ctx))
+            hint = f"; did you mean '{meant}'?" if meant else ""
             raise UserError(f"No such command {shown(name)}{hint}; see {ctx.command_path} --help")
         return super().resolve_command(ctx, args)
+
+
+def _meant(name: str, commands: list[str]) -> str:
+    """The command that a misspelt one is nearest to; 'run airfoil' for the name of a case; '' where nobody knows."""
+    from meshloom.catalogue import case_names
+
+    if name in case_names():
+        return f"run {name}"
+    usual = {one: one for one in commands} | _ALIASES
+    return next((usual[one] for one in difflib.get_close_matches(name.lower(), usual, n=1)), "")
 
 
 app = typer.Typer(
@@ -77,7 +86,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Parallel loops over meshes, and ready cases that run on them.",
-    epilog="Start with: [bold]meshloom run airfoil[/bold]",
+    epilog="Start with: [bold]meshloom run airfoil[/bold]; [bold]meshloom cases[/bold] lists all that can be run.",
 )
 
 _RUN_EXAMPLES = """Examples:
@@ -208,7 +217,9 @@ def run(
     ] = None,
     precision: Annotated[str | None, typer.Option(metavar="double|single", help="Type of the numbers.")] = None,
     iterations: Annotated[str | None, typer.Option(metavar="N", help="Iterations in all.")] = None,
-    threads: Annotated[str | None, typer.Option(metavar="N", help="Threads; 0 takes all cores.")] = None,
+    threads: Annotated[
+        str | None, typer.Option(metavar="N", help="Threads; 0 takes OMP_NUM_THREADS, or all cores.")
+    ] = None,
     out: Annotated[
         str | None, typer.Option(metavar="DIR", help="Folder to write to; otherwise the next free runs/CASE-001.")
     ] = None,
@@ -384,7 +395,8 @@ def study(
     precision: Annotated[str | None, typer.Option(metavar="double|single", help="Type of the numbers.")] = None,
     iterations: Annotated[str | None, typer.Option(metavar="N", help="Iterations of each.")] = None,
     threads: Annotated[
-        str | None, typer.Option(metavar="N", help="Threads of each; otherwise its share of the cores.")
+        str | None,
+        typer.Option(metavar="N", help="Threads of each; otherwise its share of the cores, OMP_NUM_THREADS at most."),
     ] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Folder to write to; otherwise studies/CASE.")] = None,
     workers: Annotated[str | None, typer.Option(metavar="N", help="Runs at a time; otherwise one a core.")] = None,

@@ -281,7 +281,7 @@ class ByMethod(How):
             f" {domain.grid.name}, {values} operand{'s' if values > 1 else ''}, back end {of.backend.name}"
         )
         rows = [("method", f"{self.method.name} ({self.method.summary})"),
-                ("form", spec.form.in_words(together=of.backend.target.together)),
+                ("form", spec.form.in_words(lines.count, lines.length, together=of.backend.target.together)),
                 *algebra_of(spec, of.backend),
                 ("bytes", f"compulsory {amount(of.compulsory)}")]  # fmt: skip
         if of.seconds:

@@ -36,7 +36,7 @@ class Arrangement:
 
 def arrangement(mesh: Mesh, order: str, *, block: int = 256, seed: int = 0) -> Arrangement:
     """The arrangement of ``mesh`` by an ordering, or by the rule above for "auto"."""
-    from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK, excess, names
+    from meshloom.order import BAD_EXCESS, blocks_of, excess, names
 
     if known_name("ordering", order, (AUTO, *names()), error=ScheduleError) != AUTO:
         numbers = None if order == "given" else ordering(mesh, order, block=block, seed=seed)
@@ -45,8 +45,11 @@ def arrangement(mesh: Mesh, order: str, *, block: int = 256, seed: int = 0) -> A
         (mesh.faces, mesh.face_cells.indices, mesh.cells),
         (mesh.cells, mesh.lists.cells.nodes.padded(), mesh.nodes),
     )
-    found, where = max((excess(of[: one.owned], other.total), one.name) for one, of, other in rows)
-    text = f"blocks of {TYPICAL_BLOCK} {where} load {found:.2g} times the memory they need"
+    found, where, size = max((excess(of[: one.owned], other.total), one.name, one.owned) for one, of, other in rows)
+    blocks, times = blocks_of(size, where), f"{found:.2g}"
+    if float(times) <= 1.0:
+        return Arrangement("given", f"{blocks} load no more memory than they need")
+    text = f"{blocks} load {times} times the memory they need"
     if found <= BAD_EXCESS:
         return Arrangement("given", f"{text}, which is good enough (up to {BAD_EXCESS:g})")
     try:

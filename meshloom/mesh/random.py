@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from meshloom import markup
 from meshloom.errors import MeshError, shown, whole_number
 from meshloom.exclusion import Mutex, unowned
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.values import whole_numbers
-from meshloom.recording import MAKE_BEFORE, not_in_program, outside_program
+from meshloom.recording import MAKE_BEFORE, not_in_program, outside_program, recorder
 
 
 class Random(Global):
@@ -57,7 +58,14 @@ class Random(Global):
         return made
 
     def __repr__(self) -> str:
-        return f"Random({self.name})"
+        """Its seed, and how many loops have drawn from it; while a program is recorded nobody knows the latter."""
+        known = "" if recorder.get() is not None else f", seed={self.seed}, calls={self.calls}"
+        return f"Random({self.name}{known})"
+
+    def _repr_html_(self) -> str:
+        if recorder.get() is not None:
+            return markup.table(f"Random {self.name}", [("calls", "known when the program has run")])
+        return markup.table(f"Random {self.name}", [("seed", self.seed), ("calls", f"{self.calls:,}")])
 
 
 def element_numbers(on: Set | Box) -> Field:

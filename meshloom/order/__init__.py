@@ -19,6 +19,7 @@ from meshloom.order.quality import (
     BAD_EXCESS,
     TYPICAL_BLOCK,
     Loads,
+    blocks_of,
     excess,
     lines_per_block,
     loads_by_elements,
@@ -32,9 +33,9 @@ from meshloom.order.registry import ORDERINGS, find, names
 from meshloom.order.task import Elements, Targets, Task
 
 __all__ = [
-    "BAD_EXCESS", "ORDERINGS", "TYPICAL_BLOCK", "Loads", "excess", "follow", "lines_per_block", "loads_by_elements",
-    "loads_by_targets", "meeting_blocks", "names", "order_elements", "order_targets", "reuse_factor", "sampled_blocks",
-    "shared_beside",
+    "BAD_EXCESS", "ORDERINGS", "TYPICAL_BLOCK", "Loads", "blocks_of", "excess", "follow", "lines_per_block",
+    "loads_by_elements", "loads_by_targets", "meeting_blocks", "names", "order_elements", "order_targets",
+    "reuse_factor", "sampled_blocks", "shared_beside",
 ]  # fmt: skip
 
 

@@ -113,6 +113,11 @@ def excess(rows: np.ndarray, n_targets: int) -> float:
     return max(loads_by_elements(rows, n_targets).cache_lines, loads_by_targets(rows, n_targets)[0].cache_lines)
 
 
+def blocks_of(elements: int, name: str) -> str:
+    """Whose loads ``excess`` counts, in words: blocks, or all elements where they are one."""
+    return f"blocks of {TYPICAL_BLOCK} {name}" if elements > TYPICAL_BLOCK else f"all {elements} {name} together"
+
+
 def shared_beside(rows: np.ndarray) -> float:
     """The share of the slots whose target the next element has, too, in sampled blocks: 0 in a random order."""
     found = total = 0

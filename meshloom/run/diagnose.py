@@ -9,6 +9,7 @@ factor that cancels hides the division by zero that a person has to find.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from meshloom.operation.program import Program
 from meshloom.run.limit import Limit
 from meshloom.run.place import is_mistake
 from meshloom.run.task import RunTask
+from meshloom.run.verdict import BROKEN
 
+BROKE_DOWN = "the solution broke down"
 Snapshot = list[np.ndarray]  # rows of task.state, as they lie: the fastest to copy
 
 
@@ -67,19 +70,33 @@ def _monitors(task: RunTask, recorded: np.ndarray) -> np.ndarray:
         return recorded
 
 
+@dataclass(frozen=True)
+class _Finding:
+    """What is wrong and where, in words, and what may help, if anybody knows; false where nothing is wrong."""
+
+    text: str = ""
+    cure: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+
 def breakdown(task: RunTask, snapshot: Snapshot, before: int, last: int) -> str:
-    """One line for the person: where the solution broke down between iterations ``before`` (good) and ``last``."""
+    """One line for the person: what broke down between iterations ``before`` (good) and ``last``, where, when, and what
+    may help."""
     found = _broken_iteration(task, snapshot, before, last)
     if found is None:
         return f"a monitor is not finite between iterations {before} and {last}, but repeating them stays finite"
     iteration, good = found
     restore(task, good)
+    when = _when(task, iteration)
     try:
         task.program.run(1, record=task.recorded)
     except SolveError:
         restore(task, good)
         _clean(task)
-        return f"{_first_loop(task, strictly=False)} in iteration {iteration}"
+        where = _first_loop(task, strictly=False)
+        return f"{where.text} in {when}{_advice(task, where.cure)}"
     recorded = [(one.name, np.atleast_1d(one.numpy())) for one in task.recorded]
     for strictly in (True, False):
         restore(task, good)
@@ -87,11 +104,24 @@ def breakdown(task: RunTask, snapshot: Snapshot, before: int, last: int) -> str:
         where = _first_loop(task, strictly=strictly)
         if where:
             hint = "" if strictly else "; with formulas as written (strict=True) it stays finite"
-            return f"{where} in iteration {iteration}{hint}"
+            return f"{BROKE_DOWN}: {where.text} in {when}{hint}{_advice(task, where.cure)}"
     for name, values in recorded:
         if not np.isfinite(values).all():
-            return f"{name} is {_what(None, values[~np.isfinite(values)][0])} after iteration {iteration}"
-    return f"a monitor is not as it should be after iteration {iteration}, and no loop shows why"
+            what = _what(None, values[~np.isfinite(values)][0])
+            return f"{BROKE_DOWN}: {name} is {what} after {when}{_advice(task)}"
+    return f"{BROKE_DOWN}: a monitor is not as it should be after {when}, and no loop shows why{_advice(task)}"
+
+
+def _when(task: RunTask, iteration: int) -> str:
+    """``iteration 22 (time 0.0123)``, that at which it begins, where the task has one: it stands there now."""
+    span = task.time_span(task.recorded_now())
+    return f"iteration {iteration}{'' if span is None else f' (time {span[0]:.4g})'}"
+
+
+def _advice(task: RunTask, cure: str = "") -> str:
+    """What there was to say against the settings, or else what may help."""
+    said = task.doubts() or (cure or task.cure(BROKEN),)
+    return "".join(f"; {one}" for one in said if one)
 
 
 def _broken_iteration(task: RunTask, snapshot: Snapshot, before: int, last: int) -> tuple[int, Snapshot] | None:
@@ -127,9 +157,9 @@ def _steps_to_the_first(task: RunTask, count: int) -> int:
     return 0 if all(np.isfinite(one.saved()).all() for one in task.state) else count
 
 
-def _first_loop(task: RunTask, *, strictly: bool) -> str:
-    """The operations of the program one by one until a field shows it: what, and after which; '' if none does.
-    Solvers between programs run as they are."""
+def _first_loop(task: RunTask, *, strictly: bool) -> _Finding:
+    """The operations of the program one by one until a field shows it: what, and after which. Solvers between programs
+    run as they are."""
     for part in task.program.parts:
         if isinstance(part, Program):
             where = _first_of(task, part, strictly=strictly)
@@ -137,31 +167,31 @@ def _first_loop(task: RunTask, *, strictly: bool) -> str:
             where = _not_solved(part)
         if where:
             return where
-    return ""
+    return _Finding()
 
 
-def _not_solved(solve: Callable[[], Any]) -> str:
+def _not_solved(solve: Callable[[], Any]) -> _Finding:
     try:
         solve()
     except SolveError as error:
-        return str(error)
-    return ""
+        return _Finding(str(error))
+    return _Finding()
 
 
-def _first_of(task: RunTask, program: Program, *, strictly: bool) -> str:
+def _first_of(task: RunTask, program: Program, *, strictly: bool) -> _Finding:
     for operation in program.loops:
         (operation.as_written() if strictly else operation)()
         for written in operation.writes:
             where = _first_bad(task, written)
             if where:
-                return f"{where} after loop {operation.name}"
-    return ""
+                return replace(where, text=f"{where.text} after loop {operation.name}")
+    return _Finding()
 
 
-def _first_bad(task: RunTask, written: Field | Global) -> str:
-    """``adt is NaN in cell 17 at (0.5, 0.1)``, or '' when all values are finite and within their limits."""
+def _first_bad(task: RunTask, written: Field | Global) -> _Finding:
+    """``adt is NaN in cell 17 at (0.5, 0.1)``; nothing when all values are finite and within their limits."""
     if isinstance(written, Field) and written.undefined_after:
-        return ""  # a transient field of which only a part was written so far
+        return _Finding()  # a transient field of which only a part was written so far
     values = np.atleast_1d(written.numpy()) if isinstance(written, Global) else written.numbered()
     limit = task.limits.get(written.name)
     bad = ~np.isfinite(values) if limit is None else limit.broken(values)
@@ -170,14 +200,15 @@ def _first_bad(task: RunTask, written: Field | Global) -> str:
     else:
         bad[written.set.padding] = False
     if not bad.any():
-        return ""
+        return _Finding()
+    cure = "" if limit is None else limit.cure
     if isinstance(written, Global):
-        return f"{written.name} is {_what(limit, values[bad][0])}"
+        return _Finding(f"{written.name} is {_what(limit, values[bad][0])}", cure)
     rows = np.flatnonzero(bad.reshape(len(values), -1).any(axis=1))
     element = int(rows[0])
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     what = _what(limit, values[element][bad[element]].flat[0])
-    return f"{written.name} is {what} in {task.whereabouts(written.set, element)}{more}"
+    return _Finding(f"{written.name} is {what} in {task.whereabouts(written.set, element)}{more}", cure)
 
 
 def _what(limit: Limit | None, value: float) -> str:

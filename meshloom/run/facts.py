@@ -20,8 +20,9 @@ from meshloom.backend.base import Backend
 from meshloom.errors import MeshloomError, UserError, one_line
 from meshloom.operation.operation import Operation
 from meshloom.operation.replay import backends_of
+from meshloom.run.pace import rate_text
 from meshloom.run.page.numbers import number
-from meshloom.run.report import duration
+from meshloom.run.report import WARNING, duration
 from meshloom.run.task import RunTask, SettingRow
 from meshloom.run.times import TimeTable, of_types
 from meshloom.run.verdict import Verdict
@@ -45,7 +46,7 @@ class Outcome:
     seconds: float  # the whole run
     seconds_to_first_iteration: float  # setting up, compiling, and that iteration
     seconds_iterating: float  # all iterations after that, without writing
-    seconds_per_iteration: float
+    rate: float  # iterations per second (``Pace.rate``); 0: unknown, there was no second iteration
     failures: tuple[str, ...] = ()  # what the case could not show, a line each
     stopped_by: int = 0  # the signal that asked for it
     times: TimeTable | None = None  # where the time of the iterations went
@@ -206,11 +207,11 @@ def summary_rows(task: RunTask, outcome: Outcome) -> list[tuple[str, str]]:
     return [
         ("iterations", f"{outcome.iteration:,}"),
         *end_row(task),
-        *(("doubt", one) for one in task.doubts()),
+        *((WARNING, one) for one in task.doubts()),
         *((("verdict", outcome.verdict.text),) if outcome.verdict is not None else ()),
         *((one_line(name), number(value, 10)) for name, value in outcome.monitors.items()),
         ("wall time", _time_text(outcome)),
-        *_rate_row(task, outcome.seconds_per_iteration),
+        *_rate_row(task, outcome.rate),
         *((("numbering", words),) if (words := task.numbering()) else ()),
     ]
 
@@ -226,16 +227,15 @@ def end_row(task: RunTask) -> list[tuple[str, str]]:
     return [("ended", early if span[0] < span[1] else f"at time {span[1]:g}, not yet {early}")]
 
 
-def _rate_row(task: RunTask, each: float) -> list[tuple[str, str]]:
-    """``each``: seconds per iteration; nothing where there was none."""
-    if each == 0.0:
-        return []
-    return [("rate", f"{each * 1e3:.3g} ms per iteration, {task.elements / each / 1e6:.3g} M {task.element_name}/s")]
+def _rate_row(task: RunTask, rate: float) -> list[tuple[str, str]]:
+    """What the last line of progress shows; nothing where it is unknown."""
+    shown = rate_text(rate, task.elements, task.element_name)
+    return [("rate", f"{shown}; {1e3 / rate:.3g} ms per iteration (without the first)")] if shown else []
 
 
 def _time_text(outcome: Outcome) -> str:
     """The whole wall time and its parts, which add up to it."""
-    if outcome.seconds_per_iteration == 0.0:
+    if outcome.seconds_to_first_iteration == 0.0:
         return f"{duration(outcome.seconds)}, without an iteration"
     rest = outcome.seconds - outcome.seconds_to_first_iteration - outcome.seconds_iterating
     parts = [

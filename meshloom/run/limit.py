@@ -9,12 +9,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Limit:
-    """What a healthy value keeps to; ``why`` says in some words what is wrong with one that does not."""
+    """What a healthy value keeps to; ``why`` says in some words what is wrong with one that does not, ``cure`` what may
+    help."""
 
     above: float = -np.inf
     below: float = np.inf
     why: str = ""
     component: int | None = None  # of a vector, where the limit is not for all of them
+    cure: str = ""
 
     def broken(self, values: np.ndarray) -> np.ndarray:
         """True where a value (n,) or (n, dim) is outside or NaN."""

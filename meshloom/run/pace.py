@@ -1,19 +1,22 @@
-"""How fast a run goes: the size of the next chunk, the rate to show, the mean to report."""
+"""How fast a run goes: the size of the next chunk, and the one rate that progress and summary show.
+
+The rate of a run is the mean over all of its iterations but those of the first chunk, which is one iteration and may
+compile: their number over the seconds that they took, files not counted. It is unknown, 0, before a second chunk.
+"""
 
 from __future__ import annotations
 
 _CHUNK_SECONDS = 0.1  # Ctrl-C is answered between two of them
-_SMOOTHING = 0.3  # weight of the newest chunk in the rate shown
+_SMOOTHING = 0.3  # weight of the newest chunk where the time left is guessed
 
 
 class Pace:
-    """Fed with the time of every chunk. The first one may include compiling, so no rate and no mean contains it."""
+    """Fed with the time of every chunk."""
 
     def __init__(self) -> None:
-        self.rate = 0.0  # iterations per second, smoothed; 0 before the second chunk
         self.seconds = 0.0  # of all chunks but the first
+        self.recent = 0.0  # iterations per second, the newest chunks most: what is likely to come
         self._iterations = 0  # of all chunks but the first
-        self._first = 0.0  # seconds per iteration in the first chunk
         self._newest = 0.0  # seconds per iteration in the newest chunk
 
     def chunk(self) -> int:
@@ -26,14 +29,23 @@ class Pace:
         is_first = self._newest == 0.0
         self._newest = seconds / iterations
         if is_first:
-            self._first = self._newest
             return
         rate_now = 1.0 / self._newest
-        self.rate = (1.0 - _SMOOTHING) * self.rate + _SMOOTHING * rate_now if self.rate > 0.0 else rate_now
+        self.recent = (1.0 - _SMOOTHING) * self.recent + _SMOOTHING * rate_now if self.recent > 0.0 else rate_now
         self._iterations += iterations
         self.seconds += seconds
 
     @property
-    def seconds_per_iteration(self) -> float:
-        """The mean, without the first chunk where there were more."""
-        return self.seconds / self._iterations if self._iterations else self._first
+    def rate(self) -> float:
+        """Iterations per second, as above; 0 while unknown."""
+        return self._iterations / self.seconds if self._iterations else 0.0
+
+
+def rate_text(rate: float, elements: int, element_name: str) -> str:
+    """``198.2 iterations/s, 0.0127 M cells/s``; '' where the rate is unknown."""
+    return f"{rate:.4g} iterations/s, {updates_text(rate, elements, element_name)}" if rate > 0.0 else ""
+
+
+def updates_text(rate: float, elements: int, element_name: str) -> str:
+    """Million updates of elements per second; '' where the rate is unknown."""
+    return f"{rate * elements / 1e6:.3g} M {element_name}/s" if rate > 0.0 else ""

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from meshloom.errors import one_line, yes_or_no
 from meshloom.process import activity
+from meshloom.run.pace import rate_text, updates_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+WARNING = "warning"  # the word in front of a line that is one, in summaries and on pages, too
 _SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_BARS = 0.15  # drawing takes milliseconds, which belong to the loops
 _LEAST_BAR = 10  # characters
@@ -34,7 +36,7 @@ class Advance:
     iteration: int
     iterations: int
     monitors: dict[str, float]
-    rate: float  # iterations per second; 0 while unknown
+    rate: float  # iterations per second (``Pace.rate``); 0 while unknown
     cells: int
     span: tuple[float, float] | None = None  # time now and at the end, of a case that ends at a time
     over: bool = False  # nothing is left, although there may be iterations to spare
@@ -42,6 +44,7 @@ class Advance:
     at_most: bool = False  # it may be over before that time
     began: float = 0.0  # the time at iteration 0
     has_end: bool = True  # False: nobody knows when it will be over
+    recent: float = 0.0  # iterations per second of late, which tell the time left; 0: as ever
 
     @property
     def share(self) -> float:
@@ -66,11 +69,6 @@ class Advance:
             return f"{self.iteration}/{self.iterations}"
         return f"{self.iteration}, time {self.span[0]:#.4g}/{self.span[1]:g}"
 
-    @property
-    def cell_rate(self) -> float:
-        """Million cell updates per second."""
-        return self.rate * self.cells / 1e6
-
     def _told(self) -> list[tuple[str, float]]:
         """Monitors with their names in one line; without the time where the counter has it."""
         return [(one_line(n), value) for n, value in self.monitors.items() if n != "time" or self.span is None]
@@ -93,10 +91,10 @@ class Advance:
 
     def rate_text(self) -> str:
         """Both rates, or '' while they are unknown."""
-        return f"{self.rate:.4g} iterations/s, {self.cell_rate_text()}" if self.rate > 0.0 else ""
+        return rate_text(self.rate, self.cells, self.element_name)
 
     def cell_rate_text(self) -> str:
-        return f"{self.cell_rate:.3g} M {self.element_name}/s" if self.rate > 0.0 else ""
+        return updates_text(self.rate, self.cells, self.element_name)
 
     def short_rate_text(self) -> str:
         return f"{self.rate:.3g} it/s" if self.rate > 0.0 else ""
@@ -106,7 +104,7 @@ class Advance:
         if self.is_last or self.rate <= 0.0 or self.share <= 0.0 or not self.has_end:
             return ""
         left = self.iterations - self.iteration if self.span is None else self.iteration * (1.0 / self.share - 1.0)
-        return f"{_AT_MOST if self.at_most else ''}{duration(left / self.rate)} left"
+        return f"{_AT_MOST if self.at_most else ''}{duration(left / (self.recent or self.rate))} left"
 
     def fitting(self, width: int) -> tuple[str, str, str]:
         """Monitors, rate and time left in at most ``width`` characters, what the bar needs included: monitors give way
@@ -132,6 +130,10 @@ class RunReport:
     def message(self, text: str) -> None:
         """One line for the person."""
 
+    def warning(self, text: str) -> None:
+        """One that says what may go wrong, and that it does so."""
+        self.message(f"{WARNING}: {text}")
+
     def advance(self, now: Advance) -> None:
         """A chunk is done."""
 
@@ -141,6 +143,14 @@ class RunReport:
 
     def close(self) -> None:
         """The time loop is over."""
+
+
+class QuietReport(RunReport):
+    """Warnings alone, where errors go."""
+
+    def warning(self, text: str) -> None:
+        with activity.line.room():
+            print(f"meshloom: {WARNING}: {text}", file=sys.stderr, flush=True)
 
 
 class _SpokenReport(RunReport):
@@ -223,7 +233,7 @@ class BarReport(_SpokenReport):
 def make_report(stream: TextIO, *, quiet: bool = False) -> RunReport:
     """The report that suits the stream."""
     if quiet:
-        return _begun(RunReport())
+        return _begun(QuietReport())
     return _begun(BarReport(stream) if stream.isatty() else PlainReport(stream), logs=True)
 
 

@@ -240,7 +240,7 @@ class Runner:
         return Advance(
             self.iteration, task.iterations, {name: monitors[name] for name in names}, self.pace.rate, task.elements,
             span, self._left() == 0, task.element_name, at_most=may_end, began=task.beginning(),
-            has_end=task.has_end,
+            has_end=task.has_end, recent=self.pace.recent,
         )  # fmt: skip
 
     def _point(self) -> Point:
@@ -299,7 +299,7 @@ class Runner:
             seconds=time.perf_counter() - self.began,
             seconds_to_first_iteration=self.until_first,
             seconds_iterating=self.pace.seconds,
-            seconds_per_iteration=self.pace.seconds_per_iteration,
+            rate=self.pace.rate,
             failures=self.guard.failures,
             stopped_by=self.stopped_by,
             times=self.times.table(measured=self.profile),

@@ -24,6 +24,7 @@ from meshloom.operation.sequence import Sequence, part_name
 from meshloom.run.output import write_faces, write_on_grid, write_on_mesh
 from meshloom.run.samples import Sampled, Wishes
 from meshloom.run.task import RunTask, SettingRow, is_due, shortened_text
+from meshloom.run.verdict import BROKEN
 
 Values = Field | Global
 MOST_STEPS = 10**9
@@ -97,6 +98,9 @@ class Script(RunTask):
     monitors: tuple[str, ...] = ()
     shown: tuple[str, ...] | None = ()
     element_name: str = "elements"
+
+    def cure(self, state: str) -> str:
+        return "with ml.debug(nan=True) the kernel's line and what it read are told, too" if state == BROKEN else ""
 
     def __init__(
         self, program: Program | Sequence, steps: int, until: Until | None, stop: Condition | Callable[[], Any] | None,

@@ -190,6 +190,11 @@ class RunTask(ABC):
         """What there is to say against what it was made of, a line each."""
         return ()
 
+    def cure(self, state: str) -> str:
+        """What may help a run whose residual is in a ``state`` of ``meshloom.run.verdict``, or that has broken down;
+        '' where nobody knows."""
+        return ""
+
     def verdict(self, history: Mapping[str, np.ndarray]) -> Verdict | None:
         """Whether it has come to its steady state, by the monitors (n,) after every iteration; None: it seeks none."""
         return None

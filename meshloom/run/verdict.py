@@ -11,14 +11,15 @@ from itertools import pairwise
 
 import numpy as np
 
-CONVERGED, FALLING, STALLED, GROWING, BROKEN, TOO_SHORT = (
-    "converged", "falling", "stalled", "growing", "broken down", "too short",
+CONVERGED, FALLING, STALLED, SWINGING, GROWING, BROKEN, TOO_SHORT = (
+    "converged", "falling", "stalled", "swinging", "growing", "broken down", "too short",
 )  # fmt: skip
 USUAL_FALL = 1e3  # three orders of magnitude: what counts as converged where nobody has said what does
 _SHORTEST = 8  # iterations: fewer say nothing
 _BLOCKS = 16  # of a run, in each of which the median counts, so that ringing, noise and a lone 0 do not
 _MOVED = 1.1  # times as large or small as a quarter of the run before: less is standing still
 _ANOTHER = 2.0  # times as large or small is another level
+_ROUNDING = 1e-13  # of logarithms: closer values are the same
 _FEW = 3  # residuals have a median that a lone one does not move
 
 
@@ -53,6 +54,25 @@ def judged(name: str, residuals: np.ndarray, limit: float | None = None) -> Verd
     return _of_levels(name, r, limit)
 
 
+def _slow_swing(logs: np.ndarray) -> int:
+    """Iterations that the slowest swing of (2 quarter,) values about the line through the medians of both halves takes
+    at least; 0 where each half holds two of them, or there is none.
+
+    Half of each half lies on either side of that line, so that stretches on one side last half as long even where a
+    swing is slower than what is seen of it, or where there is none: one swing in a half says nothing about its length,
+    two are the least that do. Between medians of windows that hold fewer, a swing may hide a fall.
+    """
+    quarter = len(logs) // 2
+    first, second = np.median(logs[:quarter]), np.median(logs[quarter:])
+    share = (np.arange(2 * quarter) - quarter + 0.5) / quarter  # 0 between the halves, +-1/2 in their middles
+    about = logs - (0.5 * (first + second) + (second - first) * share)
+    side = np.where(np.abs(about) > _ROUNDING * np.abs(logs).max(), np.sign(about), 0.0)
+    begins = np.flatnonzero(np.diff(side, prepend=np.nan))
+    stretches = np.diff(np.append(begins, side.size))[side[begins] != 0.0]
+    at_least = 2 * (int(stretches.max(initial=1)) - 1)  # from crossing to crossing it is more than what lies between
+    return at_least if 2 * at_least > quarter else 0
+
+
 def _of_levels(name: str, r: np.ndarray, limit: float | None) -> Verdict:
     """By the medians of logarithms in parts of the run."""
     floor = float(np.finfo(np.float64).eps) ** 2 * r.max()  # a 0 between others is as good as that
@@ -75,6 +95,10 @@ def _of_levels(name: str, r: np.ndarray, limit: float | None) -> Verdict:
     if change < -np.log(_MOVED):
         short = f"is still above {limit:.3g}" if limit is not None else f"has fallen by {decades:.1f} decades"
         return Verdict(False, FALLING, r.size, f"not yet converged: {name} {short}, and falls; more iterations help")
+    swing = _slow_swing(logs[-2 * quarter :])
+    if swing > 0 and change - np.ptp(levels[len(levels) // 2 :]) < -np.log(_MOVED):
+        return Verdict(False, SWINGING, 0, f"not yet converged: {name} swings slowly about {now:.3g}, for {swing}"
+                       f" iterations or longer at a time: {r.size} iterations are too few to tell whether it falls")
     apart = np.flatnonzero(np.abs(levels - levels[-1]) > np.log(_ANOTHER))
     since = int(ends[apart[-1] + 1]) + 1 if apart.size else 1
     return Verdict(False, STALLED, since, f"not converged: {name} has stalled at {now:.3g} since iteration {since}")

@@ -18,6 +18,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.case import (
+    BROKEN,
     GROWING,
     PRECISIONS,
     STALLED,
@@ -215,7 +216,7 @@ class Airfoil(Case):
         return doubts_longer("flow.cfl", self.config.flow.cfl, 1.0)
 
     def cure(self, state: str) -> str:
-        return "a smaller flow.cfl or more flow.dissipation may help" if state in (STALLED, GROWING) else ""
+        return "a smaller flow.cfl or more flow.dissipation may help" if state in (STALLED, GROWING, BROKEN) else ""
 
     def __init__(self, config: AirfoilConfig, mesh: ml.Mesh | None = None):
         """``mesh`` is one already at hand, to be used as it is; otherwise the configuration says which."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.backend import automatic_backend, cpu_count
+from meshloom.backend import USUAL_THREADS, automatic_backend, cpu_count
 from meshloom.catalogue import is_found_again
 from meshloom.config import Setting, flatten
 from meshloom.errors import UserError, interrupted, nearest, shown, whole_number, yes_or_no
@@ -116,6 +116,11 @@ def carry_out(plan: StudyPlan, out: Path | None, workers: int | None, show: str 
     return found
 
 
+def threads_of_each(together: int) -> int:
+    """Of runs that run together, so many of them, where nobody says: no more than ``OMP_NUM_THREADS``."""
+    return min(USUAL_THREADS, max(1, cpu_count() // together))
+
+
 def _run_all(
     record: Record, rows: Sequence[StudyRow], folder: Path, target: str, common: Values, workers: int, says: bool
 ) -> None:
@@ -123,7 +128,7 @@ def _run_all(
     left = [row for row in rows if not row.is_done]
     if says and left and len(left) < len(rows):
         print(f"study: {len(rows) - len(left)} of {len(rows)} runs are done already", flush=True)
-    share = max(1, cpu_count() // max(1, min(workers, len(left))))
+    share = threads_of_each(max(1, min(workers, len(left))))
     wishes = [Wish(row, target, {_THREADS: share, **common, **row.settings}, folder / row.run) for row in left]
     done = 0
     try:

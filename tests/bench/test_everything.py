@@ -14,8 +14,8 @@ import pytest
 from bench import everything, record, tables
 from bench.everything import JOBS, Job, Outcome
 
-#: Of tests.attacks.run, of tubes, in which nothing is timed, and of bench.compare, which wants another tree.
-ELSEWHERE = ("attacks", "shock_tubes", "compare_gpu", "compare_some", "compare_cpu")
+#: Of tests.attacks.run, of tubes and vortices that nobody times, and of bench.compare, which wants another tree.
+ELSEWHERE = ("attacks", "shock_tubes", "energy", "compare_gpu", "compare_some", "compare_cpu")
 
 
 def test_every_table_has_a_job() -> None:

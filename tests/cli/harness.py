@@ -27,13 +27,15 @@ class Result:
         found: dict[str, Any] = json.loads(self.out.splitlines()[-1])
         return found
 
-    def refused(self, code: int, *parts: str) -> None:
-        """Assert a failure in one clear line that contains ``parts``."""
+    def refused(self, code: int, *parts: str, warned: str = "") -> None:
+        """Assert a failure in one clear line that contains ``parts``, behind a warning that begins so, if any."""
         assert self.code == code, (self.code, self.out, self.err)
-        assert self.err.startswith("meshloom: ") and self.err.count("\n") == 1, self.err
+        warnings, failure = self.err.splitlines(keepends=True)[:-1], self.err.splitlines(keepends=True)[-1]
+        assert [one.startswith(f"meshloom: warning: {warned}") for one in warnings] == [True] * bool(warned), self.err
+        assert failure.startswith("meshloom: ") and failure.endswith("\n"), self.err
         assert "Traceback" not in self.out + self.err
         for part in parts:
-            assert part in self.err, self.err
+            assert part in failure, self.err
 
 
 Command = Callable[..., Result]

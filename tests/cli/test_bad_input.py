@@ -22,7 +22,7 @@ SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--set"
     [
         (["airfoyl"], ["unknown case 'airfoyl'; did you mean 'airfoil'?"]),
         (["nothing-like-it"], ["unknown case 'nothing-like-it'; allowed: advection1d, airfoil"]),
-        ([], ["which case?", "meshloom run airfoil"]),
+        ([], ["which case?", "meshloom run airfoil", "see meshloom cases"]),
         (["missing.toml"], ["missing.toml: cannot be read: No such file"]),
         (["airfoil", "--set", "mesh.ii=3"], ["--set mesh.ii=3: unknown key 'mesh.ii'; did you mean 'mesh.i'?"]),
         (["airfoil", "--set", "mach=0.5"], ["did you mean 'flow.mach'?"]),
@@ -141,11 +141,12 @@ def test_solution_that_blows_up(meshloom: Command, tmp_path: Path):
     kept = (tmp_path / "run" / "checkpoint.h5").read_bytes()
     unstable = ("--iterations", "9000", "--set", "flow.cfl=40", "--quiet")
     broken = meshloom("run", "--restart", "run/checkpoint.h5", *unstable)
-    broken.refused(1, " is ", " in cell ", "after loop ", "in iteration ", "run/checkpoint.h5 (iteration 20)")
+    broken.refused(1, " is ", " in cell ", "after loop ", "in iteration ", "run/checkpoint.h5 (iteration 20)",
+                   warned="flow.cfl = 40 is longer")  # fmt: skip
     assert (tmp_path / "run" / "checkpoint.h5").read_bytes() == kept
     assert "nan" not in (tmp_path / "run" / "monitors.csv").read_text()
     fresh = meshloom("run", *arguments, *unstable)
-    fresh.refused(1, "after loop ", "no checkpoint had been written yet")
+    fresh.refused(1, "after loop ", "no checkpoint had been written yet", warned="flow.cfl = 40 is longer")
 
 
 @pytest.mark.parametrize("order", ["given", "random"])
@@ -154,7 +155,7 @@ def test_the_cell_is_named_in_the_users_numbering(meshloom: Command, order: str)
         "run", "airfoil", "--set", "mesh.i=12", "--set", "mesh.j=9", "--backend", "numpy", "--quiet",
         "--set", "flow.cfl=1000", "--iterations", "50", "--set", f"mesh.order={order}", "--set", "output.plot=false",
     )  # fmt: skip
-    result.refused(1, " is NaN in cell ")
+    result.refused(1, " is NaN in cell ", warned="flow.cfl = 1000 is longer")
     cell = int(result.err.split(" in cell ")[1].split()[0])
     x, y = result.err.split(" at (")[1].split(")")[0].split(", ")
     import meshloom as ml
@@ -187,7 +188,9 @@ def test_disk_full(meshloom: Command, tmp_path: Path):
     ("arguments", "part"),
     [
         (["fly"], "No such command 'fly'; see"),
-        (["lists"], "No such command 'lists'; did you mean 'cases'?"),  # and not the other name that it has, list
+        (["lists"], "No such command 'lists'; did you mean 'cases'?"),  # not its other name, list
+        *((["lst"], "; did you mean 'cases'?"), (["LIST"], "; did you mean 'cases'?")),
+        *((["Case"], "; did you mean 'cases'?"), (["airfoil"], "; did you mean 'run airfoil'?")),
         (["runs"], "No such command 'runs'; did you mean 'run'?"),
         (["run", "airfoil", "--fast"], "No such option: --fast"),
         (["run", "airfoil", "--iterations"], "--iterations"),
@@ -205,6 +208,8 @@ def test_commands_that_are_none(meshloom: Command, arguments: list[str], part: s
 def test_without_a_command_there_is_help(meshloom: Command):
     result = meshloom()
     assert "meshloom run airfoil" in result.out + result.err and "Traceback" not in result.err
+    *_, last = filter(None, map(str.strip, meshloom("--help").out.splitlines()))
+    assert last == "Start with: meshloom run airfoil; meshloom cases lists all that can be run."
     assert meshloom("--help").code == 0 == meshloom("run", "--help").code == meshloom("--version").code
 
 

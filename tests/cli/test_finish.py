@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def test_a_finished_run_is_finished_again(meshloom: Command, tmp_path: Path, don
         (tmp_path / "a" / name).unlink()
     result = meshloom("finish", "a", "--json")
     assert result.code == 0, result.err
-    assert result.json["finished"] and result.json["iterations"] == 12 and result.json["seconds_per_iteration"] == 0.0
+    assert result.json["finished"] and result.json["iterations"] == 12 and result.json["seconds_per_iteration"] is None
     assert "no iteration, files are made again from a/checkpoint.h5, iteration 12" in result.err
     assert "without an iteration" in result.err
     assert results_below(tmp_path / "a") == done
@@ -127,13 +128,15 @@ def test_a_run_that_fails_before_its_first_checkpoint_replaces_nothing(
 ):
     unstable = ("--set", "flow.cfl=1000", "--iterations", "50", "--out", "a", "--overwrite", "--set", "mesh.i=12")
     failed = meshloom("run", "airfoil", *MESH, *unstable)
-    failed.refused(1, "no checkpoint had been written yet, a holds the run of before")
+    warned = "flow.cfl = 1000 is longer"
+    failed.refused(1, "no checkpoint had been written yet, a holds the run of before", warned=warned)
     assert results_below(tmp_path / "a") == done
 
 
 def test_a_run_that_failed_before_its_first_checkpoint_does_not_block(meshloom: Command, tmp_path: Path):
     run = ("run", "airfoil", *MESH, "--set", "mesh.i=12", "--iterations", "50", "--out", "a")
-    meshloom(*run, "--set", "flow.cfl=1000").refused(1, "no checkpoint had been written yet")
+    failed = meshloom(*run, "--set", "flow.cfl=1000")
+    failed.refused(1, "no checkpoint had been written yet", warned="flow.cfl = 1000 is longer")
     assert (tmp_path / "a" / "monitors.csv").exists(), "for a person to look at"
     assert meshloom(*run).code == 0
 
@@ -145,5 +148,11 @@ def test_a_steady_run_ends_with_a_verdict(meshloom: Command, tmp_path: Path):
     stop = ("--set", "run.stop.monitor=rms", "--set", "run.stop.below=1", "--set", "run.stop.every=1")
     done = meshloom("run", "airfoil", *small, *stop, "--iterations", "4", "--out", "b", "--set", "flow.cfl=1.5")
     assert "  verdict " in done.out and "converged: rms is" in done.out, done.out
-    assert done.out.count("flow.cfl = 1.5 is longer than what is known to be stable, which is 1") == 2
+    words = "flow.cfl = 1.5 is longer than what is known to be stable, which is 1"
+    assert f"\nwarning: {words}\n" in done.out and re.search(rf"\n  warning +{words}\n", done.out), done.out
+    assert re.search(rf">warning<.*?>{words}<", (tmp_path / "b" / "report.html").read_text(), re.DOTALL)
+    quiet = ("--iterations", "1", "--set", "flow.cfl=1.5", "--quiet")
+    assert meshloom("run", "airfoil", *small, *quiet, "--out", "c").err == f"meshloom: warning: {words}\n"
+    assert meshloom("run", "airfoil", *small, *quiet, "--out", "d", "--json").json["warnings"] == [words]
+    assert told["warnings"] == []
     assert "converged: rms is" in (tmp_path / "b" / "report.html").read_text()

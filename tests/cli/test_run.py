@@ -90,7 +90,7 @@ def test_the_numbering_is_told(meshloom: Command, tmp_path: Path):
     [line] = [line.split(maxsplit=1) for line in shown.out.splitlines() if line.startswith("  numbering")]
     assert line[1].startswith("renumbered by hilbert: blocks of 1024 faces load ")
     found = meshloom("run", "airfoil", *SMALL, "--set", "output.plot=false", "--quiet", "--json").json["numbering"]
-    assert found.startswith("as given: blocks of 1024 cells load 1 times the memory they need, which is good enough")
+    assert found == "as given: all 72 cells together load no more memory than they need"
 
 
 def test_numbers_of_runs_count_up(meshloom: Command, tmp_path: Path):
@@ -238,6 +238,10 @@ def test_the_start_and_the_end_in_words(meshloom: Command):
     assert parts, on_numpy.out
     whole, *pieces = map(_seconds, parts.groups())
     assert sum(pieces) == pytest.approx(whole, rel=0.1)
+    rates = re.findall(r"\S+ iterations/s, \S+ M cells/s", on_numpy.out)
+    assert len(rates) == 2 and rates[0] == rates[1], "the last line of progress, and the summary"
+    alone = meshloom(*small, "--backend", "numpy", "--iterations", "1", "--json")
+    assert "iterations/s" not in alone.err and alone.json["seconds_per_iteration"] is None, "there was no second one"
     if ml.backends()["cpu"] is None:
         one = meshloom(*small, "--backend", "cpu", "--threads", "1", "--iterations", "2")
         assert "; back end cpu, 1 thread, double precision;" in one.out

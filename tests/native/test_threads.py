@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from meshloom.backend import backends, cpu_count
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -84,6 +86,41 @@ def test_odd_numbers_of_threads_end_nothing(wanted: str) -> None:
     done = python(START.replace(", threads=2", "") + "answer(); print(ml.threads())", OMP_NUM_THREADS=wanted)
     assert done.returncode == 0 and int(done.stdout) >= 1, done.stderr
     assert "OMP_NUM_THREADS is" in done.stderr and "Traceback" not in done.stderr
+
+
+#: Threads of a run, and what its first line says of them, with settings that say nothing, 0 and 3.
+OF_A_RUN = """
+import meshloom as ml
+from meshloom import launch
+from meshloom.case import RunOptions
+
+for options in (RunOptions(backend="cpu"), RunOptions(backend="cpu", threads=0), RunOptions(backend="cpu", threads=3)):
+    launch._choose_backend(options)
+    print(ml.threads(), launch._backend_text(options), sep=": ")
+"""
+
+
+@pytest.mark.skipif(backends()["cpu"] is not None, reason="needs a C++ compiler")
+@pytest.mark.parametrize(("wanted", "first"), [
+    ("5", "5: cpu, 5 threads (OMP_NUM_THREADS)"),
+    pytest.param("1", "1: cpu, 1 thread (OMP_NUM_THREADS)", marks=pytest.mark.slow),
+    pytest.param("", f"{cpu_count()}: cpu, {cpu_count()} thread{'s' if cpu_count() != 1 else ''}",
+                 marks=pytest.mark.slow),
+])  # fmt: skip
+def test_the_environment_counts_in_runs_that_say_nothing(wanted: str, first: str) -> None:
+    done = python(OF_A_RUN, OMP_NUM_THREADS=wanted)
+    assert done.stdout.splitlines() == [first, first, "3: cpu, 3 threads"], done.stderr
+
+
+@pytest.mark.parametrize(("environment", "workers", "share"), [(1, 1, 1), (2, 2, 2), (8, 2, 4)])
+def test_runs_of_a_study_have_their_share_and_no_more_than_the_environment_says(
+    environment: int, workers: int, share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from meshloom.studies import several
+
+    monkeypatch.setattr(several, "USUAL_THREADS", environment)
+    monkeypatch.setattr(several, "cpu_count", lambda: 8)
+    assert several.threads_of_each(workers) == share
 
 
 def test_a_gpu_does_not_survive_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:

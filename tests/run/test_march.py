@@ -340,12 +340,14 @@ def test_what_is_not_finite_is_found_with_its_loop_step_and_cell(tmp_path: Path)
 
     ml.march(step, steps=2, out=tmp_path / "run", checkpoint_every=1)
     saved = (tmp_path / "run" / "checkpoint.h5").read_bytes()
-    expected = r"u is NaN in cells element 7 at \(0.875, 0.5\) after loop sink in iteration 4; the last good checkpoint"
+    told = r"with ml.debug\(nan=True\) the kernel's line and what it read are told, too"
+    expected = rf"u is NaN in cells element 7 at \(0.875, 0.5\) after loop sink in iteration 4; {told}; the last good"
     with one_line_from(RunError, expected):
         ml.march(step, steps=6, out=tmp_path / "run", restart=True)
     assert (tmp_path / "run" / "checkpoint.h5").read_bytes() == saved
     u.fill(0.5)
-    with one_line_from(RunError, r"u is NaN in cells element 0 .* and 11 more after loop sink in iteration 2$"):
+    everywhere = rf"u is NaN in cells element 0 .* and 11 more after loop sink in iteration 2; {told}$"
+    with one_line_from(RunError, everywhere):
         ml.march(step, steps=6, checkpoint=u)
     u.fill(0.5)
     assert ml.march(step, steps=6, watch=False).steps == 6 and np.isnan(u.numpy()).all()

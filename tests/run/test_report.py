@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from meshloom.run.report import Advance, BarReport, PlainReport, RunReport, duration, make_report
+from meshloom.run.report import Advance, BarReport, PlainReport, QuietReport, duration, make_report
 from meshloom.solvers import cases
 
 
@@ -135,7 +135,7 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_choice_of_report():
-    assert type(make_report(Terminal(), quiet=True)) is RunReport
+    assert type(make_report(Terminal(), quiet=True)) is QuietReport
     assert type(make_report(io.StringIO())) is PlainReport
 
 

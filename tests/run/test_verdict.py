@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from meshloom.run.verdict import BROKEN, CONVERGED, FALLING, GROWING, STALLED, TOO_SHORT, judged
+from meshloom.run.verdict import BROKEN, CONVERGED, FALLING, GROWING, STALLED, SWINGING, TOO_SHORT, judged
 
 Share = np.ndarray  # of a run, from 0 to 1
 HISTORIES: dict[str, tuple[Callable[[Share], np.ndarray], str]] = {
@@ -80,6 +80,51 @@ def test_what_says_nothing_and_what_is_not_finite() -> None:
     with np.errstate(all="raise"):
         gap = judged("rms", np.where(np.arange(100) == 50, 0.0, 1.0))
     assert gap is not None and gap.state == STALLED
+
+
+@pytest.mark.parametrize("swings", [0.3, 0.6, 1.0, 1.7, 2.5, 3.5])
+@pytest.mark.parametrize("count", [100, 400, 3001])
+def test_swings_too_slow_to_tell_are_no_standstill(count: int, swings: float) -> None:
+    """So many in a half of the run, by a factor of 1.5 either way; whatever their phase it is not called stalled."""
+    s = np.linspace(0.0, 1.0, count)
+    for phase in np.linspace(0.0, 2.0 * np.pi, 12, endpoint=False):
+        found = judged("rms", 10.0 ** (-np.minimum(6.0 * s, 2.0) + 0.18 * np.sin(4.0 * np.pi * swings * s + phase)))
+        assert found is not None and found.state != STALLED, (phase, found)
+        assert found.state != SWINGING or f"{count} iterations are too few to tell" in found.text
+
+
+@pytest.mark.parametrize("swings", [6, 10, 23])
+@pytest.mark.parametrize("count", [400, 3001])
+def test_swings_that_were_seen_often_are_a_standstill(count: int, swings: int) -> None:
+    s = np.linspace(0.0, 1.0, count)
+    for phase in np.linspace(0.0, 2.0 * np.pi, 12, endpoint=False):
+        found = judged("rms", 10.0 ** (-np.minimum(6.0 * s, 2.0) + 0.18 * np.sin(4.0 * np.pi * swings * s + phase)))
+        assert found is not None and found.state == STALLED, (phase, found)
+
+
+def test_swings_that_can_hide_no_fall_do_not_count() -> None:
+    """By two hundredths, or a line that falls as slowly: it stands still."""
+    s = np.linspace(0.0, 1.0, 300)
+    for still in (1.0 + 0.02 * np.sin(6.0 * s), 10.0 ** (-0.05 * s), 0.1 + np.exp(-30.0 * s)):
+        found = judged("rms", still)
+        assert found is not None and found.state == STALLED, found
+
+
+#: Logarithms (base 10, hundredths) of the residual of density of an explicit NACA 0012 on 32 x 12 cells, after every
+#: second of its first 120 iterations. It converges.
+AIRFOIL = (
+    48, -1, -25, -53, -25, -54, -83, -86, -105, -74, -114, -99, -80, -127, -139,
+    -140, -153, -157, -159, -162, -165, -168, -170, -170, -170, -168, -167, -167, -168, -170,
+    -170, -171, -170, -168, -167, -166, -166, -168, -171, -175, -178, -179, -178, -174, -171,
+    -167, -165, -163, -162, -161, -161, -161, -161, -163, -166, -170, -175, -181, -189, -197,
+)  # fmt: skip
+
+
+def test_a_coarse_airfoil_has_not_stalled() -> None:
+    seen = 10.0 ** (0.01 * np.interp(np.arange(120), np.arange(0, 120, 2), AIRFOIL))
+    told = {count: judged("rms", seen[:count]) for count in range(30, 121)}
+    assert {one.state for one in told.values() if one} <= {FALLING, SWINGING}
+    assert all(told[count].state == SWINGING for count in (80, 100))  # type: ignore[union-attr]
 
 
 def test_a_cure_is_added() -> None:

@@ -41,9 +41,10 @@ def budget(made: IncompressibleCase, steps: int = 0) -> tuple[float, np.ndarray,
 
 
 def test_by_default_nothing_is_lost_but_by_friction() -> None:
-    """E(t) = E(0) exp(-4 nu t), which at Re 1e6 is all of it."""
+    """E(t) = exp(-4 nu t) / 4, which at Re 1e6 is all of it."""
     start, energy, lost = budget(case(**NEARLY_INVISCID))
-    assert abs(energy[-1] / (start * np.exp(-4e-6 * 1.2)) - 1.0) < 1e-6
+    assert abs(start - 0.25) < 1e-12
+    assert abs(energy[-1] / (0.25 * np.exp(-4e-6 * 1.2)) - 1.0) < 1e-6
     assert np.abs(lost).max() < 1e-12
 
 

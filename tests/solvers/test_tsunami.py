@@ -234,8 +234,10 @@ def test_a_cell_that_is_asked_for_more_water_than_it_has_is_named(tmp_path: Path
         finished("volna_thacker", tmp_path / "a", "flow.cfl=3", "output.checkpoint_every=1", "flow.scheme=v17",
                  "mesh.nx=20", "mesh.ny=20", "output.vtu=false")  # fmt: skip
     message = str(raised.value)
-    assert message.startswith("depth is -") and "(must be above -0.01: the depth is negative) in cell " in message
-    iteration = int(message.split(" after loop correct in iteration ")[1].split(";")[0])
+    assert message.startswith("the solution broke down: depth is -")
+    assert "(must be above -0.01: the depth is negative) in cell " in message
+    iteration = int(message.split(" after loop correct in iteration ")[1].split(" (time ")[0])
+    assert "; flow.cfl = 3 is longer than what is known to be stable, which is 1; the last good" in message
     assert message.endswith(f"checkpoint.h5 (iteration {iteration - 1})")
     saved = checkpoint.load(tmp_path / "a" / "checkpoint.h5")
     assert saved.iteration == iteration - 1 and np.isfinite(saved.state["w"]).all()
@@ -248,8 +250,10 @@ def test_a_time_step_that_collapses_is_named(tmp_path: Path):
     w[17, 1] = 1e12
     case.flow.w.assign(w)
     claimed = claim("volna_lake", tmp_path / "a")
-    with pytest.raises(RunError, match=r"^longest_step is .* \(must be above 2\.22222e-09: the time step collapses\) in"
-                       r" cell \d+ at \(.*\).* after loop time_limit in iteration 1; no checkpoint"):  # fmt: skip
+    with pytest.raises(RunError, match=r"^the solution broke down: longest_step is .* \(must be above 2\.22222e-09: the"
+                       r" time step collapses\) in"
+                       r" cell \d+ at \(.*\).* after loop time_limit in iteration 1 \(time 0\);"
+                       r" a smaller time.least lets it go on; .* may help; no checkpoint"):  # fmt: skip
         Runner(case, claimed, RunReport()).run()
     claimed.release()
 

@@ -88,17 +88,19 @@ class AsOne(How):
     def words(self, of: Operation) -> str:
         """What there is to say about how it runs: what a thread of a GPU takes, or the chunks of a CPU."""
         if isinstance(self.by, FusedPlan):
-            return in_words(share_of(self.made, self.schedule, of.set.owned))
+            return in_words(share_of(self.made, self.schedule, of.set.owned), of.set.owned)
         visited = sum(map(self.evaluations, self.gathers))
         there = sum(of.maps[m].source.owned for m in self.gathers)
-        return f"; chunks of {self.by.block:,}, {100 * (visited / there - 1):.0f} % evaluated again" if there else ""
+        again = f"{100 * (visited / there - 1):.0f}" if there else "0"
+        chunks = f"; chunks of {min(self.by.block, of.set.owned):,}" if there else ""
+        return chunks if again == "0" else f"{chunks}, {again} % evaluated again"
 
     def explain(self, of: Operation) -> str:
-        apart = sum(part.compulsory for part in dict.fromkeys(_as_recorded(of)))
-        return (
-            f"{of.name} as one loop over {of.over}: {of.compulsory / of.elements:.0f} bytes per element instead of"
-            f" {apart / of.elements:.0f}{self.words(of)}{', formulas as written (strict)' if of.strict else ''}"
-        )
+        bytes_apart = sum(part.compulsory for part in dict.fromkeys(_as_recorded(of)))
+        here, apart = (f"{moved / of.elements:.0f}" for moved in (of.compulsory, bytes_apart))
+        instead = "" if here == apart else f" instead of {apart}"
+        strict = ", formulas as written (strict)" if of.strict else ""
+        return f"{of.name} as one loop over {of.over}: {here} bytes per element{instead}{self.words(of)}{strict}"
 
 
 def _as_recorded(one: Operation) -> Iterator[Operation]:

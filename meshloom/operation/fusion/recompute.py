@@ -333,14 +333,16 @@ def _that_matter(pairs: list[StencilPair], takes: Callable[[], float]) -> list[S
 
 
 def _note(pair: StencilPair, share: float = 1.0) -> str:
-    points = len({offset for one in pair.fields for offset in _offsets_read(pair.reader, one)})
+    count = len({offset for one in pair.fields for offset in _offsets_read(pair.reader, one)})
+    points = f"{count} point{'s' if count != 1 else ''}"
     kept = f"{pair.names} {'is' if len(pair.fields) == 1 else 'are'}"
-    estimated = f"{100 * share:.0f} % of the time by the cost model"
+    percent = f"{100 * share:.0f}"
+    estimated = f"{'as long' if percent == '100' else f'{percent} % of the time'} by the cost model"
     if pair.refused:
         return f"{kept} stored for {pair.reader.name}: {pair.refused}"
     if share < WORTH:
-        return f"{kept} computed again by {pair.reader.name} at {points} points, and not loaded: {estimated}"
-    found = f"{kept} stored for {pair.reader.name}: computed again at {points} points it would take {estimated}"
+        return f"{kept} computed again by {pair.reader.name} at {points}, and not loaded: {estimated}"
+    found = f"{kept} stored for {pair.reader.name}: computed again at {points} it would take {estimated}"
     lasting = any(not one.transient for one in pair.fields)  # so that it is stored anyway, read or not
     they = "it" if len(pair.fields) == 1 else "they"
     return f"{found}; made inside the program, or transient, {they} need not be stored at all" if lasting else found

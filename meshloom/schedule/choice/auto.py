@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from meshloom.schedule.choice.cost import Work
@@ -26,6 +26,7 @@ SMALL = 8192
 SMALL_FLOPS = 1_000_000
 #: Bytes of shared memory of a block: with more, fewer than two run at a time on a multiprocessor of an H200.
 MOST_SHARED = 96_000
+_SAME = "1.00"  # the printed ratio of two times that are alike
 
 
 def estimates(spec: LoopSpec, work: Work, target: Target) -> dict[str, float]:
@@ -76,10 +77,18 @@ def choose(
     allowed = {n: s for n, s in seconds.items() if any_will_do or _keeps_sums(n, spec)}
     best = min(allowed, key=allowed.__getitem__)
     ranked = sorted(seconds.items(), key=lambda item: item[1])
-    others = ", ".join(f"{n} {s / allowed[best]:.2f}" for n, s in ranked if n != best)
+    others = _beside({n: f"{s / allowed[best]:.2f}" for n, s in ranked if n != best})
     these = "those that add up in the order of elements (strict)" if spec.strict else "deterministic ones"
     which = "" if any_will_do else f" among {these}"
-    return _with_block(wish, best, target, elements), f"least estimated time{which} (relative: {others})"
+    return _with_block(wish, best, target, elements), f"least estimated time{which}{others}"
+
+
+def _beside(relative: Mapping[str, str]) -> str:
+    """What others take over the least time, as printed; those that take as long have no number."""
+    longer = ", ".join(f"{name} {ratio}" for name, ratio in relative.items() if ratio != _SAME)
+    same = ", ".join(name for name, ratio in relative.items() if ratio == _SAME)
+    said = "; ".join([*([f"relative: {longer}"] if longer else []), *([f"as long: {same}"] if same else [])])
+    return f" ({said})" if said else ""
 
 
 def _keeps_sums(name: str, spec: LoopSpec) -> bool:

@@ -14,7 +14,7 @@ from meshloom.mesh.core import Field, Global, Map, Set
 from meshloom.mesh.layout import Layout
 from meshloom.mesh.number import PlainNumber
 from meshloom.native.algorithms import color_blocks, thread_colors
-from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK, excess
+from meshloom.order import BAD_EXCESS, blocks_of, excess
 from meshloom.schedule.choice.counts import LINE, Counts
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.plan.plan import topology
@@ -91,8 +91,9 @@ def _per_thread(loop: Explained) -> str:
     if not loop.backend.target.together:
         return ""
     if loop.spec.box is not None:
-        return f"; {' x '.join(map(str, tile_of(loop.spec)))} points for each thread"
-    return in_words(share_of(loop.spec, loop.schedule, loop.elements))
+        tile = [min(one, there) for one, there in zip(tile_of(loop.spec), loop.spec.box.lengths, strict=True)]
+        return f"; {' x '.join(map(str, tile))} points for each thread" if max(tile, default=1) > 1 else ""
+    return in_words(share_of(loop.spec, loop.schedule, loop.elements), loop.elements)
 
 
 def _arguments(loop: Explained) -> str:
@@ -137,8 +138,8 @@ def _plan_figures(loop: Explained) -> list[tuple[str, str]]:
     if not loop.spec.racy_outputs or not loop.set.size:
         return []
     counts = loop.counts
-    blocks = -(-loop.set.size // counts.block)
-    per_block = f"{counts.bytes.cache_lines / LINE / blocks:,.0f} cache lines per block of {counts.block}"
+    blocks, block = -(-loop.set.size // counts.block), min(counts.block, loop.set.size)
+    per_block = f"{counts.bytes.cache_lines / LINE / blocks:,.0f} cache lines per block of {block}"
     text = f"reuse {counts.reuse:.2f}, {per_block}"
     try:
         block_colors, most = _colors(loop)
@@ -158,8 +159,9 @@ def _bad_order(loop: Explained) -> list[tuple[str, str]]:
     worst, name = max((excess(m.positions[: loop.set.size], m.target.total), m.name) for m in dense)
     if worst <= BAD_EXCESS:
         return []
-    return [("order", f"bad: blocks of {TYPICAL_BLOCK} {loop.set.name} load {worst:.2g} times the memory they need"
-                      f" through {name}; take mesh.arranged(), or give sets of your own a numbering")]  # fmt: skip
+    blocks = blocks_of(loop.set.size, loop.set.name)
+    return [("order", f"bad: {blocks} load {worst:.2g} times the memory they need through {name}; take"
+                      " mesh.arranged(), or give sets of your own a numbering")]  # fmt: skip
 
 
 def _colors(loop: Explained) -> tuple[int, int]:

@@ -49,14 +49,16 @@ class LineForm:
     levels: int = 1  # 2: parts of a line are solved by themselves, joined by their ends, and solved again
     most: int = 1024  # segments of a contiguous line that a block has room for, at most
 
-    def in_words(self, *, together: bool) -> str:
-        """For a person. ``together``: is it for a GPU?"""
+    def in_words(self, lines: int, points: int, *, together: bool) -> str:
+        """For a person, of so many lines of so many points. ``together``: is it for a GPU?"""
+        tile = min(self.tile, lines)
         if not together:
-            return f"{self.kind} lines; side by side: {self.tile}"
+            return f"{self.kind} lines{f'; side by side: {tile}' if tile > 1 else ''}"
         said = {"kind", "points", "carries", "tile"}
         others = [f"{f.name}={getattr(self, f.name)}" for f in fields(self)
                   if f.name not in said and getattr(self, f.name) != f.default]  # fmt: skip
-        cut = f"points to a thread: {self.points}, carries from segments: {self.carries}, lines to a block: {self.tile}"
+        segment = min(self.points, points)
+        cut = f"points to a thread: {segment}, carries from segments: {self.carries}, lines to a block: {tile}"
         return ", ".join([f"{self.kind} lines; {cut}", *others])
 
     def spaced(self, dtype: np.dtype) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom import compact
-from meshloom.case import PRECISIONS, GridCase, Limit, OutputOptions, RunOptions, schedule_table
+from meshloom.case import BROKEN, PRECISIONS, GridCase, Limit, OutputOptions, RunOptions, schedule_table
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.runge_kutta import largest_step, runge_kutta4
@@ -161,6 +161,9 @@ class AdvectionCase(GridCase):
         self.state = (self.phi, self.time)
         self.recorded = (self.time, self.l1, self.l2, self.largest, self.lowest, self.highest, self.total)
         self.program = self._program()
+
+    def cure(self, state: str) -> str:
+        return "shorter steps (time.dt) or a filter (filter.order) may help" if state == BROKEN else ""
 
     @abstractmethod
     def make_grid(self) -> ml.Grid:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import PRECISIONS, Case, Limit, Picture
+from meshloom.case import BROKEN, PRECISIONS, Case, Limit, Picture
 from meshloom.solvers.bookleaf import problems
 from meshloom.solvers.bookleaf.connect import surroundings
 from meshloom.solvers.bookleaf.kernels import kernels
@@ -39,7 +39,11 @@ class BookLeaf(Case):
         dtype = PRECISIONS[config.run.precision]
         self.gas, self.clock = config.gas.constants(config.time, dtype), config.time.clock
         tangled = Limit(above=0.0, why="the mesh is tangled")
-        stuck = Limit(above=config.time.shortest, why="time.shortest; the time step has collapsed")
+        stuck = Limit(
+            above=config.time.shortest,
+            why="time.shortest; the time step has collapsed",
+            cure="a smaller time.shortest lets it go on; gas.hourglass or gas.subzonal may help",
+        )
         self.limits = {"volume": tangled, "least_volume": tangled, "cell_dt": stuck, "least_dt": stuck}
         self._fields(begin, dtype)
         self.program = self._program()
@@ -131,6 +135,10 @@ class BookLeaf(Case):
 
     def doubts(self) -> tuple[str, ...]:
         return doubts_longer("time.cfl", self.config.time.cfl, 1.0)
+
+    def cure(self, state: str) -> str:
+        tangled = "shorter steps (time.cfl, time.divergence), gas.hourglass or gas.subzonal may help"
+        return tangled if state == BROKEN else ""
 
     def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
         return float(recorded[1]), self.config.time.end

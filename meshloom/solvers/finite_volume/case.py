@@ -8,7 +8,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import GROWING, PRECISIONS, STALLED, Case, Chart, Limit, Picture, SpacePicture, on_surface
+from meshloom.case import (
+    BROKEN,
+    GROWING,
+    PRECISIONS,
+    STALLED,
+    Case,
+    Chart,
+    Limit,
+    Picture,
+    SpacePicture,
+    on_surface,
+)
 from meshloom.errors import ConfigError
 from meshloom.solvers.finite_volume.conditions import BoundaryCondition, join_periodic, vector
 from meshloom.solvers.finite_volume.contradictions import check_sense
@@ -22,7 +33,6 @@ from meshloom.solvers.finite_volume.steps import FlowSteps, SteadySteps, StepsIn
 from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
 from meshloom.solvers.stable import doubts_longer, refuse_longer
 
-_WHY = "the flow has broken down; shorter steps (time.cfl), a limiter (scheme.limiter) or another scheme.flux may help"
 _SMALL_BODY = 5.0  # times as long as its walls: then a picture of the whole domain would show none of them
 _CLOCK = ("time", "dt")  # the monitors of unsteady flow, in front of the others
 _MONITORS = (
@@ -42,7 +52,7 @@ class FiniteVolumeCase(Case):
     monitors: ClassVar[tuple[str, ...]] = _MONITORS
     shown: ClassVar[tuple[str, ...] | None] = ("residual_density", "lift", "drag")
     limits: Mapping[str, Limit] = dict.fromkeys(
-        ("pressure", "temperature", "lowest_pressure", "lowest_temperature"), Limit(above=0.0, why=_WHY)
+        ("pressure", "temperature", "lowest_pressure", "lowest_temperature"), Limit(above=0.0)
     )
     drawn: ClassVar[tuple[str, str]] = ("mach", "Mach number")  # the field in the picture
 
@@ -184,6 +194,10 @@ class FiniteVolumeCase(Case):
         step = "time.cfl_max" if self.config.time.method == "implicit" else "time.cfl"
         if state == STALLED and self.config.scheme.order == 2 and self.config.scheme.limiter != "none":
             return f"a limiter that rings stalls it: a larger scheme.limiter_constant or a smaller {step} may help"
+        if state == BROKEN:
+            limiter = "a limiter (scheme.limiter), " if self.config.scheme.limiter == "none" else ""
+            fallback = "scheme.fallback, " if step == "time.cfl" else ""
+            return f"a smaller {step}, {limiter}{fallback}or another scheme.flux may help"
         return f"a smaller {step} may help" if state in (STALLED, GROWING) else ""
 
     def time_span(self, recorded: np.ndarray) -> tuple[float, float] | None:

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import PRECISIONS, GridCase, Image, Limit, Streamlines
+from meshloom.case import BROKEN, PRECISIONS, GridCase, Image, Limit, Streamlines
 from meshloom.case.even_steps import EvenSteps
 from meshloom.errors import ConfigError
-from meshloom.solvers.fractional_step.cells import CellGrid
+from meshloom.solvers.fractional_step.cells import CellGrid, Velocity
 from meshloom.solvers.fractional_step.energy import LOST, EnergyBudget
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
 from meshloom.solvers.fractional_step.implicit import LEFT, RESIDUAL
@@ -24,8 +24,7 @@ from meshloom.solvers.stable import doubts_longer
 
 MONITORS = ("time", "kinetic_energy", "divergence", "change", LOST)  # of every case; others come behind them
 STEADY_EVERY = 100  # steps from one question whether the flow is steady to the next
-_WHY = "the solution has broken down; shorter steps (time.cfl, time.dt) may help"
-_WHY_LEFT = "friction was not solved for; shorter steps (time.dt) may help"
+_LEFT_CURE = "shorter steps (time.dt) may help"
 ENOUGH = 1e7  # times what sweeps should leave of a usual speed: more is left only where they do not converge
 MOST = 1e6  # times a usual speed: more is no flow any more
 
@@ -36,7 +35,7 @@ class IncompressibleCase(GridCase):
 
     monitors: ClassVar[tuple[str, ...]] = MONITORS
     element_name: ClassVar[str] = "cells"
-    limits: Mapping[str, Limit] = {"velocity": Limit(-MOST, MOST, _WHY), "energy": Limit(-1.0, MOST**2, _WHY)}
+    limits: Mapping[str, Limit] = {"velocity": Limit(-MOST, MOST), "energy": Limit(-1.0, MOST**2)}
     added: frozenset[str] = frozenset(EnergyBudget.names)
     drawn: ClassVar[tuple[str, ...]] = ("change",)  # the monitors beside the picture
     cells: CellGrid
@@ -70,7 +69,8 @@ class IncompressibleCase(GridCase):
         self.flow.start(self.start_velocity())
         self.state, self.recorded = (*self.flow.state, *further), (*self.flow.recorded, *self.looked)
         self.recorded += self.flow.watched
-        self.limits = {**self.limits, RESIDUAL: Limit(-1.0, ENOUGH * LEFT[self.cells.dtype], _WHY_LEFT)}
+        left = Limit(-1.0, ENOUGH * LEFT[self.cells.dtype], "friction was not solved for", cure=_LEFT_CURE)
+        self.limits = {**self.limits, RESIDUAL: left}
         self.program = self.flow.step
 
     @abstractmethod
@@ -94,8 +94,9 @@ class IncompressibleCase(GridCase):
     def fastest(self) -> tuple[float, ...]:
         """Along each axis the largest speed to be expected: what the time step must be short enough for."""
 
-    def start_velocity(self) -> np.ndarray | float:
-        """Velocities (*shape, dim) at the start."""
+    def start_velocity(self) -> np.ndarray | float | Velocity:
+        """Velocities (*shape, dim) at the start, or, where there is a formula, a function of place: with velocities at
+        faces that is asked there."""
         return 0.0
 
     def further_state(self) -> tuple[ml.Field | ml.Global, ...]:
@@ -119,6 +120,9 @@ class IncompressibleCase(GridCase):
         """No step is refused: the bound is for the largest speeds that are expected, all at one place; more may do."""
         time = self.config.time
         return doubts_longer("time.dt", time.dt, self.longest) if time.dt else doubts_longer("time.cfl", time.cfl, 1.0)
+
+    def cure(self, state: str) -> str:
+        return "shorter steps (time.cfl, time.dt) or a finer grid may help" if state == BROKEN else ""
 
     def restored(self) -> None:
         """The ghosts that this form and convection look at, and where kinetic energy is counted from."""

@@ -9,7 +9,7 @@ kernels then take one argument more, where the fluid is, and ``Spacing`` asks it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -18,10 +18,12 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.case import GridCase
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, shown
 from meshloom.solvers.fractional_step.offsets import along
 
 Block = tuple[Sequence[int], Sequence[int]]  # its first cell, and the one behind its last, along each axis
+#: Of places, an array for each axis that broadcast together: the components, each a number or an array as they are.
+Velocity = Callable[..., Sequence[Any]]
 GHOSTS = 2  # cells that are kept beyond each end: as far as a scheme may look
 
 
@@ -168,6 +170,19 @@ class CellGrid:
         low, high = [0] * self.rank, list(self.shape)
         low[axis], high[axis] = self.shape[axis], self.shape[axis] + 1
         return self.grid.box(low, high)
+
+    def values_of(self, velocity: Velocity, between: int | None = None) -> np.ndarray:
+        """A velocity that is given as a function of place, (*shape, rank): at the centres of cells, or at their first
+        faces along the axis ``between``."""
+        places = [one.edges[:-1] if a == between else one.centres for a, one in enumerate(self.axes)]
+        given = velocity(*np.meshgrid(*places, indexing="ij", sparse=True))
+        if not isinstance(given, Sequence | np.ndarray) or len(given) != self.rank:
+            raise MeshError(f"start: a function of place must give {self.rank} components, got {shown(given)}")
+        return np.stack([np.broadcast_to(np.asarray(part, float), self.shape) for part in given], axis=-1)
+
+    def through_first_faces(self, velocity: Velocity) -> np.ndarray:
+        """The same (*shape, rank), each component at the first faces along its own axis."""
+        return np.stack([self.values_of(velocity, a)[..., a] for a in range(self.rank)], axis=-1)
 
     def cross(self, field: ml.Field, reach: int = 1) -> ml.Arg:
         """A field at a cell and its neighbours along the axes, up to so many steps away."""

@@ -23,7 +23,7 @@ from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.fractional_step import turbulence
 from meshloom.solvers.fractional_step.case import MONITORS, IncompressibleCase
-from meshloom.solvers.fractional_step.cells import CellGrid, even_edges, spacings, stretched_edges
+from meshloom.solvers.fractional_step.cells import CellGrid, Velocity, even_edges, spacings, stretched_edges
 from meshloom.solvers.fractional_step.options import (
     MOST_STEPS,
     OUTPUT_DOC,
@@ -154,7 +154,7 @@ class Channel(IncompressibleCase):
             return 0.5 * self.config.flow.reynolds_tau, *(0.0,) * (self.cells.rank - 1)
         return turbulence.fastest(self.cells, self.viscosity)
 
-    def start_velocity(self) -> np.ndarray | float:
+    def start_velocity(self) -> Velocity | float:
         return turbulence.start(self.cells, self.viscosity) if self.turbulent else 0.0
 
     def further_state(self) -> tuple[ml.Field | ml.Global, ...]:

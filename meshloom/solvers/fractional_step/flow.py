@@ -25,7 +25,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.case.even_steps import EvenSteps, tick
 from meshloom.solvers.fractional_step.carried import CENTRAL, REACH
-from meshloom.solvers.fractional_step.cells import CellGrid
+from meshloom.solvers.fractional_step.cells import CellGrid, Velocity
 from meshloom.solvers.fractional_step.energy import EnergyBudget, add_power_of_sides
 from meshloom.solvers.fractional_step.implicit import CrankNicolson
 from meshloom.solvers.fractional_step.pressure import AUTO, PressureSolver
@@ -105,18 +105,15 @@ class IncompressibleFlow:
         """What is looked at after every step, and tells nothing of the flow."""
         return () if self.implicit is None else (self.implicit.residual,)
 
-    def start(self, velocity: np.ndarray | float = 0.0) -> None:
-        """Begin with velocities (*shape, dim) at the centres, freed of their divergence."""
+    def start(self, velocity: np.ndarray | float | Velocity = 0.0) -> None:
+        """Begin with velocities (*shape, dim) at the centres, or with a function of place (``cells.Velocity``), freed
+        of their divergence."""
         cells, do = self.cells, self._do
-        if cells.solid is not None:
-            velocity = np.where(cells.solid[..., None], 0.0, np.broadcast_to(velocity, (*cells.shape, cells.rank)))
-        self.velocity.assign(velocity)
         one = ml.Global(1.0, "one", dtype=cells.dtype)
+        set_faces = self._begin_with(velocity, one)
 
         def to_faces() -> None:
-            self.boundaries.fill_velocity(self.velocity)
-            known = (cells.before(self.velocity), one, *_NOTHING_BEFORE)
-            do.to_faces[0](cells.with_last_faces, *known, self.faces, *cells.widths)
+            set_faces()
             self.boundaries.balance(self.faces)
             do.outflow_of_cells(cells.grid, cells.both_faces(self.faces), one, 1.0, self.solver.b, *cells.widths)
 
@@ -131,6 +128,21 @@ class IncompressibleFlow:
 
         ml.Sequence(ml.program(to_faces), self.solver.solve, ml.program(without_divergence), name="start").run()
         self.budget.begin()
+
+    def _begin_with(self, velocity: np.ndarray | float | Velocity, one: ml.Global) -> Callable[[], None]:
+        """Set the velocities at the centres; what sets those through faces, as a part of a program."""
+        cells = self.cells
+        given = cells.values_of(velocity) if callable(velocity) else velocity
+        if cells.solid is not None:
+            given = np.where(cells.solid[..., None], 0.0, np.broadcast_to(given, (*cells.shape, cells.rank)))
+        self.velocity.assign(given)
+
+        def interpolate() -> None:
+            self.boundaries.fill_velocity(self.velocity)
+            known = (cells.before(self.velocity), one, *_NOTHING_BEFORE)
+            self._do.to_faces[0](cells.with_last_faces, *known, self.faces, *cells.widths)
+
+        return interpolate
 
     def _project_start(self, one: ml.Global) -> None:
         """The velocities at the centres, as those at the faces have been."""

@@ -7,11 +7,14 @@ two faces, for monitors and files.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
+
+import numpy as np
 
 import meshloom as ml
 from meshloom.errors import ConfigError
-from meshloom.solvers.fractional_step.cells import CellGrid
+from meshloom.solvers.fractional_step.cells import CellGrid, Velocity
 from meshloom.solvers.fractional_step.face_sides import FaceSides
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
 from meshloom.solvers.fractional_step.implicit import CrankNicolson
@@ -84,6 +87,13 @@ class StaggeredFlow(IncompressibleFlow):
         self.face_sides.fill(self.faces, self.reach)
         self._measure()
         self.budget.close()
+
+    def _begin_with(self, velocity: np.ndarray | float | Velocity, one: ml.Global) -> Callable[[], None]:
+        """A function of place is asked at the faces themselves: means of centres have less kinetic energy."""
+        if not callable(velocity):
+            return super()._begin_with(velocity, one)
+        self.faces.assign(self.cells.through_first_faces(velocity))
+        return lambda: self.face_sides.close(self.faces)
 
     def _project_start(self, one: ml.Global) -> None:
         self.face_sides.fill(self.faces, self.reach)

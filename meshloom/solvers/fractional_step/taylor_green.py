@@ -18,7 +18,7 @@ import meshloom as ml
 from meshloom.case import Chart, OutputOptions, RunOptions, schedule_table
 from meshloom.config import option, section
 from meshloom.solvers.fractional_step.case import MONITORS, IncompressibleCase
-from meshloom.solvers.fractional_step.cells import CellGrid, even_edges
+from meshloom.solvers.fractional_step.cells import CellGrid, Velocity, even_edges
 from meshloom.solvers.fractional_step.options import (
     MOST_STEPS,
     OUTPUT_DOC,
@@ -91,14 +91,11 @@ class DecayingVortices(IncompressibleCase):
     def fastest(self) -> tuple[float, ...]:
         return (1.0,) * self.cells.rank
 
-    def start_velocity(self) -> np.ndarray:
-        x, y, *rest = np.meshgrid(*(one.centres for one in self.cells.axes), indexing="ij")
-        height = np.cos(rest[0]) if rest else 1.0
-        still = [np.zeros_like(x)] * len(rest)
-        start = np.stack([np.sin(x) * np.cos(y) * height, -np.cos(x) * np.sin(y) * height, *still], axis=-1)
-        if not rest:
-            self._start = self.grid.field("start", 2, dtype=self.cells.dtype, data=start)
-        return start
+    def start_velocity(self) -> Velocity:
+        if self.cells.rank == 2:
+            exact = self.cells.values_of(vortices)
+            self._start = self.grid.field("start", 2, dtype=self.cells.dtype, data=exact)
+        return vortices
 
     def look(self) -> None:
         for error in self.looked:
@@ -111,6 +108,12 @@ class DecayingVortices(IncompressibleCase):
         if self.cells.rank == 2:
             curves["exact"] = 0.25 * np.exp(-4.0 * self.viscosity * history["time"])
         return (Chart("kinetic_energy", history["time"], curves, "time", "kinetic energy"),)
+
+
+def vortices(x: np.ndarray, y: np.ndarray, *z: np.ndarray) -> list[Any]:
+    """The velocity at the start."""
+    height = np.cos(z[0]) if z else 1.0
+    return [np.sin(x) * np.cos(y) * height, -np.cos(x) * np.sin(y) * height, *(0.0 for _ in z)]
 
 
 @ml.kernel

@@ -5,10 +5,12 @@ Units: half the height, and the friction velocity; y+ is the distance from the n
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from meshloom.case import Chart
-from meshloom.solvers.fractional_step.cells import CellGrid
+from meshloom.solvers.fractional_step.cells import CellGrid, Velocity
 from meshloom.solvers.fractional_step.statistics import Profiles, folded
 
 KARMAN_INVERSE, INTERCEPT = 2.44, 5.2  # of the law of the wall: u+ = 2.44 ln y+ + 5.2
@@ -36,12 +38,17 @@ def fastest(cells: CellGrid, viscosity: float) -> tuple[float, ...]:
     return GUSTS * middle, rate * cells.narrowest[1], ACROSS
 
 
-def start(cells: CellGrid, viscosity: float) -> np.ndarray:
-    """Velocities (*shape, 3): the mean, with streaks near the walls that wave from side to side, pairs of vortices
-    along x that fill the channel, and noise of large waves; the same on every grid. What has a divergence in it is
-    taken out by who begins with it."""
-    x, y, z = np.meshgrid(*(one.centres for one in cells.axes), indexing="ij", sparse=True)
+def start(cells: CellGrid, viscosity: float) -> Velocity:
+    """The mean velocity, with streaks near the walls that wave from side to side, pairs of vortices along x that fill
+    the channel, and noise of large waves; the same on every grid. What has a divergence in it is taken out by who
+    begins with it."""
     length, width = (float(cells.edges[a][-1] - cells.edges[a][0]) for a in (0, 2))
+    return partial(_disturbed, length, width, viscosity)
+
+
+def _disturbed(
+    length: float, width: float, viscosity: float, x: np.ndarray, y: np.ndarray, z: np.ndarray
+) -> list[np.ndarray]:
     y_plus = (1.0 - np.abs(y)) / viscosity
     turn, wave = 2.0 * np.pi / width, 2.0 * np.pi / length
     streaks = max(round(width / viscosity / SPACING), 1) * turn
@@ -53,14 +60,14 @@ def start(cells: CellGrid, viscosity: float) -> np.ndarray:
     v = VORTICES * (1.0 - y**2) ** 2 * np.cos(rolls * z) + 0.0 * x
     w = w + VORTICES * 4.0 * y * (1.0 - y**2) / rolls * np.sin(rolls * z)
     dice, shape = np.random.default_rng(SEED), (1.0 - y**2)
-    found = np.stack([u, v, w], axis=-1)
+    found = [u, v, w]
     for m in range(1, WAVES + 1):
         for n in range(1, WAVES + 1):
             for c in range(3):
                 first, second, third = dice.uniform(0.0, 2.0 * np.pi, 3)
                 across = shape * np.cos(np.pi * dice.integers(1, 4) * y + third)
                 noise = across * np.cos(m * wave * x + first) * np.cos(2 * n * turn * z + second)
-                found[..., c] += NOISE * 2.0 / WAVES * noise
+                found[c] += NOISE * 2.0 / WAVES * noise
     return found
 
 

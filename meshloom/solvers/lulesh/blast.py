@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import PRECISIONS, Case, Limit, Picture
+from meshloom.case import BROKEN, PRECISIONS, Case, Limit, Picture
 from meshloom.solvers.lulesh.kernels import ENDS, NO_LIMIT, free_bit, kernels, masses, mirror_bit
 from meshloom.solvers.lulesh.options import LuleshConfig, LuleshMeshOptions
 from meshloom.solvers.stable import doubts_longer
@@ -123,6 +123,9 @@ class Lulesh(Case):
 
     def doubts(self) -> tuple[str, ...]:
         return doubts_longer("time.courant", self.config.time.courant, 1.0)
+
+    def cure(self, state: str) -> str:
+        return "shorter steps (time.courant, time.expansion, time.growth) may help" if state == BROKEN else ""
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         return recorded[:, : len(self.monitors)]

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import PRECISIONS, Case, Limit, Picture
+from meshloom.case import BROKEN, PRECISIONS, Case, Limit, Picture
 from meshloom.solvers.exact import GasState, Riemann
 from meshloom.solvers.miniaero.kernels import (
     EXTRAPOLATE,
@@ -83,6 +83,9 @@ class MiniAero(Case):
 
     def doubts(self) -> tuple[str, ...]:
         return doubts_longer("time.dt", self.config.time.dt, self.longest_step)
+
+    def cure(self, state: str) -> str:
+        return "shorter steps (time.dt) may help" if state == BROKEN else ""
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         rows = recorded.copy()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 import meshloom as ml
 from meshloom import compact
-from meshloom.case import PRECISIONS, GridCase, Image, Limit
+from meshloom.case import BROKEN, PRECISIONS, GridCase, Image, Limit
 from meshloom.case.even_steps import EvenSteps
 from meshloom.errors import ConfigError
 from meshloom.solvers.navier_stokes.equations import DIVERGENCE, Equations
@@ -18,15 +19,15 @@ from meshloom.solvers.navier_stokes.flow import MONITORS, Boundaries, GasFlow
 from meshloom.solvers.navier_stokes.gas import Gas, squared, vorticity
 from meshloom.solvers.navier_stokes.stability import Stream, chosen_step
 
-_WHY = "the solution has broken down; a finer grid, the split form or a filter may help"
-_DENSITY = Limit(above=0.0, why=_WHY, component=0)  # of q
+_LEAST = Limit(above=0.0, why="it is a density")
+_DENSITY = replace(_LEAST, component=0)  # of q
 
 
 class FlowCase(GridCase):
     """Compressible flow on a grid. Subclasses say where, of what, from what on, and what happens at the boundaries."""
 
     monitors: ClassVar[tuple[str, ...]] = MONITORS
-    limits: Mapping[str, Limit] = {"q": _DENSITY, "q_stage": _DENSITY, "lowest_density": Limit(above=0.0, why=_WHY)}
+    limits: Mapping[str, Limit] = {"q": _DENSITY, "q_stage": _DENSITY, "lowest_density": _LEAST}
     drawn: ClassVar[tuple[str, ...]] = ("vorticity",)  # the monitors beside the picture
     gas: Gas
     flow: GasFlow
@@ -45,6 +46,12 @@ class FlowCase(GridCase):
         )
         self.state, self.recorded = self.flow.state, self.flow.recorded
         self.program = ml.program(self.flow.time_step)
+
+    def cure(self, state: str) -> str:
+        if state != BROKEN:
+            return ""
+        form = "scheme.form = \"split\", " if getattr(self.config.scheme, "form", "split") != "split" else ""
+        return f"shorter steps (time.cfl, time.dt), a finer grid, {form}or a filter (filter.order) may help"
 
     def _equations(self, config: Any) -> Equations:
         scheme, dtype = config.scheme, PRECISIONS[config.run.precision]

@@ -11,7 +11,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import PRECISIONS, Case, Limit, OutputOptions, Picture, RunOptions, order_option, schedule_table
+from meshloom.case import (
+    BROKEN,
+    PRECISIONS,
+    Case,
+    Limit,
+    OutputOptions,
+    Picture,
+    RunOptions,
+    order_option,
+    schedule_table,
+)
 from meshloom.config import option, section
 from meshloom.errors import MeshError
 from meshloom.solvers.clock import Timing
@@ -151,9 +161,10 @@ class WaterCase(Case):
     def limits(self) -> Mapping[str, Limit]:  # type: ignore[override]
         """Waves that cross a cell in no time, and cells that are asked for more water than they have."""
         options = self.config
-        step = Limit(above=options.time.least / options.flow.cfl, why="the time step collapses")
+        goes_on = "a smaller time.least lets it go on; another mesh around that cell may help"
+        step = Limit(above=options.time.least / options.flow.cfl, why="the time step collapses", cure=goes_on)
         depth = Limit(above=-options.flow.overdraft, why="the depth is negative")
-        pace = Limit(above=options.time.least, why=step.why)
+        pace = Limit(above=options.time.least, why=step.why, cure=goes_on)
         return {"longest_step": step, "limit": step, "pace": pace, "depth": depth, "lowest": depth}
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
@@ -164,6 +175,9 @@ class WaterCase(Case):
 
     def doubts(self) -> tuple[str, ...]:
         return doubts_longer("flow.cfl", self.config.flow.cfl, 1.0)
+
+    def cure(self, state: str) -> str:
+        return "shorter steps (flow.cfl) or a finer mesh may help" if state == BROKEN else ""
 
     def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
         return float(recorded[0]), self.config.time.end

@@ -45,10 +45,11 @@ def share_of(spec: LoopSpec, schedule: Schedule, elements: int) -> Share:
     return _enough(spec, vector) if pays else Share()
 
 
-def in_words(share: Share) -> str:
-    """The end of a sentence about a loop; nothing where a thread takes one element."""
-    at_once = f", {share.vector} at once" if share.times > 1 else ""
-    return f"; {share.elements} elements for each thread{at_once}" if share.elements > 1 else ""
+def in_words(share: Share, elements: int) -> str:
+    """The end of a sentence about a loop of so many elements; nothing where a thread takes one."""
+    each = min(share.elements, elements)
+    at_once = f", {share.vector} at once" if share.vector < each else ""
+    return f"; {each} elements for each thread{at_once}" if each > 1 else ""
 
 
 def _side_by_side(param: SpecParam, vector: int) -> bool:
