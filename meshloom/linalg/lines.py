@@ -99,6 +99,12 @@ def _check(name: str, domain: GridLines, body: LineBody) -> None:
         raise MeshError(
             f"line loop {name}: axis {axis} of {grid.name} has {length} points, this operator needs {shortest}"
         )
+    for one, mode in zip(body.targets, body.target_modes(), strict=True):
+        if mode.writes and body.targets.count(one) > 1:
+            raise MeshError(
+                f"line loop {name}: {one.name} is passed twice and written; pass it once, as ReadWrite, or use a second"
+                " field"
+            )
     kinds = {s.dtype for s in body.line_storages if isinstance(s, Field)}
     if len(kinds) != 1 or next(iter(kinds)).kind != "f":
         raise MeshError(f"line loop {name}: fields must have one floating type, got {sorted(map(str, kinds))}")
@@ -134,7 +140,7 @@ class LineBody(Body):
 
     def line_operands(self) -> tuple[Operand, ...]:
         """One for each field or global: what is read before the solve is needed all along the line."""
-        modes = dict(zip(self.targets, self._target_modes(), strict=True))
+        modes = dict(zip(self.targets, self.target_modes(), strict=True))
         found = []
         for one in self.line_storages:
             mode, source = modes.get(one, Read), one not in self.targets or one in self.sources
@@ -142,7 +148,7 @@ class LineBody(Body):
             found.append(Operand(one, as_both, ALONG_LINES if source else DIRECTLY, one.name))
         return tuple(found)
 
-    def _target_modes(self) -> list[type[Mode]]:
+    def target_modes(self) -> list[type[Mode]]:
         if self.after is None:
             return [Write for _ in self.targets]
         return list(self.after.signature.expanded(len(self.targets) + 1).values())[1:]

@@ -455,6 +455,19 @@ def accumulate_wrongly(q: ml.Read, f: ml.Inc):
     f += q
 
 
+def test_what_is_written_is_passed_once() -> None:
+    """The mode of the last one counted: NumPy wrote nothing, and compiled code did not compile."""
+    grid = ml.Grid((9, 4))
+    f, u = grid.field("f"), grid.field("u")
+
+    @ml.kernel
+    def after(r: ml.Read, a: ml.Write, b: ml.Read):
+        a[...] = r + b
+
+    with pytest.raises(ml.errors.MeshError, match="u is passed twice and written; pass it once, as ReadWrite"):
+        ml.linalg.LineLoop(grid, 0, ml.linalg.LineOperator(matrix(False)), f, (u, u), after=after, values=1)
+
+
 @pytest.mark.parametrize("message", BAD)
 def test_wrong_input_is_one_line(message: str) -> None:
     ml.use("cpu")
