@@ -54,7 +54,9 @@ def test_laminar_flow_is_a_parabola_at_second_order(stretch: float, scheme: str,
         assert abs(told["balance"][-1] - 1.0) < 1e-6 and abs(told["re_tau_low"][-1] - 10.0) < 1e-5
         assert told["re_tau_high"][-1] == pytest.approx(told["re_tau_low"][-1], rel=1e-12)
         errors.append(off_the_parabola(case))
-    assert errors[1] < 0.012 and abs(np.log2(errors[0] / errors[1]) - 2.0) < 0.25, errors
+    widest = stretch / np.tanh(stretch) if stretch else 1.0  # cell, at the centre, in widths of even ones
+    assert errors[1] == pytest.approx((widest / 12) ** 2, rel=0.05), "a parabola is off by the square of its widest cell"
+    assert abs(np.log2(errors[0] / errors[1]) - 2.0) < 0.25, errors
 
 
 def test_the_force_speeds_up_what_the_walls_do_not_hold_back() -> None:

@@ -106,7 +106,8 @@ def test_a_stage_that_is_not_positive_is_done_again(kind: str, backend: str):
     for a, b in (pairs.T, pairs.T[::-1]):
         np.logical_or.at(beside, a, bad[0][b])
     assert not beside.all()
-    np.testing.assert_allclose(mended.numpy()[~beside], plain.numpy()[~beside], rtol=1e-12)
+    rounding = np.finfo(float).eps * np.abs(plain.numpy()).max()  # of sums over faces that nearly cancel
+    np.testing.assert_allclose(mended.numpy()[~beside], plain.numpy()[~beside], rtol=1e-12, atol=rounding)
     np.testing.assert_allclose(mended.numpy()[:, [0, -1]].sum(axis=0), plain.numpy()[:, [0, -1]].sum(axis=0),
                                rtol=0.0, atol=1e-12 * np.abs(plain.numpy()).sum())  # fmt: skip
 
