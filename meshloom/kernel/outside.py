@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import os
 import sys
 import types
 from typing import Any
@@ -22,6 +23,8 @@ _CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "m
            "process_time_ns", "thread_time", "thread_time_ns", "now", "today", "utcnow")  # fmt: skip
 #: What tells how NumPy and decimal numbers are set up just now.
 _SETTINGS = (np.geterr, np.geterrcall, np.getbufsize, np.get_printoptions, decimal.getcontext, decimal.localcontext)
+#: They end Python, and so give nothing that could differ.
+ENDS = (sys.exit, os._exit, os.abort)
 #: Functions of Python itself that reach what no name tells: variables, files, people.
 ASKS = ("open", "input", "__import__")
 

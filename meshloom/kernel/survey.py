@@ -124,7 +124,7 @@ class Survey(ValueSurvey):
             self.unrepeatable(outside.changing(value))
         self.decimals = self.decimals or module.lstrip("_") == "decimal"
         self.asks_identity = self.asks_identity or any(value is one for one in _IDENTITY)
-        if self.known(module):
+        if self.known(module) or any(value is one for one in outside.ENDS):
             return None
         if not chain or not (type(value) in ATOMS or is_number(value)):
             self.unknown(named)
