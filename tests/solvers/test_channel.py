@@ -55,7 +55,7 @@ def test_laminar_flow_is_a_parabola_at_second_order(stretch: float, scheme: str,
         assert told["re_tau_high"][-1] == pytest.approx(told["re_tau_low"][-1], rel=1e-12)
         errors.append(off_the_parabola(case))
     widest = stretch / np.tanh(stretch) if stretch else 1.0  # cell, at the centre, in widths of even ones
-    assert errors[1] == pytest.approx((widest / 12) ** 2, rel=0.05), "a parabola is off by the square of its widest cell"
+    assert errors[1] == pytest.approx((widest / 12) ** 2, rel=0.05), "off by the square of the widest cell"
     assert abs(np.log2(errors[0] / errors[1]) - 2.0) < 0.25, errors
 
 
