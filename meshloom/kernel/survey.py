@@ -258,7 +258,7 @@ _CONSTANTS = ("Ellipsis", "NotImplemented", "__debug__", "__name__", "__doc__", 
 
 def _of_python(function: types.FunctionType) -> dict[str, Any]:
     """What a function finds where its module has no variable of a name."""
-    found: dict[str, Any] = function.__builtins__  # type: ignore[attr-defined]
+    found: dict[str, Any] = function.__builtins__
     return found
 
 
