@@ -12,7 +12,7 @@ THREADS = 3
 
 
 @contextmanager
-def taking_turns_often() -> Iterator[None]:
+def _taking_turns_often() -> Iterator[None]:
     """Threads take turns after a tenth of a millisecond."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-4)
@@ -36,11 +36,12 @@ def at_once(work: Callable[[int], Any], turns: int = 2) -> list[list[Any]]:
             errors.append(error)
 
     threads = [threading.Thread(target=one, args=(k,)) for k in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(300.0)
-        assert not thread.is_alive(), "it waits for ever"
+    with _taking_turns_often():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(300.0)
+            assert not thread.is_alive(), "it waits for ever"
     if errors:
         raise errors[0]
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,16 +15,10 @@ from meshloom import exclusion
 from meshloom.exclusion import Mutex, holding, made_for, mutex_of
 from meshloom.mesh.random import element_numbers
 from meshloom.operation.sequence import Sequence
-from tests.at_once import THREADS, at_once, taking_turns_often
+from tests.at_once import THREADS, at_once
 from tests.counted import python_calls
 
 N = 6
-
-
-@pytest.fixture(autouse=True)
-def _often() -> Iterator[None]:
-    with taking_turns_often():
-        yield
 
 
 @ml.kernel

@@ -7,7 +7,7 @@ methods that say so (``exclusion.exclusive``): one that is not tried here is a f
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,10 @@ from meshloom.linalg.gmres import GMRES
 from meshloom.linalg.krylov import BiCGStab, ConjugateGradients
 from meshloom.mesh.reduced import Reduced
 from meshloom.operation.sequence import Sequence
-from tests.at_once import THREADS, at_once, taking_turns_often
+from tests.at_once import THREADS, at_once
 
 TURNS, N = 2, 6
 Work = Callable[[int], np.ndarray]
-
-
-@pytest.fixture(autouse=True)
-def _often() -> Iterator[None]:
-    with taking_turns_often():
-        yield
 
 
 @ml.kernel

@@ -13,9 +13,8 @@ from meshloom.kernel.outside import RandomDraw, Unrepeatable
 from meshloom.kernel.sameness import ATOMS
 
 MOST = 10_000  # values that are compared at every call
-Path = tuple[
-    Any, str, Any
-]  # of what is looked at: the path before, "" (a name), "." (its attribute) or "[" (its entry)
+#: Of what is looked at: the path before, "" (a name), "." (its attribute) or "[" (its entry), and which.
+Path = tuple[Any, str, Any]
 Read = tuple[Callable[[Any, Any], Any], Any, Any, Any]  # how, where, name, value
 ArrayRead = tuple[np.ndarray, np.dtype, tuple[int, ...], bytes]  # with the content that it had
 

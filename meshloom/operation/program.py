@@ -20,7 +20,6 @@ from meshloom.markup import Explanation
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
-from meshloom.operation.arguments import check_memory
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion import FusedProgram
@@ -28,7 +27,7 @@ from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import Given, Known, Parameters, name_of
 from meshloom.operation.reads import reads_of_program
 from meshloom.operation.recorded import Outline, Recorded, difference
-from meshloom.operation.replay import ReadyProgram, Replay, Way, written_by
+from meshloom.operation.replay import ReadyProgram, Replay, Way
 from meshloom.operation.run_arguments import check_decides, checked_record
 from meshloom.operation.tape import Tape
 from meshloom.operation.ties import Kept, tied
@@ -107,12 +106,10 @@ class Program(NoCopy):
         return self._tape().operations
 
     @property
+    @exclusive
     def dataflow(self) -> Dataflow:
         """Who writes which values and who reads them, of what was recorded; nothing of it is fused or left out."""
-        operations = self.operations
-        used = (one for operation in operations for one in operation.storages)
-        check_memory(f"program {self.name}", used, written_by(operations), ProgramError)
-        return Dataflow(operations)
+        return self._tape().dataflow
 
     @property
     @exclusive

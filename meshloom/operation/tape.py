@@ -62,6 +62,12 @@ class Tape:
         check_nodes_stay(self.name, self.operations)
         return graph.operations
 
+    @property
+    def dataflow(self) -> Dataflow:
+        """The graph of all that was recorded. Fields that share memory would be told apart, so they are refused."""
+        self._check_memory()
+        return Dataflow(self.operations)
+
     @cached_property
     def outline(self) -> Outline:
         """What tells it from others."""
@@ -198,8 +204,8 @@ class Tape:
         return self._ready[1]
 
     def _check_memory(self) -> None:
-        used = (s for o in self.loops for s in o.storages)
-        check_memory(f"program {self.name}", used, written_by(self.loops), ProgramError)
+        used = (s for o in self.operations for s in o.storages)
+        check_memory(f"program {self.name}", used, written_by(self.operations), ProgramError)
 
     def made_ready(self) -> dict[Operation, Callable[[], None]]:
         """Its operations as they are executed, one by one."""
