@@ -33,7 +33,8 @@ class Tree:
     """A tree of the package, in a process that answers."""
 
     def __init__(self, root: Path, backend: str, cache: Path):
-        environment = os.environ | {"PYTHONPATH": str(root), "MESHLOOM_CACHE": str(cache)}
+        environment = os.environ | {"PYTHONPATH": str(root), "MESHLOOM_CACHE": str(cache),
+                                    "CUDA_CACHE_PATH": str(cache / "driver")}  # fmt: skip  # neither finds the other's
         self.process = subprocess.Popen([sys.executable, str(HERE / "bench" / "steps.py"), backend], env=environment,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # fmt: skip
 

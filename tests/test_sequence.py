@@ -245,16 +245,39 @@ def test_a_callback_that_a_function_of_the_package_calls_is_followed(
     assert u.numpy()[0] == 1.0 + 2.0 + 4.0 + 8.0
 
 
-def test_what_ready_cases_solve_by_calls_only_ours() -> None:
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_what_ready_cases_solve_by_calls_only_ours(backend: str) -> None:
     """Or every step of theirs would look at all Python values between its parts."""
-    ml.use("numpy")
+    ml.use(backend)
     cavity = ("cavity2d", "mesh.cells=[4,4]")
+    staggered = ("cavity3d", "mesh.cells=[4,4,4]", "scheme.form=staggered")
     implicit = ("fv", "mesh.along=3", "mesh.up=2", "time.method=implicit")
-    for name in (cavity, (*cavity, "pressure.solver=multigrid"), implicit):
+    for name in (cavity, (*cavity, "pressure.solver=multigrid"), staggered, implicit):
         sequence = make(*name).program
         assert isinstance(sequence, ml.Sequence)
         sequence.run(1)
         assert calls_only_ours(*sequence.parts), name
+
+
+class _OfAGpu:
+    """As CuPy's kernels are: callable, and what they run is on a device."""
+
+    __module__ = "cupy._core._kernel"
+
+    def __call__(self) -> None: ...
+
+
+class _OfNobodyKnowsWhom(_OfAGpu):
+    __module__ = "cupy._functional.vectorize"
+
+
+def test_which_callables_of_libraries_call_nothing_of_ours() -> None:
+    """Kernels of a GPU and NumPy's own functions do not; what wraps a function of Python may."""
+    of_python = np.frompyfunc(lambda x: x, 1, 1)
+    assert calls_only_ours(partial(_OfAGpu()), partial(np.add, 1.0, 2.0))
+    assert not calls_only_ours(partial(of_python, 1.0))
+    assert not calls_only_ours(partial(np.vectorize(lambda x: x), 1.0))
+    assert not calls_only_ours(partial(_OfNobodyKnowsWhom()))
 
 
 def test_its_loops_are_those_of_now() -> None:

@@ -37,6 +37,8 @@ _PACKAGE = __name__.partition(".")[0]
 #: What calls nothing.
 _SILENT = (bool, int, float, str, type(None), np.ndarray, np.dtype)
 _COLLECTIONS = (tuple, list, set, frozenset)
+#: Modules of libraries whose objects run on a GPU, and call nothing of Python's.
+_ON_DEVICE = ("cupy._core.", "cupy.cuda.", "cuda.bindings.")
 #: Rooms whose objects programs are made of, and what these run on.
 _RECORDED = tuple(f"{_PACKAGE}.{room}" for room in ("mesh", "kernel", "operation", "schedule", "backend", "native"))
 
@@ -190,13 +192,18 @@ def _held_by(one: Any) -> Iterable[Any] | None:
 
 def _held_by_others(one: Any) -> Iterable[Any] | None:
     """The same of what Python, NumPy and users bring: partial functions and cached ones are what they call."""
+    module = type(one).__module__
     if isinstance(one, partial):
         return one.func, *one.args, *one.keywords.values()
-    if is_followed(type(one).__module__):
+    if module.startswith(_ON_DEVICE):
+        return ()
+    if is_followed(module):
         return None
     if (wrapped := getattr(one, "__wrapped__", None)) is not None:
         return (wrapped,)
-    return None if callable(one) and not isinstance(one, type | np.ufunc) else ()
+    if isinstance(one, np.ufunc):
+        return None if set("".join(one.types)) == set("O->") else ()  # of objects alone: by np.frompyfunc
+    return None if callable(one) and not isinstance(one, type) else ()
 
 
 def _is_ours(module: str | None) -> bool:

@@ -158,7 +158,43 @@ def without_times(log: str) -> list[str]:
 
 
 @needs_nvrtc
+@pytest.mark.parametrize("knows", [True, False])
+def test_nvrtc_is_told_to_leave_the_drivers_cache_alone(
+    knows: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes from there has no log, so that no register would be known; a library without the option is not asked
+    for it."""
+    here, given = nvrtc_child.compilation, []
+
+    def compilation(library: Any, source: str, file: str, options: tuple[str, ...]) -> nvrtc_child.Compilation:
+        if "--no-cache" in options and not knows:
+            return nvrtc_child.Compilation(5, "nvrtc: error: unrecognized option --no-cache found")
+        given.append(options)
+        return here(library, source, file, options)
+
+    monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path))
+    monkeypatch.setattr(nvrtc_child, "compilation", compilation)
+    monkeypatch.setattr(nvrtc, "_no_cache", nvrtc._no_cache.__wrapped__)
+    assert nvrtc.resources(nvrtc.build(SOURCE, "k", "sm_90").log)["k"]["registers"] > 0
+    assert ("--no-cache" in given[-1]) == knows
+
+
+@needs_nvrtc
+@pytest.mark.gpu
+def test_what_the_driver_has_in_its_cache_tells_its_registers_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two users of a machine, or one who has cleared Meshloom's own cache, compile the same kernel."""
+    found = []
+    for place in ("one", "another"):
+        monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path / place))
+        found.append(nvrtc.resources(nvrtc.build(SOURCE, "k", "sm_90", apart=True).log))
+    assert found[0] == found[1] and found[0]["k"]["registers"] > 0
+
+
+@needs_nvrtc
 def test_a_child_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvrtc._no_cache()  # which asks the library once
     here = nvrtc_child.compilation
     used: list[int] = []
     monkeypatch.setattr(nvrtc_child, "compilation", lambda *given: (used.append(os.getpid()), here(*given))[1])

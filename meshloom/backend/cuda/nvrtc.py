@@ -50,6 +50,17 @@ def version() -> str:
         raise _does_not_work(error) from None
 
 
+@cache
+def _no_cache() -> tuple[str, ...]:
+    """The option by which NVRTC compiles what the driver's cache has, too, where it knows that option. What comes from
+    there comes without the log, and nobody knows then how many registers a kernel takes."""
+    option = "--no-cache"
+    try:
+        return (option,) if nvrtc_child.compilation(library(), "", "nothing.cu", (option,)).status == 0 else ()
+    except NvrtcRefusal as error:
+        raise _does_not_work(error) from None
+
+
 class MachineCode(NamedTuple):
     """A cubin, and the log, which tells registers and spills."""
 
@@ -91,7 +102,8 @@ class _Kept(NamedTuple):
 
     @classmethod
     def of(cls, source: str, name: str, architecture: str, flags: tuple[str, ...]) -> _Kept:
-        options = (f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", "--ptxas-options=-v", *flags)
+        options = (f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", "--ptxas-options=-v",
+                   *_no_cache(), *flags)  # fmt: skip
         key = hashlib.sha256("\0".join([_FORM, source, *options, version()]).encode()).hexdigest()
         return cls(key, kept.cache_dir("cuda") / f"{safe_name(name)}-{key[:32]}.cubin", options)
 
