@@ -8,6 +8,7 @@ import struct
 import types
 import weakref
 from collections.abc import Callable, Hashable, Mapping
+from operator import is_
 from types import MappingProxyType
 from typing import Any
 
@@ -94,7 +95,9 @@ def same(one: Any, other: Any, replaced: Mapping[Any, Any] = MappingProxyType({}
     if kind is not type(other):
         return False
     if kind is list or kind is Entries or _is_plain_tuple(kind):
-        return len(one) == len(other) and all(a is b or same(a, b, replaced) for a, b in zip(one, other, strict=True))
+        return len(one) == len(other) and (
+            all(map(is_, one, other)) or all(a is b or same(a, b, replaced) for a, b in zip(one, other, strict=True))
+        )
     if kind is np.ndarray:
         return not one.dtype.hasobject and content_of(one) == content_of(other)
     return _same_atom(one, other, replaced)
@@ -103,8 +106,9 @@ def same(one: Any, other: Any, replaced: Mapping[Any, Any] = MappingProxyType({}
 def identical(one: Any, other: Any, replaced: Mapping[Any, Any] = MappingProxyType({})) -> bool:
     """The same for a function that asks ``is``: numbers and texts by value, all else by being itself."""
     if type(one) is type(other) is Entries:
-        return len(one) == len(other) and all(
-            a is b or identical(a, b, replaced) for a, b in zip(one, other, strict=True)
+        return len(one) == len(other) and (
+            all(map(is_, one, other))
+            or all(a is b or identical(a, b, replaced) for a, b in zip(one, other, strict=True))
         )
     return _same_atom(one, other, replaced)
 
@@ -126,5 +130,6 @@ def _same_atom(one: Any, other: Any, replaced: Mapping[Any, Any]) -> bool:
 
 def _is_plain_tuple(kind: type) -> bool:
     """A tuple, or one with names for its entries, and nothing else."""
-    named = hasattr(kind, "_fields") and kind.__basicsize__ == tuple.__basicsize__ and kind.__dictoffset__ == 0
-    return kind is tuple or (issubclass(kind, tuple) and named)
+    if kind is tuple or not issubclass(kind, tuple):
+        return kind is tuple
+    return hasattr(kind, "_fields") and kind.__basicsize__ == tuple.__basicsize__ and kind.__dictoffset__ == 0

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator
 from functools import cached_property
 from inspect import getattr_static
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ _NUMBERED = ("linalg", "compact", "library")
 _CLOSED = ("mesh", "kernel", "operation", "schedule", "backend", "native", "order", "target", "io", "run", "process",
            "studies", "cli", "launch", "config", "toml", "errors", "exclusion", "markup", "recording", "__main__",
            _PACKAGE)  # fmt: skip
+_PLAIN = (bool, int, float, str, np.generic)
 _ASKS = ("vars", "locals")  # of Python itself: what they see nobody knows
 
 
@@ -64,8 +66,8 @@ def _rooms_of(value: Any) -> list[str]:
 
 def _numbers_of(holder: Any, _: Any = None) -> Entries:
     """The plain values among an object's attributes, each behind its name."""
-    plain = [one for one in vars(holder).items() if isinstance(one[1], bool | int | float | str | np.generic)]
-    return Entries(part for one in plain for part in one)
+    plain = [one for one in vars(holder).items() if isinstance(one[1], _PLAIN)]
+    return Entries(chain.from_iterable(plain))
 
 
 class _ProgramSurvey(Survey):

@@ -72,13 +72,15 @@ class Sequence(NoCopy):
         """The operations of its programs, as they are recorded now, and of functions that say theirs."""
         return tuple(loop for one in self.parts for loop in getattr(one, "loops", ()))
 
-    def _lay_out(self) -> None:
-        """Fields get the layouts that all programs have voted for, which share them."""
+    def _tapes(self) -> list[Tape]:
+        """What its programs record for the Python values of now. Fields get the layouts that all of them have voted
+        for, which share them."""
         tapes = [one._tape() for one in self._programs]
         if not all(tape.laid_out for tape in tapes):
             votes = [loop for tape in tapes for loop in tape.loops]
             for tape in tapes:
                 tape.lay_out(votes)
+        return tapes
 
     def __call__(self) -> None:
         """One round."""
@@ -95,10 +97,10 @@ class Sequence(NoCopy):
         refuse_in_program(f"running sequence {self.name}", "make its programs part of the outer one, and solve outside")
         times = whole_number(f"sequence {self.name}: rounds", times, 0, MOST_REPLAYS, error=ProgramError)
         kept = checked_record(self.name, record, times)
-        self._lay_out()
+        tapes = self._tapes()
         followed = not calls_only_ours(*self.parts)  # asked anew: solvers may have got a callback since
-        for program, ready in self._programs.items():
-            ready.begin(followed=followed)
+        for tape, (program, ready) in zip(tapes, self._programs.items(), strict=True):
+            ready.begin(tape, followed=followed)
             if not times:
                 program.run(0)  # which compiles it
         history, done, stop = np.zeros((times, sum(one.dim for one in kept))), 0, False
@@ -227,16 +229,13 @@ class _ReadyPart:
         self._tape: Tape | None = None
         self._ready: tuple[tuple[Any, ...], ReadyProgram] | None = None
 
-    def begin(self, *, followed: bool) -> None:
-        """Before the first round: is it still what it was?"""
+    def begin(self, tape: Tape, *, followed: bool) -> None:
+        """Before the first round, with the tape of now: is it still what it was?"""
         self._followed = followed
-        fits = self._ready is not None and self._tape is self.program._tape()
-        if self._ready is not None and not (fits and self._ready[0] == self._key() and self._ready[1].usable()):
-            self._ready = None
-
-    def _key(self) -> tuple[Any, ...]:
-        program = self.program
-        return (current().key, program.fuse, program.branches, *(loop.how for loop in program.loops))
+        if self._ready is not None:
+            kept_for, ready = self._ready
+            if self._tape is not tape or kept_for != _key(tape) or not ready.usable():
+                self._ready = None
 
     def __call__(self) -> None:
         ready = None if self._ready is None else self._ready[1]
@@ -249,7 +248,12 @@ class _ReadyPart:
             return
         self.program.run(1)
         self._tape = tape
-        self._ready = self._key(), tape.ready_to_keep(())
+        self._ready = _key(tape), tape.ready_to_keep(())
+
+
+def _key(tape: Tape) -> tuple[Any, ...]:
+    """What has been decided about how it runs."""
+    return (current().key, tape.fuse, tape.branches, *[loop.how for loop in tape.loops])
 
 
 def _once(one: Any, most: int) -> Any:
