@@ -23,7 +23,7 @@ import pytest
 from tests.thinned import THINNED
 
 LIST = Path(__file__).with_name("later.txt")
-SECONDS = 0.3
+SECONDS = 0.2
 COMPILED = {"cpu", "emulated"}
 #: Whose rows are all there is to a promise: products that are thinned out already, and races of every strategy. Pages
 #: are not rows of one test: those of which few are read are put on the list by hand.

@@ -205,6 +205,7 @@ def test_plans_go_with_their_map() -> None:
     assert len(forms) == before
 
 
+@pytest.mark.slow
 def test_a_new_object_at_an_old_address_is_not_taken_for_the_old_one() -> None:
     """Calls are found by addresses, which are used again at once."""
     ml.use("cpu")

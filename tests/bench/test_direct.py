@@ -12,6 +12,7 @@ from meshloom.schedule.strategies.common import vectors
 from tests.bench.devices import Emulated
 
 
+@pytest.mark.slow
 def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "MANY", 1000)
     monkeypatch.setattr(direct, "NUMBERS", 5010)

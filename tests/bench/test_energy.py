@@ -11,6 +11,7 @@ import meshloom as ml
 from bench import energy
 
 
+@pytest.mark.slow
 def test_every_run_has_a_row_with_its_energies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from bench import grid, record
 from tests.bench.devices import Emulated
 
 
+@pytest.mark.slow
 def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grid, "SHAPES", ((10, 128),))
     monkeypatch.setattr(grid, "PRECISIONS", ("float64",))

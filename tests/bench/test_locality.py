@@ -126,6 +126,7 @@ def test_another_size_is_not_continued(tmp_path: Path, capsys: pytest.CaptureFix
     assert "holds size small" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_wrong_result_is_found() -> None:
     ml.use("cpu")
     contest = CONTESTS["lulesh"]
@@ -142,6 +143,7 @@ def test_a_wrong_result_is_found() -> None:
     assert np.isnan(error())
 
 
+@pytest.mark.slow
 def test_counted_rows_are_launched(tmp_path: Path) -> None:
     job, done = tmp_path / "job.json", tmp_path / "done.json"
     row = {"precision": "float32", "layout": "soa", "strategy": "owner", "variant": "plain", "block": 32, "cap": None}

@@ -40,6 +40,7 @@ def test_a_whole_race(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert shown.count(" of copy  occupancy") == len(result["variants"]) and "given, float64" in shown
 
 
+@pytest.mark.slow
 def test_every_layout_and_precision(tmp_path: Path) -> None:
     result = run(tmp_path / "race.json", "--orders", "given", "--strategies", "tile", "--layouts", "aos", "soa",
                  "aosoa8", "--precisions", "float64", "float32")  # fmt: skip
@@ -56,6 +57,7 @@ def test_an_ordering_that_is_missing_is_declined(tmp_path: Path, monkeypatch: py
     assert [r["order"] for r in result["variants"]] == ["given"]
 
 
+@pytest.mark.slow
 def test_time_that_is_up_keeps_what_is_there_and_a_later_run_goes_on(tmp_path: Path) -> None:
     class Slow(Emulated):
         def seconds(self, run: Callable[[], Any]) -> float:

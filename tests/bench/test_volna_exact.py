@@ -33,6 +33,7 @@ def test_distances_from_the_original():
     ]
 
 
+@pytest.mark.slow
 def test_the_bench_repeats_its_first_figures():
     ml.use("cpu", threads=1)
     for make, kind in ((volna_exact.dam, "dam"), (volna_exact.bowl, "bowl")):

@@ -50,6 +50,7 @@ def test_a_pressure_that_is_not_solved_ends_the_run_in_one_line(meshloom: Comman
     result.refused(1, "the pressure was not solved: ", "residual", "in iteration 1 (time 0); shorter steps")
 
 
+@pytest.mark.slow
 def test_what_breaks_down_is_named_with_loop_and_cell(meshloom: Command) -> None:
     loud = SMALL[:-1]
     result = meshloom("run", *loud, "--set", "time.cfl=8", "--set", "flow.reynolds=1000", "--out", "a")

@@ -68,6 +68,7 @@ def test_a_run_that_is_not_at_its_end(meshloom: Command, tmp_path: Path, monkeyp
     assert (tmp_path / "a" / "fields.pvd").read_text().count("<DataSet") == len(left)
 
 
+@pytest.mark.slow
 def test_a_run_stopped_before_its_first_iteration(meshloom: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Nothing has happened yet, which is no reason to fail."""
     with monkeypatch.context() as patched:

@@ -180,6 +180,7 @@ def test_a_case_on_a_grid(meshloom: Command, tmp_path: Path) -> None:
     meshloom(*words, "--set", "output.surface=['lid']", "--out", "b").refused(2, "no boundary group; a grid has none")
 
 
+@pytest.mark.slow
 def test_a_mesh_that_moves(meshloom: Command, tmp_path: Path) -> None:
     """Cells and volumes are those of now: mass stays, and a probe sees other cells pass by."""
     words = ("run", "lulesh", "--set", "mesh.size=4", *PLAINLY, "--quiet", "--iterations", "60", "--out", "a")

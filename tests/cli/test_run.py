@@ -267,6 +267,7 @@ def test_the_version_needs_no_metadata(meshloom: Command, monkeypatch: pytest.Mo
     assert meshloom("info").out.startswith(f"meshloom   {ml.__version__}\n")
 
 
+@pytest.mark.slow
 def test_python_dash_m(tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "-m", "meshloom", "run", "airfoil", *SMALL, "--json"],

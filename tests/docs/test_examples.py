@@ -33,6 +33,7 @@ def test_lines(name: str) -> None:
     assert code_lines((EXAMPLES / name).read_text(encoding="utf-8")) <= MOST[name]
 
 
+@pytest.mark.slow
 def test_heat_goes_on(tmp_path: Path) -> None:
     """The second time there is nothing left to do, and what it had computed is there again."""
     first, again = (said("heat.py", tmp_path) for _ in range(2))
@@ -52,6 +53,7 @@ def test_poisson(tmp_path: Path) -> None:
     assert (tmp_path / "poisson.png").exists()
 
 
+@pytest.mark.slow
 def test_ball(meshloom: Command, tmp_path: Path) -> None:
     """A case in space: picture, probe and page, and it goes on."""
     words = ("--backend", "numpy", "--quiet", "--set", "ball.cells=4", "--set", "probes.middle=[0.5, 0.5, 0.5]")

@@ -78,6 +78,7 @@ def test_exceptions_are_documented() -> None:
         assert f"| {name} | {sentence} |" in text, name
 
 
+@pytest.mark.slow
 def test_cases_are_the_same_every_time_and_of_every_kind() -> None:
     cases = [draw(seed, KNOWN) for seed in range(300)]
     assert script(cases[3], Way()) == script(draw(3, KNOWN), Way())

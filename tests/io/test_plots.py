@@ -86,6 +86,7 @@ def test_cells_without_a_value_are_left_white(tmp_path: Path):
     assert share > full + 0.1
 
 
+@pytest.mark.slow
 def test_a_map_without_monitors_and_curves_without_a_map(tmp_path: Path):
     from matplotlib.image import imread
 

@@ -66,6 +66,7 @@ def test_readers_leave_the_streams_of_the_process_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not VTU, reason="meshio is not installed")
+@pytest.mark.slow
 def test_another_thread_may_import_meanwhile() -> None:
     from meshloom.io.vtu import _heard
 

@@ -46,6 +46,7 @@ def solution(matrix: Any, options: dict[str, Any]) -> tuple[ml.linalg.PICCG, ml.
     return piccg, piccg.solve(np.zeros_like(b), b)
 
 
+@pytest.mark.slow
 def test_the_table_is_there_and_blocks_help_triangles() -> None:
     ml.use("numpy")
     assert len(rows()) == 12

@@ -168,6 +168,7 @@ def test_a_cycle_is_symmetric_and_positive(smoothing: int, lines: bool) -> None:
     assert np.linalg.eigvalsh(made).min() > 0.0
 
 
+@pytest.mark.slow
 def test_cells_that_are_long_everywhere_are_no_matter() -> None:
     """Narrow axes are halved first, down to one cell where need be."""
     ml.use("numpy")

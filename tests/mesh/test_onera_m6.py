@@ -102,6 +102,7 @@ def test_field_of_charged_lines() -> None:
         mirrored_field(points, lines * (1, 1, 1, 1, 1, 1, 0, 1))
 
 
+@pytest.mark.slow
 def test_lines_leave_the_wing_nearly_at_right_angles() -> None:
     surface = wing.wing_surface(50, 34)
     field = mirrored_field(surface.nodes, wing_charges())

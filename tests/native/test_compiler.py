@@ -191,6 +191,7 @@ def test_concurrent_processes_all_succeed_and_compile_once(logged_compiler, own_
     assert not list((own_cache / "code").glob("*.tmp"))
 
 
+@pytest.mark.slow
 def test_without_locks_everybody_compiles_and_all_succeed(logged_compiler, monkeypatch, own_cache):
     _, log = logged_compiler
     compiler.host_compiler()

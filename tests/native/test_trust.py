@@ -282,6 +282,7 @@ def test_a_compiler_that_leaves_half_a_library(own: Path, tmp_path: Path, monkey
         compiler.load(SOURCE, "half")
 
 
+@pytest.mark.slow
 def test_a_compiler_that_has_no_room(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     after = f'case "$out" in {own}/*) rm "$out"; echo "fatal: No space left on device" >&2; exit 1;; esac'
     fake_compiler(tmp_path, monkeypatch, after)

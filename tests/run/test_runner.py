@@ -72,6 +72,7 @@ def test_a_chunk_costs_the_same_however_many_there_were_before(monkeypatch: pyte
     assert counts[-1] <= counts[1]
 
 
+@pytest.mark.slow
 def test_copies_of_a_large_state_take_a_small_part_of_the_time(monkeypatch: pytest.MonkeyPatch):
     """Of one that takes 3 s to copy there is no copy in every second."""
     now, copies = [0.0], list[float]()

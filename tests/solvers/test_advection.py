@@ -38,6 +38,7 @@ def test_the_pulse_gets_better_with_the_sixth_power_of_the_points():
     assert np.log2(coarse / fine) == pytest.approx(6.0, abs=0.25)
 
 
+@pytest.mark.slow
 def test_a_periodic_pulse_comes_back_and_may_go_left():
     common = ("mesh.periodic=true", "time.end=1.0", "time.cfl=0.5", "mesh.points=128", "pulse.power=20")
     right, left = run("advection1d", *common), run("advection1d", *common, "flow.speed=-1.0")
@@ -76,6 +77,7 @@ def test_the_top_hat_of_the_original():
     assert undamped["error_l1"] > 10 * found["error_l1"] and undamped["highest"] > 1.5
 
 
+@pytest.mark.slow
 def test_both_parts_of_the_split_flux_damp():
     """A flow to the left uses the other scheme: the mirror image."""
     right = run("tophat1d", "mesh.points=128", "time.dt=0.002")
@@ -90,18 +92,21 @@ def test_both_parts_of_the_split_flux_damp():
 SMALL = ("mesh.points=48", "time.cfl=1.2")
 
 
+@pytest.mark.slow
 def test_a_smooth_heap_comes_back():
     coarse = run("rotating_cone", *SMALL, "heap.shape=hump", "heap.size=0.45", "filter.order=0")
     assert coarse["error_max"] < 2e-3 and coarse["error_l2"] < 3e-4
     assert coarse["total"] == pytest.approx(np.pi * 0.45**2 * (3 / 8 - 2 / np.pi**2), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_filter_keeps_the_box_from_filling_the_plane_with_waves():
     common = (*SMALL, "time.end=0.5")
     plain, filtered = (run("rotating_cone", *common, f"filter.order={n}") for n in (0, 8))
     assert filtered["error_l1"] < 0.15 * plain["error_l1"] and filtered["highest"] < plain["highest"]
 
 
+@pytest.mark.slow
 def test_so_does_the_dissipative_scheme():
     common = (*SMALL, "time.end=0.5", "filter.order=0")
     plain, damped = (run("rotating_cone", *common, *more) for more in ((), ("scheme.name=deng5",)))

@@ -60,6 +60,7 @@ def test_residuals_of_the_reference(backend: str, i: int, j: int):
             assert rms[int(iteration) - 1] == pytest.approx(value, rel=1e-9), iteration
 
 
+@pytest.mark.slow
 def test_residuals_with_constants_in_double_precision():
     rms = rms_after(airfoil(mesh_i=40, mesh_j=60, flow_float_constants=False), 100)
     for iteration, value in TRUTH["double_constants_40x60"].items():

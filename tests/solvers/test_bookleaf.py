@@ -217,6 +217,7 @@ def test_kernels_element_by_element_agree_with_the_program():
         np.testing.assert_allclose(values, bookleaf_fields(plain)[name], rtol=1e-11, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.slow
 def test_single_precision_is_close():
     ml.use("numpy")
     exactly, roughly = (

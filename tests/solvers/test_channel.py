@@ -59,6 +59,7 @@ def test_laminar_flow_is_a_parabola_at_second_order(stretch: float, scheme: str,
     assert abs(np.log2(errors[0] / errors[1]) - 2.0) < 0.25, errors
 
 
+@pytest.mark.slow
 def test_the_force_speeds_up_what_the_walls_do_not_hold_back() -> None:
     """d(bulk velocity)/dt = force - shear at the walls: to rounding with Euler's steps."""
     case = channel(mesh__cells=(4, 8), mesh__stretch=1.0, scheme__time="euler", time__dt=0.01, time__end=0.5)

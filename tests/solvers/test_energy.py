@@ -105,6 +105,7 @@ def old_checkpoint(folder: Path) -> checkpoints.Checkpoint:
     return found
 
 
+@pytest.mark.slow
 def test_an_old_checkpoint_keeps_its_form_and_begins_to_count(tmp_path: Path) -> None:
     old = old_checkpoint(tmp_path)
     job = check(Request(None, restart=tmp_path))

@@ -143,6 +143,7 @@ def test_convection_makes_no_energy_on_stretched_cells_between_walls(shape: tupl
     assert abs((volume * (made.u_star.numpy() - u)).sum()) < 1e-10 * np.abs(work).sum(), "nor momentum, without walls"
 
 
+@pytest.mark.slow
 def test_without_friction_energy_goes_only_by_the_projection_at_centres() -> None:
     """Which is a part of second order, and never gains; the steps in time are so short that they do not count."""
     lost = []

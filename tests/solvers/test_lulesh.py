@@ -217,6 +217,7 @@ def run(folder: Path, *changes: str) -> Outcome:
         claimed.release()
 
 
+@pytest.mark.slow
 def test_a_run_and_its_files(tmp_path: Path):
     pytest.importorskip("matplotlib")
     outcome = run(tmp_path / "a", "output.plot=true", "output.every=30")

@@ -130,6 +130,7 @@ def sod_error(order: int, cells: int, settings: dict[str, Any] | None = None) ->
     return float(np.abs(one.cell_fields()["rho"] - exact.density).mean() / exact.density.mean())
 
 
+@pytest.mark.slow
 def test_sod_is_as_far_from_the_exact_solution_as_the_original_is():
     ml.use("cpu")
     assert sod_error(1, 128) == pytest.approx(0.0303459378470376, rel=1e-11)
@@ -317,6 +318,7 @@ def test_kernels_element_by_element_agree_with_the_program():
 TINY = ("--set", "mesh.cells=[8, 4, 2]", "--backend", "numpy", "--quiet")
 
 
+@pytest.mark.slow
 def test_fields_in_the_vtu_file(meshloom: Command, tmp_path: Path):  # noqa: F811
     meshio = pytest.importorskip("meshio")
     assert meshloom("run", "miniaero_ramp", *TINY, "--iterations", "3", "--out", "a").code == 0

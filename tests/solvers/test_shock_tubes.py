@@ -38,6 +38,7 @@ def test_density_keeps_its_bounds(tube: str, kind: str, scheme: FlowScheme):
     check(tube, kind, scheme)
 
 
+@pytest.mark.slow
 def test_what_is_small_is_small_by_what_there_is():
     """Pressures of 1000 and of 0.01: by the free stream a change of 6 would be small, and the gas at rest gone."""
     ml.use("cpu")

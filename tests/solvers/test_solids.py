@@ -125,6 +125,7 @@ def test_every_back_end_gives_the_same_past_a_block() -> None:
     np.testing.assert_allclose(*found, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_single_precision_past_a_block() -> None:
     ml.use("numpy")
     flow = past_a_block("float32")

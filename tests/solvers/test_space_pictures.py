@@ -50,6 +50,7 @@ def test_the_wing_in_space(tmp_path: Path) -> None:
     assert (pixels.min(axis=2) < 0.95).any(axis=0).mean() > 0.5
 
 
+@pytest.mark.slow
 def test_any_case_of_finite_volumes_in_space_draws_its_walls(tmp_path: Path) -> None:
     """With the monitors beside it; the tube has walls all round."""
     case = make("sod3d", "mesh.cells=[6, 2, 2]")

@@ -100,6 +100,7 @@ def test_a_flow_in_space_that_is_the_same_in_all_layers_is_that_in_the_plane(axi
     assert np.abs(found[..., axis]).max() < 1e-13 and np.abs(flat.velocity.numpy()).max() > 0.05
 
 
+@pytest.mark.slow
 def test_a_plane_of_symmetry_is_the_middle_of_twice_the_domain() -> None:
     ml.use("numpy")
     x, lid = even_edges(8, 0.0, 1.0), Wall((1.0,))

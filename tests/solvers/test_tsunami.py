@@ -58,6 +58,7 @@ def test_a_rise_at_once_lifts_the_water_by_its_own_shape():
     assert case.uplift(np.array([25e3]), np.array([30e3]))[0] == 5.0
 
 
+@pytest.mark.slow
 def test_a_slow_rise_moves_the_floor_as_far():
     slow, quick = (water("tsunami", *SMALL, f"uplift.duration={d}", "run.precision=double") for d in (40.0, 0.0))
     first = run(slow, 1)
@@ -82,6 +83,7 @@ def test_nothing_happens_without_a_source():
 # --- gauges and run-up --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_wave_arrives_when_it_should():
     """Over a flat floor the crest moves with sqrt(g h): 99 m/s over 1000 m of water."""
     case = water("tsunami", "mesh.nx=120", "mesh.ny=4", "sea.width=4000", "time.end=500", "uplift.length=1e9",
@@ -119,6 +121,7 @@ def test_a_sea_without_gauges(tmp_path: Path):
     assert not [*(tmp_path / "without").glob("chart_*")] and [*(tmp_path / "with").glob("chart_*")]
 
 
+@pytest.mark.slow
 def test_gauges_and_run_up_do_not_depend_on_the_numbering():
     given, moved = (water("tsunami", *SMALL, f"mesh.order={order}", "run.precision=double") for order in
                     ("given", "random"))  # fmt: skip

@@ -118,6 +118,7 @@ def test_turbulence_goes_back_with_the_flow() -> None:
     assert 0.0 < np.abs(model.nu.numpy() - nu).max() < np.abs(after - nu).max(), "a shorter step"
 
 
+@pytest.mark.slow
 def test_a_system_of_the_model_without_a_solution_makes_steps_shorter() -> None:
     case = make("flat_plate", "mesh.along=6", "mesh.up=5", "mesh.first_height=1e-3", "time.cfl=1.0")
     case.program.run(1)

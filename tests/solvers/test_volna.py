@@ -69,6 +69,7 @@ def test_the_original_second_order_is_as_near_as_rounding_allows(name: str):
     assert from_truth < 4.0 * from_itself, (from_truth, from_others)
 
 
+@pytest.mark.slow
 def test_rounding_at_the_foot_of_a_dam_decides_about_slopes():
     """A disturbance of 1e-9 m/s moves the first steps of the second order as far as the original is away."""
     truth = water_totals()["v18_dambreak_400_20_t0.5"]["steps"][2]

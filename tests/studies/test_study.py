@@ -40,6 +40,7 @@ def in_its_folder(here: Callable[[str], None]) -> None:
     here(SLOW)
 
 
+@pytest.mark.slow
 def test_every_combination_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     found = ml.study("pot.py", {"kettle.loss": np.array([0.5, 0.25])}, COMMON, out="s")
