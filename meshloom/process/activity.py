@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
 
 from meshloom.process.signals import forget, in_charge, undo_if_stopped
 
@@ -32,7 +33,7 @@ class StatusLine:
     def __init__(self) -> None:
         self.quiet, self.logs = False, False  # ``logs``: where there is no terminal, lines are wanted
         self._last_line = 0.0
-        self._doing: list[tuple[Words, float]] = []
+        self.shown: list[tuple[Words, float]] = []  # blocks that have begun, and when
         self._drawing = threading.RLock()
         self._drawn = False
         self._over = threading.Event()
@@ -41,21 +42,19 @@ class StatusLine:
         """Show it from now on."""
         with self._drawing:
             now = time.monotonic()
-            if not self._doing:
+            if not self.shown:
                 self._last_line = now
-            self._doing.append((words, now))
+            self.shown.append((words, now))
             self.draw()
-        if len(self._doing) == 1:
+        if len(self.shown) == 1:
             self._over = threading.Event()
             threading.Thread(target=self._keep_drawing, args=(self._over,), daemon=True).start()
             undo_if_stopped(self, self.erase)
 
     def end(self) -> None:
-        """Go back to what was shown before."""
+        """Go back to what is left in ``shown``."""
         with self._drawing:
-            if self._doing:  # somebody may have closed it in the meantime
-                self._doing.pop()
-            if self._doing:
+            if self.shown:
                 self.draw()
                 return
             self._over.set()
@@ -64,15 +63,15 @@ class StatusLine:
 
     def close(self) -> None:
         """Whatever was shown, nothing is from now on."""
-        while self._doing:
-            self.end()
+        self.shown.clear()
+        self.end()
 
     def draw(self) -> None:
         """In the width of the terminal, whatever it is now; a line of a log where one is due."""
         with self._drawing:
-            if not self._doing:
+            if not self.shown:
                 return
-            words, since = self._doing[-1]
+            words, since = self.shown[-1]
             now, in_log = time.monotonic(), not _has_terminal()
             if in_log and now - self._last_line < _SECONDS_BETWEEN_LINES:
                 return
@@ -111,7 +110,7 @@ class StatusLine:
 
 
 line = StatusLine()
-_places: list[tuple[int, int]] = []  # which of how many there are to do, the innermost last
+_place: ContextVar[str] = ContextVar("_place", default="")  # which of how many there are to do, in words
 
 
 @contextmanager
@@ -121,10 +120,12 @@ def busy(words: Words) -> Iterator[None]:
     if not _may_show():
         yield
         return
-    line.begin(words)
-    try:
+    shown, depth = line.shown, len(line.shown)
+    try:  # an interrupt may come behind any call, also of what begins and ends it
+        line.begin(words)
         yield
     finally:
+        del shown[depth:]  # fewer where somebody has closed it in the meantime
         line.end()
 
 
@@ -142,16 +143,17 @@ def _may_show() -> bool:
 @contextmanager
 def part(number: int, total: int) -> Iterator[None]:
     """The block makes one of several things ready, counted from 1."""
-    _places.append((number, total))
+    before = _place.get()
     try:
+        _place.set(f"{number} of {total}: ")
         yield
     finally:
-        _places.pop()
+        _place.set(before)
 
 
 def compiling(name: str) -> AbstractContextManager[None]:
     """The block waits for a compiler: ``compiling 3 of 38: rhs_x``."""
-    return busy(lambda: f"compiling {'{} of {}: '.format(*_places[-1]) if _places else ''}{name}")
+    return busy(f"compiling {_place.get()}{name}")
 
 
 def _has_terminal() -> bool:

@@ -16,7 +16,7 @@ import threading
 import time
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 
 import pytest
 
@@ -56,6 +56,41 @@ def test_the_innermost_block_is_shown_and_the_line_goes(terminal: Terminal) -> N
         with compiling("runtime"):
             assert terminal.shown() == "compiling runtime"
     assert terminal.shown() == "" and "\n" not in terminal.getvalue()
+
+
+def test_an_interrupt_at_any_moment_leaves_nothing_shown(terminal: Terminal) -> None:
+    """Behind every call of C's, where Python looks whether somebody has pressed Ctrl-C."""
+
+    def blocks() -> None:
+        with busy("setting up"), part(1, 2), compiling("rhs_x"):
+            pass
+
+    def interrupted_after(calls: int) -> bool:
+        left = calls
+
+        def count(frame: FrameType, event: str, _: object) -> None:
+            nonlocal left
+            left -= event == "c_return" and frame.f_code.co_filename == activity.__file__
+            if left < 0:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        sys.setprofile(count)
+        try:
+            blocks()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.setprofile(None)
+        return False
+
+    moments = 0
+    while interrupted_after(moments):
+        moments += 1
+        assert activity.line.shown == [] and activity._place.get() == "", moments
+        blocks()
+        assert terminal.shown() == "" and activity._place.get() == "", moments
+    assert moments > 20
 
 
 def test_seconds_are_counted_by_a_thread_that_ends(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
