@@ -253,15 +253,21 @@ def test_the_decay_begins_as_friction_says_and_keeps_its_symmetry():
 
 @pytest.mark.slow
 def test_the_published_curves_on_64_points():
-    """Resolved until about t = 3; the peak of dissipation comes at the right time, and the split form stays stable."""
+    """Resolved until about t = 3."""
     ml.use(ml.backend(), threads=cpu_count())
-    case = make(TaylorGreen, "mesh.points=64", "time.end=10")
-    rows = run_to_end(case)
+    rows = run_to_end(make(TaylorGreen, "mesh.points=64", "time.end=3"))
     time, energy, enstrophy = rows[:, 0], rows[:, 2], rows[:, 3]
     truth = published(0.25, 3.0)
     assert np.interp(truth["time"], time, energy) == pytest.approx(truth["kinetic_energy"], rel=1e-3)
     assert np.interp(truth["time"], time, enstrophy) == pytest.approx(truth["enstrophy"], rel=0.01)
-    assert 8.0 < time[np.argmax(enstrophy)] < 10.0
+
+
+@pytest.mark.slow
+def test_the_split_form_is_stable_where_little_is_resolved():
+    """The peak of dissipation comes at the right time, also on 32 points."""
+    ml.use(ml.backend(), threads=cpu_count())
+    rows = run_to_end(make(TaylorGreen, "mesh.points=32", "time.end=10"))
+    assert 8.0 < rows[np.argmax(rows[:, 3]), 0] < 10.0
 
 
 # --- back ends and restarts -------------------------------------------------------------------------------
