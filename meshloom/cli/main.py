@@ -339,7 +339,8 @@ def report(
 
 
 def _tell_that_stdout_is_lost(loss: OSError) -> None:
-    print(f"meshloom: stdout is gone ({loss.strerror}); the run goes on without it", file=sys.stderr)
+    with activity.line.room():
+        print(f"meshloom: stdout is gone ({loss.strerror}); the run goes on without it", file=sys.stderr)
 
 
 @app.command(cls=_Command)
