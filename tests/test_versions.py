@@ -12,6 +12,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import MeshloomError
+from meshloom.operation import replay
 from meshloom.operation.ties import loops_over
 from tests.recorded_world import World, add, scale
 from tests.test_recording import HARMLESS, RECORDED, REFUSED, Action
@@ -136,3 +137,104 @@ def test_a_run_is_one_write_and_versions_only_grow() -> None:
     assert seen == sorted(set(seen)) and len({one.version for one in stored(w).values()}) == len(stored(w))
     with pytest.raises(AttributeError):
         w.u.version = 3  # type: ignore[misc]
+
+
+# ----- what a replay needs at its start ------------------------------------------------------------------------------
+
+
+class Scans:
+    """u follows what flows along edges into r, which is 0 again at the end: fused, a replay takes that for granted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, r: Any = None):
+        rng, self.scanned = np.random.default_rng(3), 0
+        cells, edges = ml.Set(4000, "cells"), ml.Set(3999, "edges")
+        ends = ml.Map(edges, cells, np.stack([np.arange(3999), np.arange(1, 4000)], axis=1), "ends")
+        self.u = cells.field("u", data=rng.random(4000))
+        self.r = cells.field("r") if r is None else cells.field("r", wrap=r)
+
+        @ml.kernel
+        def flow(u: ml.Read, r: ml.Inc):
+            r[0] += u[1] - u[0]
+            r[1] += u[0] - u[1]
+
+        @ml.kernel
+        def update(u: ml.ReadWrite, r: ml.ReadWrite):
+            u += 0.1 * r
+            r[...] = 0.0
+
+        @ml.program
+        def step() -> None:
+            flow(edges, self.u[ends], self.r[ends])
+            update(cells, self.u, self.r)
+
+        def is_all(*given: Any) -> bool:
+            self.scanned += 1
+            return here(*given)
+
+        here = replay._is_all
+        monkeypatch.setattr(replay, "_is_all", is_all)
+        self.step = step
+
+    def of(self, act: Callable[[], object]) -> int:
+        """How often memory is looked at."""
+        self.scanned = 0
+        act()
+        return self.scanned
+
+
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+def test_memory_is_looked_at_only_where_versions_do_not_tell(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ml.use(backend)
+    one = Scans(monkeypatch)
+    assert one.of(lambda: one.step.run(2)) == 1, "nobody has written it before"
+    assert [one.of(lambda: one.step.run(2)) for _ in range(3)] == [0, 0, 0]
+    one.u.assign(np.ones(4000))
+    assert one.of(one.step) == 0, "another field"
+    one.r.assign(np.zeros(4000))
+    assert [one.of(one.step) for _ in range(2)] == [1, 0]
+    one.r.assign(np.ones(4000))
+    expected = _by_hand(one, 1)
+    assert one.of(one.step) == 1
+    assert one.u.numpy() == pytest.approx(expected, abs=1e-14)
+    assert one.of(one.step) == 0, "it ran loop by loop, and left what it should"
+
+
+def _by_hand(one: Scans, steps: int) -> np.ndarray:
+    """u after some steps, from what is there now."""
+    flow = one.step.operations[0]
+    ends, u, r = flow.maps[0].positions, one.u.numpy(), one.r.numpy()
+    for _ in range(steps):
+        np.add.at(r, ends, np.stack([u[ends[:, 1]] - u[ends[:, 0]], u[ends[:, 0]] - u[ends[:, 1]]], axis=1))
+        u, r = u + 0.1 * r, np.zeros(4000)
+    return u
+
+
+@pytest.mark.parametrize("backend", ["cpu", "emulated"])
+@pytest.mark.parametrize("wraps", [False, True])
+def test_memory_that_others_have_is_always_looked_at(
+    backend: str, wraps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has it may write at any time, without a word."""
+    ml.use(backend)
+    memory = np.zeros(4000)
+    one = Scans(monkeypatch, memory if wraps else None)
+    one.step.run(2)
+    if not wraps:
+        memory = one.r.memory()
+    for _ in range(2):
+        assert one.of(one.step) == 1
+        memory[...] = 2.0
+        expected = _by_hand(one, 3)
+        assert one.of(lambda: one.step.run(3)) == 1
+        assert one.u.numpy() == pytest.approx(expected, abs=1e-13)
+
+
+def test_replays_that_did_not_end_leave_nothing_to_rely_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    ml.use("cpu")
+    one = Scans(monkeypatch)
+    one.step.run(2)
+    with monkeypatch.context() as broken:
+        broken.setattr(replay.Replay, "run", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            one.step.run(2)
+    assert [one.of(one.step) for _ in range(2)] == [1, 0]

@@ -92,7 +92,7 @@ class Field(Stored, SharedMemory, Reduced, ShownField):
         flat = wrapped(self, array)
         self.dtype = flat.dtype
         super().__init__(flat)
-        self.stays = True
+        self.stays = self.lent = True
 
     def placement(self) -> dict[str, Any]:
         return {**super().placement(), "layout": self.layout, "layout_is_free": self.layout_is_free}

@@ -171,8 +171,8 @@ class SharedMemory(SeenByNumPy):
         """Take new values by position, (total, dim)."""
 
     @abstractmethod
-    def changed(self) -> None:
-        """Values may have changed."""
+    def lend(self) -> None:
+        """Somebody may write from now on."""
 
     def __len__(self) -> int:
         return self.set.array_shape[0]
@@ -209,7 +209,7 @@ class SharedMemory(SeenByNumPy):
         Nobody sees what is written to it: say ``field.changed()`` where its ``version`` matters to somebody.
         """
         self.check_readable()
-        self.changed()  # by whoever asks for it, perhaps
+        self.lend()
         if self.layout.kind == "aosoa" and self.dim > 1:
             raise MeshError(
                 f"field {self.name}: layout {self.layout} cannot be shared as one array; relayout to aos or soa"

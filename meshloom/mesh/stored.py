@@ -28,14 +28,15 @@ class Stored(Sent):
     Loops refer to it, and it refers to loops weakly: a field, which is large, goes at once when nobody wants it.
     """
 
-    __slots__ = ("__weakref__", "_storage", "_version", "_watchers", "dtype", "mutex", "name", "stays",
-                 "undefined_after")  # fmt: skip
+    __slots__ = ("__weakref__", "_storage", "_version", "_watchers", "dtype", "lent", "mutex", "name",
+                 "stays", "undefined_after")  # fmt: skip
     name: str
     dtype: np.dtype
 
     def __init__(self, storage: Any):
         self._storage, self._version = storage, next(_versions)
         self.stays = False  # may it not move, because somebody else looks at the same memory?
+        self.lent = False  # has anybody got its memory, who may write to it unseen?
         self.undefined_after = ""  # the program that ran last, if it leaves no values: those of transient fields
         self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.mutex = owner()  # of the object whose work space it is: who uses it holds that
@@ -50,7 +51,9 @@ class Stored(Sent):
     def _sent(self) -> dict[str, Any]:
         own = {"__weakref__", "_storage", "_version", "_watchers", "mutex"}
         names = [name for one in type(self).__mro__ for name in getattr(one, "__slots__", ()) if name not in own]
-        return {name: getattr(self, name) for name in names} | {"_storage": on_host(self._storage), "stays": False}
+        return {name: getattr(self, name) for name in names} | {
+            "_storage": on_host(self._storage), "stays": False, "lent": False
+        }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -66,9 +69,15 @@ class Stored(Sent):
         """
         return self._version
 
-    def changed(self) -> None:
-        """Values were written, or may have been: a new version."""
-        self._version = next(_versions)
+    def changed(self) -> int:
+        """Values were written, or may have been: a new version, which is returned."""
+        self._version = version = next(_versions)
+        return version
+
+    def lend(self) -> None:
+        """Somebody gets the memory, and may write to it from now on."""
+        self.lent = True
+        self.changed()
 
     @property
     def storage(self) -> Any:

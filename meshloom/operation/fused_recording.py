@@ -10,7 +10,7 @@ from meshloom.backend.base import Backend, Replayed
 from meshloom.native.together import together
 from meshloom.operation.fusion.program import FusedProgram
 from meshloom.operation.operation import Operation
-from meshloom.operation.replay import Replay, prepared
+from meshloom.operation.replay import Replay, StartValue, prepared
 
 
 class FusedRecording:
@@ -24,7 +24,7 @@ class FusedRecording:
             self.body = [step.prepare() for step in program.body]
             self._replay = backend.recording(self.body, branches=branches)
         self.summary = self._replay.summary
-        constants = [(one.storage, value) for one, value in program.constants.items()]
+        constants = [StartValue(one, value) for one, value in program.constants.items()]
         self.replay = Replay(self._replay, self.prologue, constants)
         self._seconds, self._replays = np.zeros(len(self.body)), 0
 

@@ -7,7 +7,7 @@ called (``operation/calls.py``), what is kept must not keep the arguments, and g
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from meshloom.backend.base import Backend, Recording, Replayed
 from meshloom.exclusion import holding, mutexes_of
 from meshloom.mesh.condition import Comparison
 from meshloom.mesh.core import Field, Global
+from meshloom.mesh.stored import Stored
 from meshloom.native.together import together
 from meshloom.operation.measures import Measures
 from meshloom.operation.operation import Operation
@@ -41,21 +42,49 @@ def prepared(operations: Iterable[Operation]) -> dict[Operation, Callable[[], No
     return made
 
 
+class StartValue:
+    """A number that all of a field must be when a replay starts; the last write of every replay makes it so.
+
+    Memory is looked at only where the field's version does not tell: the first time, after somebody else has written,
+    and whenever others have its memory, whose writes nobody sees.
+    """
+
+    def __init__(self, field: Field, value: float):
+        self._field, self._storage, self._value = weakref.ref(field), field.storage, value
+        self._version = 0  # of the field, when it last was so
+
+    def holds(self) -> bool:
+        field = self._field()
+        version = 0 if field is None or field.lent else field.version
+        if not version or version != self._version:
+            held = _is_all(self._storage, self._value)
+            self._version = version if held else 0
+            return held
+        return True
+
+    def left(self, versions: Mapping[Stored, int]) -> None:
+        """Whole replays have ended, and left these versions."""
+        field = self._field()
+        self._version = 0 if field is None else versions.get(field, 0)
+
+
 class Replay:
-    """``prologue`` once for every run, then ``body`` for every replay. ``constants``: (memory, value) that must be so
-    when it starts."""
+    """``prologue`` once for every run, then ``body`` for every replay. ``constants``: what fields must hold when it
+    starts."""
 
     def __init__(
-        self,
-        body: Recording,
-        prologue: Sequence[Callable[[], None]] = (),
-        constants: Sequence[tuple[Any, float]] = (),
-    ):
+        self, body: Recording, prologue: Sequence[Callable[[], None]] = (), constants: Sequence[StartValue] = (),
+    ):  # fmt: skip
         self.body, self.prologue, self.constants = body, prologue, constants
 
     def may_start(self) -> bool:
-        """Does the memory that it takes for constant hold that constant now?"""
-        return all(_holds(storage, value) for storage, value in self.constants)
+        """Do the fields that it takes for constant hold that constant now?"""
+        return all(one.holds() for one in self.constants)
+
+    def left(self, versions: Mapping[Stored, int]) -> None:
+        """Whole replays have ended, and left these versions of what they write."""
+        for one in self.constants:
+            one.left(versions)
 
     def run(self, times: int, record: Sequence[Global]) -> Replayed:
         """``times`` replays."""
@@ -72,7 +101,7 @@ class Replay:
             operation()
 
 
-def _holds(storage: Any, value: float) -> bool:
+def _is_all(storage: Any, value: float) -> bool:
     """Is all of some memory this number, bit for bit? Zeros have a sign, which a division shows."""
     if storage.dtype.kind == "f":
         bits = np.dtype(f"i{storage.dtype.itemsize}")
@@ -128,12 +157,14 @@ class ReadyProgram:
         if self._backend is not None:
             for one in watched:
                 one.move(self._backend.place(one.storage))
+        done = None
         try:
-            if not self._shared:
-                return way(self.replay, times)
-            return holding(self._shared, way, self.replay, times)
+            done = holding(self._shared, way, self.replay, times) if self._shared else way(self.replay, times)
         finally:
-            left_behind(self.name, self.written, [ref() for ref in self._transients])
+            versions = left_behind(self.name, self.written, [ref() for ref in self._transients])
+            if done is not None and len(done.history) and self.replay is not None:
+                self.replay.left(versions)
+        return done
 
 
 def backends_of(loops: Iterable[Operation]) -> set[Backend]:
@@ -150,11 +181,13 @@ def transients_among(written: Iterable[Field | Global]) -> tuple[Field, ...]:
     return tuple(w for w in written if isinstance(w, Field) and w.transient)
 
 
-def left_behind(name: str, written: Iterable[Field | Global | None], transients: Iterable[Field | None]) -> None:
-    """After replays of a program, also where they failed: what it writes has changed, transient fields hold nothing."""
-    for one in written:
-        if one is not None:
-            one.changed()
+def left_behind(
+    name: str, written: Iterable[Field | Global], transients: Iterable[Field | None]
+) -> dict[Stored, int]:
+    """After replays of a program, also where they failed: what it writes has changed, transient fields hold nothing.
+    Returns the new versions."""
+    versions: dict[Stored, int] = {one: one.changed() for one in written}
     for field in transients:
         if field is not None:
             field.undefined_after = name
+    return versions

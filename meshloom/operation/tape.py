@@ -104,15 +104,17 @@ class Tape:
         used = self.backends()
         for target in watched if len(used) == 1 else ():
             target.move(next(iter(used)).place(target.storage))
+        done = None
         try:
-            if not self.shared:
-                return self.replayed(times, way)
-            return holding(self.shared, self.replayed, times, way)
+            done = holding(self.shared, self.replayed, times, way) if self.shared else self.replayed(times, way)
         except MemoryError as error:
             raise ProgramError(f"program {self.name}: not enough memory to run {times:,} times: {error}") from error
         finally:
             if times:
-                left_behind(self.name, *self.left)
+                versions = left_behind(self.name, *self.left)
+                for one in self._made if done is not None and len(done.history) else ():
+                    one.replay.left(versions)
+        return done
 
     def ready_to_keep(self, ties: tuple[Any, ...]) -> ReadyProgram:
         """What runs of it, after it has run; it goes with the first of the ``ties``."""
@@ -176,9 +178,8 @@ class Tape:
 
     def note(self, done: Replayed) -> None:
         """Somebody has replayed what was made ready for it: its times are kept."""
-        made = self._fused[2] if self._fused is not None else []
-        if made:
-            made[0].noted(done)
+        if self._made:
+            self._made[0].noted(done)
         elif len(done.seconds) == len(self.loops):
             self.noted(done)
 
@@ -186,8 +187,12 @@ class Tape:
         """What was timed so far, with its seconds and how often it ran, in all: loops that ran by themselves, and the
         steps of the program as it is fused. Nothing where a device replays all of it as one graph."""
         alone = [(one, one.total_seconds, one.calls) for one in dict.fromkeys(self.loops) if one.calls]
-        made = self._fused[2] if self._fused is not None else []
-        return alone + (made[0].timed() if made else [])
+        return alone + (self._made[0].timed() if self._made else [])
+
+    @property
+    def _made(self) -> Sequence[FusedRecording]:
+        """The fused program as a back end made it ready, if it has been: one at most."""
+        return self._fused[2] if self._fused is not None else ()
 
     def recording(self) -> Recording:
         """What the back end made of the operations; made again when a loop has been invalidated."""
