@@ -171,7 +171,7 @@ class SharedMemory(SeenByNumPy):
         """Take new values by position, (total, dim)."""
 
     @abstractmethod
-    def lend(self) -> None:
+    def _lend(self) -> None:
         """Somebody may write from now on."""
 
     def __len__(self) -> int:
@@ -209,7 +209,7 @@ class SharedMemory(SeenByNumPy):
         Nobody sees what is written to it: say ``field.changed()`` where its ``version`` matters to somebody.
         """
         self.check_readable()
-        self.lend()
+        self._lend()
         if self.layout.kind == "aosoa" and self.dim > 1:
             raise MeshError(
                 f"field {self.name}: layout {self.layout} cannot be shared as one array; relayout to aos or soa"

@@ -74,7 +74,7 @@ class Stored(Sent):
         self._version = version = next(_versions)
         return version
 
-    def lend(self) -> None:
+    def _lend(self) -> None:
         """Somebody gets the memory, and may write to it from now on."""
         self.lent = True
         self.changed()
