@@ -15,6 +15,7 @@ import meshloom as ml
 from bench.cases import make
 from meshloom.errors import ProgramError, SolveError
 from meshloom.operation.sequence import calls_only_ours
+from tests.at_once import THREADS, at_once
 
 
 @ml.kernel
@@ -259,25 +260,107 @@ def test_what_ready_cases_solve_by_calls_only_ours(backend: str) -> None:
         assert calls_only_ours(*sequence.parts), name
 
 
-class _OfAGpu:
-    """As CuPy's kernels are: callable, and what they run is on a device."""
-
-    __module__ = "cupy._core._kernel"
-
-    def __call__(self) -> None: ...
+def stand_in(module: str, name: str) -> Callable[[], None]:
+    """A callable object of such a class of a library's."""
+    return type(name, (), {"__module__": module, "__call__": lambda self: None})()  # type: ignore[no-any-return]
 
 
-class _OfNobodyKnowsWhom(_OfAGpu):
-    __module__ = "cupy._functional.vectorize"
+class _Table(dict[str, float]):
+    """Of the user's, who may have changed what a dictionary does."""
 
 
-def test_which_callables_of_libraries_call_nothing_of_ours() -> None:
+class _Number:
+    def __add__(self, other: float) -> float:
+        return other
+
+
+def test_which_callables_of_libraries_call_nothing_of_the_users() -> None:
     """Kernels of a GPU and NumPy's own functions do not; what wraps a function of Python may."""
-    of_python = np.frompyfunc(lambda x: x, 1, 1)
-    assert calls_only_ours(partial(_OfAGpu()), partial(np.add, 1.0, 2.0))
-    assert not calls_only_ours(partial(of_python, 1.0))
-    assert not calls_only_ours(partial(np.vectorize(lambda x: x), 1.0))
-    assert not calls_only_ours(partial(_OfNobodyKnowsWhom()))
+    assert calls_only_ours(stand_in("cupy._core._kernel", "ElementwiseKernel"), partial(np.add, np.ones(2), 2.0))
+    assert calls_only_ours(partial(dict, {"a": 1.0}), ml.Global)
+    for one in (
+        partial(np.frompyfunc(lambda x: x, 1, 1), 1.0),
+        partial(np.vectorize(lambda x: x), 1.0),
+        stand_in("cupy._core.fusion", "Fusion"),
+        stand_in("cupy._functional.vectorize", "vectorize"),
+        stand_in("somebody", "ElementwiseKernel"),
+        partial(np.add, np.array([_Number()], dtype=object), 1.0),
+        partial(dict, _Table(a=1.0)),
+        _Number,
+    ):
+        assert not calls_only_ours(one), one
+
+
+SCALE = 1.0
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu", "emulated"])
+@pytest.mark.parametrize("what", ["global", "array", "class"])
+def test_values_of_kernels_are_followed_between_parts(backend: str, what: str) -> None:
+    """As those of programs are: a function of the user's between two rounds sets them."""
+    global SCALE
+    ml.use(backend)
+    cells, table, SCALE = ml.Set(4, "cells"), np.ones(3), 1.0
+    u = cells.field("u", data=0.0)
+
+    @ml.kernel
+    def add(u: ml.ReadWrite):
+        u += table[0] * SCALE
+
+    def grow() -> None:
+        global SCALE
+        if what == "array":
+            table[0] *= 10.0
+        else:
+            SCALE *= 10.0
+
+    class Grow:
+        def __init__(self) -> None:
+            grow()
+
+    sequence = ml.Sequence(ml.program(lambda: add(cells, u)), Grow if what == "class" else grow)
+    sequence.run(3)
+    assert u.numpy()[0] == 111.0
+    sequence.run(2)
+    assert u.numpy()[0] == 11111.0
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_a_program_of_a_sequence_is_used_by_one_thread_at_a_time(backend: str) -> None:
+    """Whether it runs in a sequence, in two, or by itself."""
+    ml.use(backend)
+    cells = ml.Set(50, "cells")
+    u, total = cells.field("u", data=0.0), ml.Global(0.0, "total")
+
+    @ml.program
+    def step() -> None:
+        add_one(cells, u, total)
+
+    step.run(1)
+    others = [ml.Sequence(step, name=name) for name in ("one", "another")]
+    for one in others:
+        one.run(1)
+    at_once(lambda k: (*others, step)[k].run(5), turns=30)
+    assert set(u.numpy()) == {3.0 + THREADS * 150.0}
+
+
+def test_a_way_to_run_that_was_asked_for_since_is_taken() -> None:
+    """What was made ready for another one does not serve: loop by loop, the loops are timed each by itself."""
+    ml.use("cpu")
+    cells = ml.Set(5, "cells")
+    u, total = cells.field("u", data=0.0), ml.Global(0.0, "total")
+
+    @ml.program
+    def step() -> None:
+        add_one(cells, u, total)
+        double(cells, u)
+
+    sequence = ml.Sequence(step)
+    sequence.run(2)
+    fused = [one.calls for one in step.loops]
+    step.fuse = False
+    sequence.run(2)
+    assert fused == [0, 0] and [one.calls for one in step.loops] == [2, 2]
 
 
 def test_its_loops_are_those_of_now() -> None:

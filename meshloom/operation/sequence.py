@@ -18,7 +18,7 @@ import numpy as np
 
 from meshloom.backend import current
 from meshloom.errors import ProgramError, SolveError, interrupted, shown, whole_number
-from meshloom.exclusion import belong, exclusive, unowned
+from meshloom.exclusion import belong, exclusive, holding, mutex_of, unowned
 from meshloom.kernel.outside import is_followed
 from meshloom.markup import Explanation
 from meshloom.mesh.copies import NoCopy
@@ -35,10 +35,10 @@ from meshloom.recording import refuse_in_program
 Part = Program | Callable[[], Any]
 _PACKAGE = __name__.partition(".")[0]
 #: What calls nothing.
-_SILENT = (bool, int, float, str, type(None), np.ndarray, np.dtype)
+_SILENT = (bool, int, float, str, type(None), np.dtype)
 _COLLECTIONS = (tuple, list, set, frozenset)
-#: Modules of libraries whose objects run on a GPU, and call nothing of Python's.
-_ON_DEVICE = ("cupy._core.", "cupy.cuda.", "cuda.bindings.")
+#: Classes of CuPy's whose objects run on a GPU, and call nothing of Python's; others of its do, as ``cupy.fuse``.
+_ON_DEVICE = ("ElementwiseKernel", "ReductionKernel", "RawKernel", "ufunc")
 #: Rooms whose objects programs are made of, and what these run on.
 _RECORDED = tuple(f"{_PACKAGE}.{room}" for room in ("mesh", "kernel", "operation", "schedule", "backend", "native"))
 
@@ -97,7 +97,7 @@ class Sequence(NoCopy):
         refuse_in_program(f"running sequence {self.name}", "make its programs part of the outer one, and solve outside")
         times = whole_number(f"sequence {self.name}: rounds", times, 0, MOST_REPLAYS, error=ProgramError)
         kept = checked_record(self.name, record, times)
-        tapes = self._tapes()
+        tapes = holding(map(mutex_of, self._programs), self._tapes)
         followed = not calls_only_ours(*self.parts)  # asked anew: solvers may have got a callback since
         for tape, (program, ready) in zip(tapes, self._programs.items(), strict=True):
             ready.begin(tape, followed=followed)
@@ -172,40 +172,44 @@ def calls_only_ours(*functions: Callable[..., Any]) -> bool:
 def _held_by(one: Any) -> Iterable[Any] | None:
     """What may be called by whoever has this; None where it is not Meshloom's. Programs, kernels and fields hold what
     is recorded, which is looked at by itself."""
+    module = type(one).__module__
     if isinstance(one, Sequence):
         return one.parts
+    if not _is_ours(module) and is_followed(module):
+        return None
     if isinstance(one, _COLLECTIONS):
         return one
     if isinstance(one, dict):
         return one.values()
+    if isinstance(one, np.ndarray):
+        return one.ravel().tolist() if one.dtype.hasobject else ()
     if isinstance(one, MethodType):
         return one.__func__, one.__self__
     if isinstance(one, FunctionType):
         given = one.__defaults__ or ()
         return (*[cell.cell_contents for cell in one.__closure__ or ()], *given) if _is_ours(one.__module__) else None
-    module = type(one).__module__
     if not _is_ours(module):
-        return _held_by_others(one)
+        return _held_by_libraries(one)
     if module.startswith(_RECORDED):
         return ()
     slots = [name for kind in type(one).__mro__ for name in vars(kind).get("__slots__", ())]
     return (*getattr(one, "__dict__", {}).values(), *[getattr(one, name, None) for name in slots])
 
 
-def _held_by_others(one: Any) -> Iterable[Any] | None:
-    """The same of what Python, NumPy and users bring: partial functions and cached ones are what they call."""
-    module = type(one).__module__
+def _held_by_libraries(one: Any) -> Iterable[Any] | None:
+    """The same of what Python, NumPy and CuPy bring: partial functions and cached ones are what they call."""
+    kind = type(one)
     if isinstance(one, partial):
         return one.func, *one.args, *one.keywords.values()
-    if module.startswith(_ON_DEVICE):
+    if isinstance(one, type):
+        return None if is_followed(one.__module__) and not _is_ours(one.__module__) else ()
+    if kind.__module__.startswith("cupy._core.") and kind.__name__ in _ON_DEVICE:
         return ()
-    if is_followed(module):
-        return None
-    if (wrapped := getattr(one, "__wrapped__", None)) is not None:
-        return (wrapped,)
     if isinstance(one, np.ufunc):
         return None if set("".join(one.types)) == set("O->") else ()  # of objects alone: by np.frompyfunc
-    return None if callable(one) and not isinstance(one, type) else ()
+    if (wrapped := getattr(one, "__wrapped__", None)) is not None:
+        return (wrapped,)
+    return None if callable(one) else ()
 
 
 def _is_ours(module: str | None) -> bool:
@@ -238,17 +242,26 @@ class _ReadyPart:
                 self._ready = None
 
     def __call__(self) -> None:
+        with mutex_of(self.program):
+            self._run()
+
+    def _run(self) -> None:
         ready = None if self._ready is None else self._ready[1]
         if Operation.watched is not None:
             self.program.run(1)
             return
         tape = self.program._tape() if self._followed or self._tape is None or ready is None else self._tape
-        if ready is not None and self._tape is tape and ready.replay is not None and ready.replay.may_start():
-            tape.note(ready.perform(1, _once, ()))
+        if ready is not None and self._tape is tape and self._may_run(ready):
+            tape.note(ready.replay, ready.perform(1, _once, ()))
             return
         self.program.run(1)
         self._tape = tape
         self._ready = _key(tape), tape.ready_to_keep(())
+
+    def _may_run(self, ready: ReadyProgram) -> bool:
+        if self._followed:
+            return ready.usable()
+        return ready.replay is not None and ready.replay.may_start()
 
 
 def _key(tape: Tape) -> tuple[Any, ...]:

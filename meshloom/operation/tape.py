@@ -176,9 +176,9 @@ class Tape:
                 operation.calls += len(done.history)
         return done
 
-    def note(self, done: Replayed) -> None:
-        """Somebody has replayed what was made ready for it: its times are kept."""
-        if self._made:
+    def note(self, replay: Replay | None, done: Replayed) -> None:
+        """Somebody has replayed what was made ready of it: its times are kept, of the fused program or loop by loop."""
+        if any(one.replay is replay for one in self._made):
             self._made[0].noted(done)
         elif len(done.seconds) == len(self.loops):
             self.noted(done)

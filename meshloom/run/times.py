@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from types import NoneType
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from meshloom.errors import CompilerError, MeshloomError, one_line
 from meshloom.operation.operation import Operation
@@ -106,7 +107,9 @@ class Stopwatch:
     def __init__(self, program: Any):
         self.parts: Sequence[Any] = program.parts
         self._sequence = None if isinstance(program, Program) else program
-        self._before = {id(one): Spent(took, calls) for one, took, calls in self._timed(self.parts)}
+        self._before: WeakKeyDictionary[Operation, Spent] = WeakKeyDictionary()  # of programs that may record anew
+        for one, took, calls in self._timed(self.parts):
+            self._before[one] = Spent(took, calls)
         self._parts_before = self._parts_spent()
 
     def table(self, seconds: float, iterations: int, copy: float | None = None) -> TimeTable:
@@ -133,7 +136,7 @@ class Stopwatch:
         """The operations of a part that ran, by which object they are."""
         found = []
         for one, took, calls in self._timed((part,)):
-            before = self._before.get(id(one), Spent(0.0, 0))
+            before = self._before.get(one, Spent(0.0, 0))
             if calls > before.calls:
                 found.append((id(one), _of_operation(one, took - before.seconds, calls - before.calls)))
         return found
