@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import colorsys
 import contextvars
 import enum
+import functools
+import sys
 import types
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -171,7 +175,125 @@ def variable_of_a_context() -> Case:
     return (lambda x: level.get() * x), lambda to: level.set(to) and None  # type: ignore[func-returns-value]
 
 
-WAYS = [operator_of_a_class, iterator, descriptor, data_behind_super, method_behind_super,
+class Kind(enum.Enum):
+    FIRST = 1
+
+    def level(self) -> float:
+        return LEVEL
+
+    @property
+    def height(self) -> float:
+        return LEVEL
+
+
+def height_of(kind: Kind) -> float:
+    return kind.height
+
+
+def method_of_a_member() -> Case:
+    kind = Kind.FIRST
+    return (lambda x: sum(one.level() for one in (kind,)) * x), set_level
+
+
+def property_of_a_member_handed_on() -> Case:
+    kind = Kind.FIRST
+    return (lambda x: height_of(kind) * x), set_level
+
+
+def members_one_after_the_other() -> Case:
+    return (lambda x: max(one.height for one in Kind) * x), set_level
+
+
+def member_by_its_name() -> Case:
+    return (lambda x: Kind["FIRST"].height * x), set_level
+
+
+def another_class() -> Case:
+    class Higher(Base):
+        def of(self, x: Any) -> Any:
+            return 5.0 * x
+
+    base = Base()
+    return (lambda x: handed_on(base, x)), lambda to: setattr(base, "__class__", Base if to == 2.0 else Higher)
+
+
+def other_bases() -> Case:
+    class Low(Base):
+        def of(self, x: Any) -> Any:
+            return 2.0 * x
+
+    class High(Base):
+        def of(self, x: Any) -> Any:
+            return 5.0 * x
+
+    class One(Low):
+        pass
+
+    one = One()
+    return (lambda x: handed_on(one, x)), lambda to: setattr(One, "__bases__", (Low if to == 2.0 else High,))
+
+
+def another_property() -> Case:
+    class Lower:
+        height = property(lambda self: 2.0)
+
+    class Lowest(Lower):
+        pass
+
+    lowest = Lowest()
+    return (lambda x: lowest.height * x), lambda to: setattr(Lower, "height", property(lambda self: to))
+
+
+def function_that_wraps_one_of_numpys() -> Case:
+    @functools.wraps(np.sum)
+    def scaled(x: Any) -> Any:
+        return LEVEL * x
+
+    return (lambda x: scaled(x)), set_level
+
+
+def method_of_another_object() -> Case:
+    class Height:
+        def __init__(self, height: float):
+            self._height = height
+
+        def height(self) -> float:
+            return self._height
+
+    held = {2.0: Height(2.0).height, 5.0: Height(5.0).height}
+    chosen = types.SimpleNamespace(height=held[2.0])
+    return (lambda x: chosen.height() * x), lambda to: setattr(chosen, "height", held[to])
+
+
+def what_only_entries_tell() -> Case:
+    class Settings(dict):  # type: ignore[type-arg]
+        __getattr__ = dict.__getitem__
+
+    settings = Settings(level=2.0)
+    return (lambda x: settings.level * x), lambda to: settings.update(level=to)
+
+
+def default_of_a_keyword_beside_a_table() -> Case:
+    table = np.array([1.0, 3.0])
+
+    def scaled(x: Any, *, by: float = 2.0) -> Any:
+        return table[0] * by * x
+
+    return (lambda x: scaled(x)), lambda to: scaled.__kwdefaults__.update(by=to)  # type: ignore[union-attr]
+
+
+def module_with_the_name_of_one_of_pythons() -> Case:
+    own = types.ModuleType("colorsys")
+    own.__file__ = str(Path(__file__).with_name("colorsys.py"))
+    exec("level = 2.0\ndef scaled(x): return level * x", vars(own))
+    sys.modules["colorsys"] = own
+    return (lambda x: own.scaled(x)), lambda to: setattr(own, "level", to)
+
+
+WAYS = [method_of_a_member, property_of_a_member_handed_on, members_one_after_the_other, member_by_its_name,
+        another_class, other_bases, another_property, function_that_wraps_one_of_numpys, method_of_another_object,
+        what_only_entries_tell, default_of_a_keyword_beside_a_table, module_with_the_name_of_one_of_pythons,
+        operator_of_a_class, iterator, descriptor, data_behind_super, method_behind_super,
         method_of_an_object_handed_on, new_entry_of_a_class, class_of_a_dictionary, attribute_of_a_dictionary,
         method_of_a_dictionary, table_that_is_only_read, entry_of_a_module_by_another_name, value_of_a_member,
         behind_a_reference, variable_of_a_context]  # fmt: skip
@@ -181,11 +303,17 @@ def variable_by_its_name() -> Case:
     return (lambda x: globals()["LEVEL"] * x), set_level
 
 
+@ml.kernel
+def multiply(by: ml.Read, x: ml.Read, out: ml.Write):
+    out[...] = by * x
+
+
 @pytest.mark.filterwarnings("ignore:kernel apply reads variables by globals")
-@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("reader", ["kernel", "kernel of a program", "program"])
 @pytest.mark.parametrize("way", [*WAYS, variable_by_its_name])
-def test_the_new_value_is_seen(way: Callable[[], Case], recorded: bool) -> None:
+def test_the_new_value_is_seen(way: Callable[[], Case], reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ml.use("numpy")
+    monkeypatch.setitem(sys.modules, "colorsys", colorsys)  # which is put back
     formula, change = way()
     change(2.0)
 
@@ -195,11 +323,49 @@ def test_the_new_value_is_seen(way: Callable[[], Case], recorded: bool) -> None:
 
     cells = ml.Set(3, "cells")
     x, out = cells.field("x", data=[1.0, 2.0, 3.0]), cells.field("out")
-    run = ml.program(lambda: apply(cells, x, out)).run if recorded else lambda: apply(cells, x, out)
+    run: Callable[[], object] = lambda: apply(cells, x, out)  # noqa: E731
+    if reader == "kernel of a program":
+        run = ml.program(run).run
+    elif reader == "program":
+        run = ml.program(lambda: multiply(cells, formula(1.0), x, out)).run
     for level in (2.0, 5.0, 2.0):
         change(level)
         run()
         np.testing.assert_array_equal(out.numpy(), level * x.numpy())
+
+
+@pytest.mark.parametrize("array", [
+    np.ma.array([1.0, 2.0], mask=[False, True]), np.matrix([[1.0, 2.0], [3.0, 4.0]]),
+], ids=["masked", "matrix"])  # fmt: skip
+def test_arrays_that_mean_something_else_mean_it_in_a_kernel(array: np.ndarray) -> None:
+    cells = ml.Set(2, "cells")
+    out = cells.field("out")
+
+    @ml.kernel
+    def apply(out: ml.Write):
+        out[...] = (array * array).sum()
+
+    apply(cells, out)
+    assert out.numpy()[0] == (array * array).sum()
+
+
+def test_a_file_that_numpy_reads_is_no_constant(tmp_path: Path) -> None:
+    """Nobody compares files at every call: a kernel is traced anew, and says so."""
+    path, cells = tmp_path / "level.txt", ml.Set(2, "cells")
+    out = cells.field("out")
+
+    @ml.kernel
+    def apply(out: ml.Write):
+        out[...] = float(np.loadtxt(path))
+
+    for level in (2.0, 5.0):
+        path.write_text(str(level), encoding="utf-8")
+        if level == 2.0:
+            with pytest.warns(UserWarning, match="loadtxt.*traced every time"):
+                apply(cells, out)
+        else:
+            apply(cells, out)
+        assert out.numpy()[0] == level
 
 
 def test_a_table_that_is_only_read_is_compared() -> None:

@@ -2,8 +2,8 @@
 
 Such values become constants of the traced kernel, so a kernel must be traced again when one of them has changed.
 ``captured`` finds them from the bytecode of the function and of every function that it can reach (``survey.py``), and
-remembers each with the value that it has now. Asking whether all of them are ``unchanged`` takes a fraction of a
-microsecond.
+remembers each with the value that it has now. Asking whether all of them are ``unchanged`` takes about a microsecond
+for a kernel that reads a few, and as much again for every few more.
 
 An attribute that is named, ``self.gamma`` or ``settings.alpha``, is compared by itself. An object that is passed on as
 a whole is compared with all that it holds, an array by its bytes. NumPy, SciPy and the standard library are not
@@ -64,7 +64,7 @@ class Captured:
                 if now is not before and not alike(now, before, replaced):
                     return False
             for array, dtype, shape, content in self.arrays:
-                if array.tobytes() != content or array.dtype != dtype or array.shape != shape:
+                if array.shape != shape or array.dtype != dtype or array.tobytes() != content:
                     return False
         except Exception:  # a name that is gone, a property that fails: tracing will tell
             return False

@@ -15,7 +15,8 @@ import numpy as np
 
 from meshloom.kernel import lookup
 from meshloom.kernel.bytecode import reads_of
-from meshloom.kernel.symbols import SymbolArray, looked_up
+from meshloom.kernel.outside import module_of
+from meshloom.kernel.symbols import looked_up
 
 _OTHERS = frozenset({*sys.stdlib_module_names, "numpy", "scipy"} - {"__main__"})
 
@@ -41,7 +42,8 @@ def as_table(value: Any) -> Any:
 
 
 def _is_numbers(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and not isinstance(value, SymbolArray) and value.dtype.kind in "biuf"
+    """Plain ones: a masked array, a matrix and their like mean something else by what they hold."""
+    return type(value) in (np.ndarray, np.memmap) and value.dtype.kind in "biuf"
 
 
 def seeing_tables(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,7 +88,7 @@ def _read(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 def _is_users(value: Any) -> bool:
     if not isinstance(value, types.FunctionType):
         return False
-    return (value.__module__ or "").partition(".")[0] not in _OTHERS
+    return module_of(value).partition(".")[0] not in _OTHERS
 
 
 def _twin(function: types.FunctionType) -> types.FunctionType:

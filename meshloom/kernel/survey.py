@@ -110,7 +110,7 @@ class Survey(ValueSurvey):
         return doubts
 
     def outside(self, value: Any, chain: tuple[str, ...] = ()) -> Hashable:
-        module, name = outside.module_of(value), getattr(value, "__name__", "")
+        module, name = outside.module_of(value), outside.asked(value, "__name__") or ""
         named = ".".join([name if isinstance(value, types.ModuleType) else f"{module}.{name}", *chain])
         steps: list[tuple[Any, str, Any]] = []
         for one in chain:
@@ -124,7 +124,7 @@ class Survey(ValueSurvey):
             self.unrepeatable(outside.changing(value))
         self.decimals = self.decimals or module.lstrip("_") == "decimal"
         self.asks_identity = self.asks_identity or any(value is one for one in _IDENTITY)
-        if self.known(module) or any(value is one for one in outside.ENDS):
+        if (self.known(module) and not outside.reads_file(value)) or any(value is one for one in outside.ENDS):
             return None
         if not chain or not (type(value) in ATOMS or is_number(value)):
             self.unknown(named)
@@ -158,7 +158,7 @@ class Survey(ValueSurvey):
         return key if form is None else (key, form)
 
     def function(self, function: types.FunctionType, first: Any = NOTHING) -> Hashable:
-        if not self.followed(function.__module__ or ""):
+        if not self.followed(outside.module_of(function)):
             self.outside(function)
             return Same(function)
         again = self.again(function, first)

@@ -22,7 +22,7 @@ import numpy as np
 from meshloom.kernel import c_state
 from meshloom.kernel.c_state import CACHE, CONTAINERS, LOCKS, NOTHING, entries_of
 from meshloom.kernel.notes import Notes
-from meshloom.kernel.outside import changing, is_followed, is_random, module_of
+from meshloom.kernel.outside import asked, changing, is_followed, is_random, module_of
 from meshloom.kernel.sameness import ATOMS, TABLES, Entries, Same, bits, content_of, is_nan, is_number, shortened
 
 MOST_BYTES = 2**20  # of arrays that are compared at every call without a word
@@ -30,6 +30,8 @@ _PACKAGE = __name__.partition(".")[0]
 #: What a class may hold that a kernel can use; of the rest, which is Python's own machinery, only what code names.
 _HELD = (*ATOMS, numbers.Number, np.ndarray, np.generic, *CONTAINERS, types.FunctionType, type, staticmethod,
          classmethod, property, functools.cached_property, functools.partial, CACHE)  # fmt: skip
+#: What members of an enumeration have of its class, besides themselves.
+_OF_MEMBERS = (types.FunctionType, staticmethod, classmethod, property, functools.cached_property)
 #: Methods of a class that say nothing about values.
 _SILENT = ("__repr__", "__str__", "__format__", "__hash__", "__del__", "__reduce__", "__reduce_ex__", "__getstate__",
            "__setstate__", "__set_name__", "__setattr__", "__delattr__", "__post_init__")  # fmt: skip
@@ -112,7 +114,8 @@ class ValueSurvey(Notes):
             return Same(value)
         if isinstance(value, enum.Enum):
             own = [name for name in value.__dict__ if not name.startswith("_")]
-            return Same(value), self.key_of(value._value_), self._extra(value) if own else None
+            found = self.key_of(value._value_), self._extra(value) if own else None
+            return Same(value), *found, self._class_of(type(value))
         if isinstance(value, np.ndarray):
             return self._array(value), self._extra(value)
         if c_state.has_bytes(value):
@@ -253,7 +256,7 @@ class ValueSurvey(Notes):
         inner, owner = value.__func__, value.__self__
         if not isinstance(inner, types.FunctionType):  # such as a cached one
             return "method", self.key_of(inner), self.key_of(owner)
-        if self.followed(inner.__module__ or ""):
+        if self.followed(module_of(inner)):
             return "method", self.function(inner, owner)
         if isinstance(owner, logging.Logger) and inner.__name__ in c_state.SAYS:
             return Same(owner)
@@ -290,7 +293,7 @@ class ValueSurvey(Notes):
 
     def _special(self, value: Any) -> Hashable:
         """Objects of Python's own types; NOTHING for others."""
-        kind, wrapped = type(value), getattr(value, "__wrapped__", None)
+        kind, wrapped = type(value), asked(value, "__wrapped__")
         if kind is CACHE:
             return self._cache(value)
         if isinstance(wrapped, types.FunctionType) and not _is_users(kind):
@@ -372,8 +375,10 @@ class ValueSurvey(Notes):
         """What methods of a class read, but for the ``silent`` ones, and its own data; ``of_base``: the same of one
         that it is derived from."""
         self.decimals = self.decimals or value.__module__ == "decimal"
-        if not self.followed(value.__module__) or issubclass(value, enum.Enum):
+        if not self.followed(value.__module__):
             return Same(value)
+        if issubclass(value, enum.Enum):
+            return self._enum(value)
         held = {n: v for n, v in vars(value).items() if not (n.startswith("__") and n.endswith("__")) or
                 (n not in (*_SILENT, *silent) and isinstance(v, types.FunctionType))}  # fmt: skip
         held = {n: v for n, v in held.items() if self._is_held(n, v)}
@@ -382,6 +387,16 @@ class ValueSurvey(Notes):
             self.read(_class_entry, value, name, one)
         bases = tuple((of_base or self.key_of)(base) for base in value.__bases__)
         return Same(value), tuple((name, self._attribute_key(name, one)) for name, one in held.items()), bases
+
+    def _enum(self, value: type[enum.Enum]) -> Hashable:
+        """Its members, and what their methods and properties read."""
+        held = {n: v for n, v in vars(value).items() if isinstance(v, _OF_MEMBERS) and self.followed(_home_of(v))}
+        self.read(names_of, value, None, names_of(value))
+        for name, one in held.items():
+            self.read(_class_entry, value, name, one)
+        members = tuple([self._attribute_key(one.name, one) for one in value])
+        bases = tuple([self._class_of(base) for base in value.__bases__ if base is not enum.Enum])
+        return Same(value), members, tuple([(n, self._attribute_key(n, v)) for n, v in held.items()]), bases
 
     def _attribute_key(self, name: str, value: Any) -> Hashable:
         outer = self.path
@@ -392,8 +407,14 @@ class ValueSurvey(Notes):
 
 
 def names_of(holder: Any, _: Any = None) -> Entries:
-    """The attributes that an object, a class or a module has of its own."""
-    return Entries(holder.__dict__)
+    """What an object, a class or a module is derived from, and the attributes that it has of its own."""
+    return Entries((*(holder.__bases__ if isinstance(holder, type) else ()), type(holder), *holder.__dict__))
+
+
+def _home_of(method: Any) -> str:
+    """The module of a method, as a class holds it."""
+    names = ("fget",) if isinstance(method, property) else ("__func__", "func")
+    return module_of(next(filter(None, [asked(method, name) for name in names]), method))
 
 
 def _content_of(stand_in: Callable[[Any], np.ndarray], value: Any) -> Entries:

@@ -21,7 +21,7 @@ import numpy as np
 from meshloom.errors import ProgramError
 from meshloom.kernel.bytecode import ReadOfName
 from meshloom.kernel.captured import Captured, captured
-from meshloom.kernel.outside import RandomDraw, Unrepeatable
+from meshloom.kernel.outside import RandomDraw, Unrepeatable, module_of
 from meshloom.kernel.sameness import Entries, Same
 from meshloom.kernel.survey import Survey
 from meshloom.kernel.survey_values import MOST_BYTES
@@ -68,6 +68,11 @@ def _numbers_of(holder: Any, _: Any = None) -> Entries:
     """The plain values among an object's attributes, each behind its name."""
     plain = [one for one in vars(holder).items() if isinstance(one[1], _PLAIN)]
     return Entries(chain.from_iterable(plain))
+
+
+def _of_class(value: Any, name: str) -> Any:
+    """What an object's class has by a name, without asking it for anything."""
+    return getattr_static(type(value), name, None)
 
 
 class _ProgramSurvey(Survey):
@@ -135,10 +140,11 @@ class _ProgramSurvey(Survey):
             own = getattr(value, "__dict__", {})
             if name not in own and any(map(_is_sealed, _rooms_of(value))):
                 return self.key_of(value)
-            found = getattr_static(type(value), name, None) if name not in own else None
+            found = _of_class(value, name) if name not in own else None
             if isinstance(found, property | cached_property):
+                self.read(_of_class, value, name, found)
                 inner: Any = found.fget if isinstance(found, property) else found.func
-                if isinstance(inner, types.FunctionType) and self.followed(inner.__module__ or ""):
+                if isinstance(inner, types.FunctionType) and self.followed(module_of(inner)):
                     return "property", self.function(inner, value)
                 return "property", self.key_of(value)
             if rest and name in own:

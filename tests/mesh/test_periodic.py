@@ -90,6 +90,13 @@ def test_one_after_the_other_and_back(tmp_path: Path) -> None:
         {name: list(plain.lists.boundary_faces.taken(plain.group(name))) for name in plain.groups}).digest  # fmt: skip
 
 
+@pytest.mark.parametrize("order", ["given", "random", "rcm"])
+def test_opened_faces_lie_where_their_groups_say_in_any_order(order: str) -> None:
+    mesh = ml.generate.box((6, 4)).periodic({"xmin": "xmax", "ymin": "ymax"}).reordered(order).opened()
+    for name, axis, place in (("xmin", 0, 0.0), ("xmax", 0, 1.0), ("ymin", 1, 0.0), ("ymax", 1, 1.0)):
+        assert set(mesh.boundary_centres[mesh.group(name)][:, axis]) == {place}, name
+
+
 def test_neighbours_across_the_joint() -> None:
     mesh = box((4, 1)).periodic({"xmin": "xmax", "ymin": "ymax"})
     mesh.check()
