@@ -26,6 +26,7 @@ _BY_NAME = frozenset(("getattr", "hasattr", "vars", "setattr"))
 #: Those that tell equal objects apart.
 _IDENTITY = (id, operator.is_, operator.is_not)
 _THEMSELVES = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum)
+_BUILTINS = operator.attrgetter("__builtins__")  # which some checkers of types do not know
 #: Do dictionaries, by their keys, have none of some names?
 _HAVE_NONE: Any = type({}.keys()).isdisjoint
 
@@ -258,7 +259,7 @@ _CONSTANTS = ("Ellipsis", "NotImplemented", "__debug__", "__name__", "__doc__", 
 
 def _of_python(function: types.FunctionType) -> dict[str, Any]:
     """What a function finds where its module has no variable of a name."""
-    found: dict[str, Any] = function.__builtins__
+    found: dict[str, Any] = _BUILTINS(function)
     return found
 
 
