@@ -163,7 +163,8 @@ class AdvectionCase(GridCase):
         self.program = self._program()
 
     def cure(self, state: str) -> str:
-        return "shorter steps (time.dt) or a filter (filter.order) may help" if state == BROKEN else ""
+        step = "time.cfl" if self.config.time.cfl > 0.0 else "time.dt"
+        return f"shorter steps ({step}) or a filter (filter.order) may help" if state == BROKEN else ""
 
     @abstractmethod
     def make_grid(self) -> ml.Grid:
