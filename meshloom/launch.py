@@ -317,6 +317,8 @@ def _continue_from(case: Case, start: Start) -> None:
     if problem := case.why_not_after(start.config):
         raise UserError(f"{start.path}: {problem}")
     put_in(case, start)
+    if problem := case.is_past(start.config):
+        raise UserError(f"{start.path}: {problem}")
     case.restored()
 
 

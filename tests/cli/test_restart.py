@@ -151,6 +151,31 @@ def test_restarts_that_cannot_be(meshloom: Command, tmp_path: Path, arguments: l
     assert files_below(tmp_path) == before
 
 
+#: Cases that end at a time: to the bit, after the step that comes beyond it, and as a file of one's own has it.
+TIMED = {
+    "advection1d": ("time.end", 0.01, ["--set", "time.dt=0.001"]),
+    "bookleaf_sod": ("time.end", 0.0035, ["--set", "mesh.cells=[4, 2]"]),
+    "mine.py": ("plate.end", 0.02, ["--set", "plate.cells=5"]),
+}
+
+
+@pytest.mark.parametrize("target", TIMED)
+def test_no_run_goes_back_to_an_earlier_time(meshloom: Command, tmp_path: Path, target: str):
+    """Nor does one that is at its end say that files are made again for another one; with its own end it does so."""
+    setting, end, small = TIMED[target]
+    if target.endswith(".py"):
+        assert meshloom("new", "mine").code == 0
+    run = ("run", target, *small, "--set", f"{setting}={end}", "--backend", "numpy", "--set", "output.plot=false")
+    assert meshloom(*run, "--out", "a").code == 0
+    before = files_below(tmp_path)
+    for earlier in (0.3 * end, 0.999 * end):
+        again = meshloom("run", "--restart", "a", "--set", f"{setting}={earlier}")
+        again.refused(2, "a/checkpoint.h5: already at time 0.0", f"; give a later one with --set {setting}")
+        assert files_below(tmp_path) == before
+    assert meshloom("run", "--restart", "a", "--quiet").code == 0
+    assert meshloom("run", "--restart", "a", "--quiet", "--set", f"{setting}={2.0 * end}").code == 0
+
+
 def test_damaged_checkpoints(meshloom: Command, tmp_path: Path):
     meshloom("run", "airfoil", *MESH, "--backend", "numpy", "--iterations", "5", "--out", "a")
     whole = (tmp_path / "a" / "checkpoint.h5").read_bytes()
