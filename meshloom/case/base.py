@@ -26,6 +26,7 @@ from meshloom.case.settings import (
     MOST_ITERATIONS,
     PRECISIONS,
     OutputOptions,
+    idle,
     measuring,
     setting_rows,
     wishes_of,
@@ -284,6 +285,9 @@ class Case(RunTask):
     def stops_at(self) -> ResidualStop | None:
         stop = getattr(self.config.run, "stop", None)
         if stop is None or not stop.monitor:
+            for name in idle(stop):
+                raise ConfigError(f"run.stop.{name}: nothing says which monitor ends the run; give run.stop.monitor,"
+                                  f" one of {', '.join(self.monitors)}")  # fmt: skip
             return None
         if stop.monitor not in self.monitors:
             raise ConfigError(f"run.stop.monitor names {shown(stop.monitor)}{nearest(stop.monitor, self.monitors)}")
