@@ -73,6 +73,18 @@ def test_a_run_taken_beyond_its_end(meshloom: Command, tmp_path: Path, step: str
     assert again.code == 0 and ("shortened" in again.out) == (not is_whole)
 
 
+def test_a_case_to_start_from_taken_beyond_its_end(meshloom: Command, tmp_path: Path):
+    """Its steps are computed from the size of its cells: 0.05 is 100 of them but for rounding."""
+    assert meshloom("new", "plate").code == 0
+    run = ("plate.py", "--set", "plate.cells=20", "--set", "output.plot=false", "--backend", "numpy", "--quiet")
+    assert meshloom("run", *run, "--set", "plate.end=0.1", "--out", "whole").code == 0
+    assert meshloom("run", *run, "--set", "plate.end=0.05", "--out", "half").code == 0
+    then = meshloom("run", "--restart", "half", "--set", "plate.end=0.1")
+    assert then.code == 0 and "shortened" not in then.out
+    whole, half = (h5py.File(tmp_path / name / "checkpoint.h5")["state"] for name in ("whole", "half"))
+    assert all(np.array_equal(whole[name][...], half[name][...]) for name in whole)
+
+
 def test_a_restart_says_what_it_changes(meshloom: Command):
     meshloom("run", "airfoil", *MESH, "--backend", "numpy", "--iterations", "5", "--out", "a")
     result = meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "8", "--set", "mesh.order=rcm")
