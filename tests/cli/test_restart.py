@@ -73,13 +73,26 @@ def test_a_run_taken_beyond_its_end(meshloom: Command, tmp_path: Path, step: str
     assert again.code == 0 and ("shortened" in again.out) == (not is_whole)
 
 
-def test_a_case_to_start_from_taken_beyond_its_end(meshloom: Command, tmp_path: Path):
-    """Its steps are computed from the size of its cells: 0.05 is 100 of them but for rounding."""
-    assert meshloom("new", "plate").code == 0
-    run = ("plate.py", "--set", "plate.cells=20", "--set", "output.plot=false", "--backend", "numpy", "--quiet")
-    assert meshloom("run", *run, "--set", "plate.end=0.1", "--out", "whole").code == 0
-    assert meshloom("run", *run, "--set", "plate.end=0.05", "--out", "half").code == 0
-    then = meshloom("run", "--restart", "half", "--set", "plate.end=0.1")
+#: Steps of one length that come to both ends but for rounding: computed from the size of cells; given, so that 70 and
+#: 190 of them are 0.07 and 0.19; and implicit.
+EVEN = {
+    "plate.py": ("plate.end", (0.05, 0.1), ["plate.cells=20"]),
+    "advection1d": ("time.end", (0.07, 0.19), ["mesh.points=16", "time.dt=0.001"]),
+    "fv": ("time.end", (0.3, 0.7), ["mesh.along=3", "mesh.up=2", "time.mode=unsteady", "time.method=implicit",
+                                    "time.dt=0.1"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", EVEN)
+def test_whole_steps_go_on_beyond_the_end_bit_for_bit(meshloom: Command, tmp_path: Path, target: str):
+    setting, (first, second), small = EVEN[target]
+    if target.endswith(".py"):
+        assert meshloom("new", target[:-3]).code == 0
+    settings = [word for one in ("output.plot=false", "output.vtu=false", *small) for word in ("--set", one)]
+    run = ("run", target, *settings, "--backend", "numpy", "--quiet")
+    assert meshloom(*run, "--set", f"{setting}={second}", "--out", "whole").code == 0
+    assert meshloom(*run, "--set", f"{setting}={first}", "--out", "half").code == 0
+    then = meshloom("run", "--restart", "half", "--set", f"{setting}={second}")
     assert then.code == 0 and "shortened" not in then.out
     whole, half = (h5py.File(tmp_path / name / "checkpoint.h5")["state"] for name in ("whole", "half"))
     assert all(np.array_equal(whole[name][...], half[name][...]) for name in whole)

@@ -213,6 +213,9 @@ class FiniteVolumeCase(Case):
             return "time.dt"
         return "time.cfl_max" if time.cfl_max > time.cfl else "time.cfl"  # which is that of the first one
 
+    def ends_a_whole_step(self, time: float) -> bool:
+        return isinstance(self.steps, DualSteps) and self.steps.is_whole(time)
+
     def time_span(self, recorded: np.ndarray) -> tuple[float, float] | None:
         if not isinstance(self.steps, StepsInTime):
             return None
