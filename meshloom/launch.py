@@ -15,7 +15,7 @@ import meshloom as ml
 from meshloom.backend import ENVIRONMENT_THREADS, USUAL_THREADS, automatic_backend, current
 from meshloom.backend.machine import backend_text
 from meshloom.case import Case, RunOptions, UnknownLoop, loops_text
-from meshloom.case.settings import setting_rows, wishes_of
+from meshloom.case.settings import idle, setting_rows, wishes_of
 from meshloom.catalogue import case_names, check_made, find, names_a_file
 from meshloom.config import Setting, build, flatten, parse_settings, read_settings
 from meshloom.errors import ConfigError, MeshloomError, RunError, UserError, nearest, one_line, shown
@@ -291,7 +291,7 @@ def schedule_remark(job: Job) -> str:
 def may_miss(job: Job) -> bool:
     """Whether it names what only the case, set up, can tell to be there: places, fields, groups, monitors."""
     stop = getattr(job.config.run, "stop", None)
-    return bool(wishes_of(job.config)) or bool(stop is not None and stop.monitor)
+    return bool(wishes_of(job.config)) or bool(stop is not None and (stop.monitor or idle(stop)))
 
 
 def measured_by(job: Job) -> Sampler | None:
@@ -317,6 +317,8 @@ def _continue_from(case: Case, start: Start) -> None:
     if problem := case.why_not_after(start.config):
         raise UserError(f"{start.path}: {problem}")
     put_in(case, start)
+    if problem := case.is_past(start.config):
+        raise UserError(f"{start.path}: {problem}")
     case.restored()
 
 

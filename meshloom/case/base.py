@@ -26,6 +26,7 @@ from meshloom.case.settings import (
     MOST_ITERATIONS,
     PRECISIONS,
     OutputOptions,
+    idle,
     measuring,
     setting_rows,
     wishes_of,
@@ -195,6 +196,14 @@ class Case(RunTask):
         """Whether a run that ended at a time did so without shortening its last step."""
         return self.run_clock is not None and self.run_clock.steps.is_whole(time)
 
+    def is_past(self, before: Any) -> str:
+        """What to say where a run with the settings ``before``, which is gone on with here, is at a later time than
+        the end is now; '' where it is not, or where that is its own end, which a last step may go beyond."""
+        span, end = self.time_span(self.recorded_now()), flatten(before).get(self.end_setting)
+        if span is None or end == span[1] or span[0] <= max(span[1], float(np.float32(span[1]))):
+            return ""
+        return f"already at time {span[0]:g} of {span[1]:g}; give a later one with --set {self.end_setting}"
+
     def shortened(self, before: Any) -> str:
         """What to say where a run with the settings ``before``, which has come to its end and is gone on with here, has
         shortened its last step to end there; '' where it has not."""
@@ -276,6 +285,9 @@ class Case(RunTask):
     def stops_at(self) -> ResidualStop | None:
         stop = getattr(self.config.run, "stop", None)
         if stop is None or not stop.monitor:
+            for name in idle(stop):
+                raise ConfigError(f"run.stop.{name}: nothing says which monitor ends the run; give run.stop.monitor,"
+                                  f" one of {', '.join(self.monitors)}")  # fmt: skip
             return None
         if stop.monitor not in self.monitors:
             raise ConfigError(f"run.stop.monitor names {shown(stop.monitor)}{nearest(stop.monitor, self.monitors)}")

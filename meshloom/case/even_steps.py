@@ -12,6 +12,7 @@ import meshloom as ml
 from meshloom.errors import MeshError
 
 _ROUNDINGS = 4.0  # of one time: a product, a quotient and the end as it was given
+_SAME = 1e-8  # of a step: what the rounding of a step may add up to, and be no reason for another length
 SLACK = 1e-3  # of a step: what rounding of the time adds up to in many steps, and more, is left to the last one
 
 
@@ -38,7 +39,31 @@ class EvenSteps:
     def is_whole(self, time: float) -> bool:
         """Whether a run from 0 comes to that time by whole steps, as ``tick`` has it for double precision."""
         multiple = math.floor(time / self.step + 0.5) * self.step
-        return abs(multiple - time) <= _ROUNDINGS * float(np.finfo(np.float64).eps) * abs(time)
+        return bool(abs(multiple - time) <= rounding(time, self.step, np.float64))
+
+    def after(self, time: float) -> tuple[float, float]:
+        """What ``tick`` does, for steps that Python takes: the length of the next one, and the time after it."""
+        length, then = _ticked(time, self.step, self.end, np.float64)
+        return float(length), float(then)
+
+
+def rounding(time: Any, step: Any, dtype: Any) -> Any:
+    """How far a time may be from a multiple of the step, and still be meant to be one: by roundings of the time, and of
+    the step, which was computed, in each of the steps to there."""
+    of_time = _ROUNDINGS * float(np.finfo(dtype).eps) * np.abs(time)
+    return np.maximum(of_time, np.minimum(of_time * np.abs(time) / step, _SAME * step))
+
+
+def _ticked(time: Any, step: Any, end: Any, dtype: Any) -> tuple[Any, Any]:
+    """The length of the next step, and the time after it."""
+    done = np.floor(time / step + 0.5)
+    regular = np.abs(done * step - time) <= rounding(time, step, dtype)
+    after = np.where(regular, (done + 1.0) * step, time + step)
+    left = end - time
+    last = np.logical_and(left > 0.0, left <= step * (1.0 + SLACK))
+    uncut = np.abs(after - end) <= rounding(end, step, dtype)
+    length = np.where(np.logical_and(last, np.logical_not(uncut)), left, step)
+    return length, np.where(last, end, after)
 
 
 @ml.kernel
@@ -48,15 +73,9 @@ def tick(dt: ml.Write, time: ml.ReadWrite, step: ml.Read, end: ml.Read):
     Times are multiples of the step for as long as steps are whole, and a last step that differs from the others by
     rounding alone is as long as they are: whoever goes on later has the bits of a run in one go.
     """
-    rounding = _ROUNDINGS * np.finfo(time.dtype).eps
-    done = np.floor(time / step + 0.5)
-    regular = np.abs(done * step - time) <= rounding * np.abs(time)
-    after = np.where(regular, (done + 1.0) * step, time + step)
-    left = end - time
-    last = np.logical_and(left > 0.0, left <= step * (1.0 + SLACK))
-    uncut = np.abs(after - end) <= rounding * np.abs(end)
-    dt[...] = np.where(np.logical_and(last, np.logical_not(uncut)), left, step)
-    time[...] = np.where(last, end, after)
+    length, after = _ticked(time, step, end, time.dtype)
+    dt[...] = length
+    time[...] = after
 
 
 class Clock:

@@ -31,6 +31,13 @@ class StopOptions:
     every: int = option(10, "iterations between looking at it", low=1, high=MOST_ITERATIONS)
 
 
+def idle(stop: StopOptions | None) -> list[str]:
+    """What is set of a stop that no monitor is named for."""
+    if stop is None or stop.monitor:
+        return []
+    return [one.name for one in fields(StopOptions) if getattr(stop, one.name) != getattr(StopOptions(), one.name)]
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """How long and on what to run."""

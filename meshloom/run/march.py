@@ -202,6 +202,8 @@ def _continue_from(task: Script, start: Start) -> None:
     if saved.mesh != task.digest():
         raise UserError(f"{start.path}: checkpoint of another mesh or grid (digest {saved.mesh[:12]}, this one"
                         f" {task.digest()[:12]})")  # fmt: skip
+    if problem := task.is_past(saved_history(task, saved)):
+        raise UserError(f"{start.path}: {problem}")
     put_in(task, start)
     if saved.iteration:
         task.resumed(saved.iteration, saved.monitors[-1])

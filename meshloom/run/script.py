@@ -239,6 +239,17 @@ class Script(RunTask):
             return 0
         return self.until.sure(now) or None
 
+    def is_past(self, history: np.ndarray) -> str:
+        """What to say where these steps (n, monitors), gone on from here, have come further than to the end; '' where
+        they have not. The last step goes beyond the end where nobody can cut it."""
+        if self.until is None or not len(history):
+            return ""
+        times, exact = history[:, self._time_column], self.until.step is not None
+        past = times[-1] > self.until.end if exact else len(times) > 1 and times[-2] >= self.until.end
+        if not past:
+            return ""
+        return f"already at {self.until.time.name} = {times[-1]:g} of {self.until.end:g}; give a later end in until"
+
     def shortened(self, history: np.ndarray) -> str:
         """What to say where the last of these steps (n, monitors), gone on from here, was cut to end at a time."""
         if self.until is None or self.until.step is None or len(history) < 1:

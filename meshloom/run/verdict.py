@@ -16,6 +16,7 @@ CONVERGED, FALLING, STALLED, SWINGING, GROWING, BROKEN, TOO_SHORT = (
 )  # fmt: skip
 USUAL_FALL = 1e3  # three orders of magnitude: what counts as converged where nobody has said what does
 _SHORTEST = 8  # iterations: fewer say nothing
+_SHORTEST_REST = 32  # iterations: in a quarter of fewer no swing, up and down for two rows each, is seen twice
 _BLOCKS = 16  # of a run, in each of which the median counts, so that ringing, noise and a lone 0 do not
 _MOVED = 1.1  # times as large or small as a quarter of the run before: less is standing still
 _ANOTHER = 2.0  # times as large or small is another level
@@ -50,8 +51,12 @@ def judged(name: str, residuals: np.ndarray, limit: float | None = None) -> Verd
         below = "" if limit is None else f", below {limit:.3g}"
         return Verdict(True, CONVERGED, r.size, f"converged: {name} is {r[-1]:.3g}{below}")
     if r.size < _SHORTEST:
-        return Verdict(False, TOO_SHORT, 0, f"not converged: {r.size} iterations are too few to tell")
+        return _too_short(r.size)
     return _of_levels(name, r, limit)
+
+
+def _too_short(count: int) -> Verdict:
+    return Verdict(False, TOO_SHORT, 0, f"not converged: {count} iterations are too few to judge")
 
 
 def _slow_swing(logs: np.ndarray) -> int:
@@ -73,6 +78,39 @@ def _slow_swing(logs: np.ndarray) -> int:
     return at_least if 2 * at_least > quarter else 0
 
 
+def _rests(logs: np.ndarray, count: int) -> bool:
+    """Whether the last ``count`` residuals of a run stand still: between their halves they have moved by less than a
+    tenth a quarter of the run, and swings in them are over often enough, or too small to hide a fall."""
+    middle = count // 2
+    last, little = logs[-2 * middle :], np.log(_MOVED) * 4.0 * middle / logs.size
+    levels = [np.median(part) for part in np.array_split(last, 4)]
+    moved = np.median(last[middle:]) - np.median(last[:middle])
+    return bool(abs(moved) < little and (np.ptp(levels) < 2.0 * little or _slow_swing(last) == 0))
+
+
+def _lower_before(logs: np.ndarray) -> bool:
+    """Whether a whole quarter of the run, after its highest one, was lower than the last: then what falls there comes
+    down from a bump, or swings."""
+    medians = np.array([np.median(one) for one in np.array_split(logs, 4)])
+    return bool(medians[-1] > medians[int(np.argmax(medians)) :].min() + np.log(_MOVED))
+
+
+def _of_fall(name: str, r: np.ndarray, logs: np.ndarray, limit: float | None, decades: float) -> Verdict | None:
+    """The verdict where the last quarter is lower than the one before; None: it is no fall, the run stands still."""
+    few = f"{r.size} iterations are too few to tell"
+    if r.size >= _SHORTEST_REST and _lower_before(logs):
+        least = int(np.argmin(r))
+        return None if _rests(logs, r.size // 8) else Verdict(
+            False, SWINGING, 0, f"not yet converged: {name} falls, but was lower before, {r[least]:.3g} in iteration"
+            f" {least + 1}: {few} whether it swings")  # fmt: skip
+    short = f"is still above {limit:.3g}" if limit is not None else f"has fallen by {decades:.1f} decades"
+    if r.size >= _SHORTEST_REST and _rests(logs, r.size // 4):
+        now = np.exp(np.median(logs[-(r.size // 8) :]))
+        return Verdict(False, SWINGING, 0, f"not yet converged: {name} {short}, and stands still at {now:.3g} of late:"
+                       f" {few} whether it falls on")  # fmt: skip
+    return Verdict(False, FALLING, r.size, f"not yet converged: {name} {short}, and falls; more iterations help")
+
+
 def _of_levels(name: str, r: np.ndarray, limit: float | None) -> Verdict:
     """By the medians of logarithms in parts of the run."""
     floor = float(np.finfo(np.float64).eps) ** 2 * r.max()  # a 0 between others is as good as that
@@ -92,13 +130,15 @@ def _of_levels(name: str, r: np.ndarray, limit: float | None) -> Verdict:
                        f"not converged: {name} grows since iteration {since}, from {least:.3g} to {now:.3g}")
     if limit is None and decades >= np.log10(USUAL_FALL):
         return Verdict(True, CONVERGED, r.size, f"converged: {name} has fallen by {decades:.1f} decades")
-    if change < -np.log(_MOVED):
-        short = f"is still above {limit:.3g}" if limit is not None else f"has fallen by {decades:.1f} decades"
-        return Verdict(False, FALLING, r.size, f"not yet converged: {name} {short}, and falls; more iterations help")
-    swing = _slow_swing(logs[-2 * quarter :])
+    falls = change < -np.log(_MOVED)
+    if falls and (found := _of_fall(name, r, logs, limit, decades)) is not None:
+        return found
+    swing = 0 if falls else _slow_swing(logs[-2 * quarter :])
     if swing > 0 and change - np.ptp(levels[len(levels) // 2 :]) < -np.log(_MOVED):
         return Verdict(False, SWINGING, 0, f"not yet converged: {name} swings slowly about {now:.3g}, for {swing}"
                        f" iterations or longer at a time: {r.size} iterations are too few to tell whether it falls")
+    if r.size < _SHORTEST_REST:
+        return _too_short(r.size)
     apart = np.flatnonzero(np.abs(levels - levels[-1]) > np.log(_ANOTHER))
     since = int(ends[apart[-1] + 1]) + 1 if apart.size else 1
     return Verdict(False, STALLED, since, f"not converged: {name} has stalled at {now:.3g} since iteration {since}")

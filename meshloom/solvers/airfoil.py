@@ -59,7 +59,7 @@ class AirfoilMeshOptions:
 class AirfoilFlowOptions:
     """The gas, the free stream and the scheme."""
 
-    mach: float = option(0.4, "Mach number of the free stream", above=0.0, high=10.0)
+    mach: float = option(0.4, "Mach number of the free stream", low=1e-3, high=10.0)
     incidence: float = option(0.0, "angle of the free stream to the chord in degrees", low=-45.0, high=45.0)
     gamma: float = option(1.4, "ratio of specific heats", above=1.0, high=3.0)
     cfl: float = option(0.9, "length of the local time step as a share of the stable one", above=0.0, high=1e6)

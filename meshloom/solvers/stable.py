@@ -8,6 +8,7 @@ starts, in its summary and as JSON; the verdict on it says what came of it.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from meshloom.errors import ConfigError
 
@@ -25,6 +26,11 @@ def doubts_longer(key: str, value: float, limit: float) -> tuple[str, ...]:
     if limit <= 0.0:
         return (f"{key} = {value:g}: no step is known to be stable",)
     return (f"{key} = {value:g} is longer than what is known to be stable, which is {below(limit)}",)
+
+
+def step_settings(time: Any) -> str:
+    """What shortens steps that are ``time.dt`` long or, where that is 0, as ``time.cfl`` says."""
+    return "time.dt" if time.dt else "time.cfl, time.dt"
 
 
 def below(value: float) -> str:

@@ -112,8 +112,15 @@ def carry_out(plan: StudyPlan, out: Path | None, workers: int | None, show: str 
         table.write_csv(folder / table.TABLE, axes, found.rows)
         picture = _draw(found, axes, show, job)
     if says:
-        print(found, f"{folder / table.TABLE}{picture}", sep="\n", flush=True)
+        print(found, last_line(found, picture), sep="\n", flush=True)
     return found
+
+
+def last_line(found: Study, picture: str) -> str:
+    """Where the table is, what there is to say of the ``picture``, and how many runs did not converge."""
+    missed = sum(row.converged is False for row in found.rows)
+    verdict = f"; {missed} of {len(found.rows)} runs did not converge" if missed else ""
+    return f"{found.folder / table.TABLE}{picture}{verdict}"
 
 
 def threads_of_each(together: int) -> int:

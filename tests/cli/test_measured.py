@@ -154,6 +154,8 @@ MISUSE = {
     "integrals.lift=pressure": ("integrals.lift: the case has a coefficient of that name",),
     "output.surface=['wing']": ("surface names 'wing', which is no boundary group", "wall, farfield"),
     "run.stop.monitor=rsm": ("run.stop.monitor names 'rsm'", "rms"),
+    **{f"run.stop.{one}": (f"run.stop.{one.partition('=')[0]}: nothing says which monitor ends the run; give"
+                           " run.stop.monitor, one of rms",) for one in ("below=1e-2", "relative=true", "every=5")},
     "run.stop.monitor=rms": ("run.stop.below: give the number above 0 below which rms ends the run",),
     "lines.a={from=[0, 0]}": ("lines.a has no to",),
     "lines.a={from=[900, 0], to=[901, 0]}": ("lines.a from [900.0, 0.0] to [901.0, 0.0] meets no cell",),

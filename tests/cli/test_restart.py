@@ -73,6 +73,31 @@ def test_a_run_taken_beyond_its_end(meshloom: Command, tmp_path: Path, step: str
     assert again.code == 0 and ("shortened" in again.out) == (not is_whole)
 
 
+#: Steps of one length that come to both ends but for rounding: computed from the size of cells; given, so that 70 and
+#: 190 of them are 0.07 and 0.19; and implicit.
+EVEN = {
+    "plate.py": ("plate.end", (0.05, 0.1), ["plate.cells=20"]),
+    "advection1d": ("time.end", (0.07, 0.19), ["mesh.points=16", "time.dt=0.001"]),
+    "fv": ("time.end", (0.3, 0.7), ["mesh.along=3", "mesh.up=2", "time.mode=unsteady", "time.method=implicit",
+                                    "time.dt=0.1"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", EVEN)
+def test_whole_steps_go_on_beyond_the_end_bit_for_bit(meshloom: Command, tmp_path: Path, target: str):
+    setting, (first, second), small = EVEN[target]
+    if target.endswith(".py"):
+        assert meshloom("new", target[:-3]).code == 0
+    settings = [word for one in ("output.plot=false", "output.vtu=false", *small) for word in ("--set", one)]
+    run = ("run", target, *settings, "--backend", "numpy", "--quiet")
+    assert meshloom(*run, "--set", f"{setting}={second}", "--out", "whole").code == 0
+    assert meshloom(*run, "--set", f"{setting}={first}", "--out", "half").code == 0
+    then = meshloom("run", "--restart", "half", "--set", f"{setting}={second}")
+    assert then.code == 0 and "shortened" not in then.out
+    whole, half = (h5py.File(tmp_path / name / "checkpoint.h5")["state"] for name in ("whole", "half"))
+    assert all(np.array_equal(whole[name][...], half[name][...]) for name in whole)
+
+
 def test_a_restart_says_what_it_changes(meshloom: Command):
     meshloom("run", "airfoil", *MESH, "--backend", "numpy", "--iterations", "5", "--out", "a")
     result = meshloom("run", "--restart", "a/checkpoint.h5", "--iterations", "8", "--set", "mesh.order=rcm")
@@ -149,6 +174,31 @@ def test_restarts_that_cannot_be(meshloom: Command, tmp_path: Path, arguments: l
     before = files_below(tmp_path)
     meshloom("run", "--restart", "a/checkpoint.h5", *arguments).refused(2, *parts)
     assert files_below(tmp_path) == before
+
+
+#: Cases that end at a time: to the bit, after the step that comes beyond it, and as a file of one's own has it.
+TIMED = {
+    "advection1d": ("time.end", 0.01, ["--set", "time.dt=0.001"]),
+    "bookleaf_sod": ("time.end", 0.0035, ["--set", "mesh.cells=[4, 2]"]),
+    "mine.py": ("plate.end", 0.02, ["--set", "plate.cells=5"]),
+}
+
+
+@pytest.mark.parametrize("target", TIMED)
+def test_no_run_goes_back_to_an_earlier_time(meshloom: Command, tmp_path: Path, target: str):
+    """Nor does one that is at its end say that files are made again for another one; with its own end it does so."""
+    setting, end, small = TIMED[target]
+    if target.endswith(".py"):
+        assert meshloom("new", "mine").code == 0
+    run = ("run", target, *small, "--set", f"{setting}={end}", "--backend", "numpy", "--set", "output.plot=false")
+    assert meshloom(*run, "--out", "a").code == 0
+    before = files_below(tmp_path)
+    for earlier in (0.3 * end, 0.999 * end):
+        again = meshloom("run", "--restart", "a", "--set", f"{setting}={earlier}")
+        again.refused(2, "a/checkpoint.h5: already at time 0.0", f"; give a later one with --set {setting}")
+        assert files_below(tmp_path) == before
+    assert meshloom("run", "--restart", "a", "--quiet").code == 0
+    assert meshloom("run", "--restart", "a", "--quiet", "--set", f"{setting}={2.0 * end}").code == 0
 
 
 def test_damaged_checkpoints(meshloom: Command, tmp_path: Path):

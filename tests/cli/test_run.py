@@ -292,3 +292,13 @@ def test_the_emulated_gpu_can_be_asked_for(meshloom: Command):
 
 def test_list_is_what_people_try_first(meshloom: Command):
     assert meshloom("list").out == meshloom("cases").out != ""
+
+
+def test_what_breaks_down_or_is_refused_prints_no_json(meshloom: Command):
+    """Whoever reads stdout finds an object of a run that came to something, or nothing."""
+    words = ("run", "airfoil", "--set", "mesh.i=4", "--set", "mesh.j=6", "--backend", "numpy", "--quiet", "--json")
+    broken = meshloom(*words, "--set", "flow.cfl=400", "--iterations", "50")
+    broken.refused(1, "the solution broke down", warned="flow.cfl")
+    refused = meshloom(*words, "--set", "flow.cfl=-1")
+    refused.refused(2, "flow.cfl must be")
+    assert broken.out == refused.out == ""

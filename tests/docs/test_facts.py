@@ -27,6 +27,8 @@ from meshloom.schedule.choice.cost import HELD_LINES, HELD_ROWS, Work
 from meshloom.schedule.choice.layouts import PREFERENCE
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.common import vectors
+from meshloom.solvers.finite_volume.case import FiniteVolume
+from meshloom.solvers.volna.basins import WaterCase
 from meshloom.target import CPU, CPU_CORE, GPU, H200, Target
 from tests.docs.test_docs import program
 
@@ -368,3 +370,17 @@ def test_bounds_of_the_comparisons() -> None:
     }.items():  # fmt: skip
         (found,) = [row for name, row in rows.items() if name.startswith(what)]
         assert found == [written(*bounds, of=0), written(*bounds, of=1)], what
+
+
+def test_conditions_of_the_channel_are_told():
+    """Those that ``fv`` has without a mesh file."""
+    row = next(row for row in table("docs/finite_volume.md", "case") if row[0] == "`fv`")[1]
+    told = re.search(r": `(\w+)` and `(\w+)` are `(\w+)`, `(\w+)` and `(\w+)`, the floor, are `(\w+)`;", row)
+    assert told is not None
+    one, other, open_kind, top, floor, solid = told.groups()
+    kinds = {name: entry["kind"] for name, entry in FiniteVolume.channel.items()}
+    assert kinds == {one: open_kind, other: open_kind, top: solid, floor: solid}
+
+
+def test_monitors_of_water_are_told():
+    assert all(f"`{name}`" in page("docs/volna.md") for name in WaterCase.monitors)

@@ -133,6 +133,25 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path):
         ml.march(same.step, steps=5, out=tmp_path / "run", restart=True, show=same.heat)
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_no_run_goes_back_to_an_earlier_time(tmp_path: Path, exact: bool):
+    """With its own end, which its last step may go beyond, it is at its end."""
+    one = Cooling()
+
+    def march(end: float) -> ml.Done:
+        until = (one.t, end, one.dt) if exact else (one.t, end)
+        return ml.march(one.step, until=until, out=tmp_path / "run", restart=True, show=one.heat)
+
+    dt = float(one.dt)
+    steps, before, bits = march(5.5 * dt).steps, contents(tmp_path / "run"), one.bits
+    assert steps == 6
+    for end in (0.5 * dt, 4.9 * dt, *([5.4 * dt] if exact else [])):
+        with one_line_from(UserError, "already at t = [0-9.e-]+ of .*; give a later end in until"):
+            march(end)
+        assert one.bits == bits and contents(tmp_path / "run") == before
+    assert march(5.5 * dt).steps == 6 and march(7.5 * dt).steps == 8
+
+
 def test_a_run_without_checkpoints_is_a_run(tmp_path: Path):
     one = Cooling()
     ml.march(one.step, steps=3, out=tmp_path / "run", checkpoint=(), fields=one.u)

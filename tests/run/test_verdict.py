@@ -29,10 +29,12 @@ HISTORIES: dict[str, tuple[Callable[[Share], np.ndarray], str]] = {
 }
 
 
-@pytest.mark.parametrize("count", [16, 170, 4001])
+@pytest.mark.parametrize("count", [16, 32, 170, 4001])
 @pytest.mark.parametrize("name", HISTORIES)
 def test_states(name: str, count: int) -> None:
+    """16 iterations are too few for a standstill: no quarter of them can have seen two swings."""
     history, state = HISTORIES[name]
+    state = TOO_SHORT if state == STALLED and count < 32 else state
     found = [judged("rms", scale * history(np.linspace(0.0, 1.0, count))) for scale in (1e-290, 1e-7, 1.0, 1e12, 1e290)]
     assert all(one is not None and (one.state, one.converged) == (state, state == CONVERGED) for one in found), found
     assert len({one.since for one in found if one}) == 1
@@ -75,6 +77,7 @@ def test_what_says_nothing_and_what_is_not_finite() -> None:
         assert short is not None and short.state == TOO_SHORT and not short.converged
     broken = judged("rms", np.array([1.0, 0.5, np.nan, 1.0, np.inf]))
     assert broken is not None and (broken.state, broken.since, broken.converged) == (BROKEN, 3, False)
+    assert "2 iterations are too few to judge" in judged("rms", np.ones(2)).text  # type: ignore[union-attr]
     still = judged("rms", np.zeros(100))
     assert still is not None and still.converged
     with np.errstate(all="raise"):
@@ -127,7 +130,81 @@ def test_a_coarse_airfoil_has_not_stalled() -> None:
     assert all(told[count].state == SWINGING for count in (80, 100))  # type: ignore[union-attr]
 
 
+#: Logarithms (base 10, thousandths) of the residuals of the first 20 iterations of the airfoil, which converges, on
+#: 45,000 and on 648 cells.
+BEGINNINGS = (
+    (-2419, -2445, -2477, -2512, -2551, -2592, -2634, -2674, -2709, -2736,
+     -2755, -2765, -2769, -2768, -2765, -2763, -2762, -2764, -2769, -2776),
+    (-2157, -2215, -2280, -2353, -2434, -2521, -2615, -2710, -2799, -2868,
+     -2906, -2914, -2905, -2891, -2878, -2871, -2869, -2873, -2881, -2894),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+def test_the_beginning_of_a_run_is_no_standstill(beginning: tuple[int, ...]) -> None:
+    residuals = 10.0 ** (0.001 * np.array(beginning))
+    told = [judged("rms", residuals[:count]) for count in range(8, 21)]
+    assert {one.state for one in told if one} <= {FALLING, SWINGING, TOO_SHORT}
+
+
+@pytest.mark.parametrize("count", range(8, 32))
+def test_what_is_short_never_stalls(count: int) -> None:
+    dice = np.random.default_rng(count)
+    for still in (np.ones(count), 1.0 + 0.5 * (np.arange(count) % 2), np.exp(0.1 * dice.standard_normal(count))):
+        found = judged("rms", still)
+        assert found is not None and found.state != STALLED, found
+
+
+def bumps(share: Share, until: float = 0.78) -> np.ndarray:
+    """Falls, rests, jumps up, and comes down to a rest above the first one ``until`` so late in the run."""
+    shares, logs = [0, 0.25, 0.5, 0.55, until - 0.03, until, 1], [0, -2.5, -2.3, -1.8, -1.8, -2.2, -2.2]
+    return 10.0 ** np.interp(share, shares, logs)
+
+
+#: No run of these falls: the state, or the states, that may be told of them, whatever their number of iterations.
+NO_FALLS: dict[str, tuple[Callable[[Share], np.ndarray], set[str]]] = {
+    "flat after a bump": (bumps, {STALLED}),
+    "not long flat after a bump": (lambda s: bumps(s, 0.84), {STALLED, SWINGING}),
+    "comes down from a bump, to above where it was": (
+        lambda s: 10.0 ** np.interp(s, [0, 0.25, 0.5, 0.55, 1], [0, -2.5, -2.3, -1.2, -2.0]), {SWINGING}
+    ),
+    "falls fast, then is flat for long": (lambda s: 10.0 ** -np.minimum(10.0 * s, 2.0), {STALLED}),
+    "falls, then is flat for a quarter": (lambda s: 10.0 ** -np.minimum(2.8 * s, 2.0), {SWINGING}),
+    "a fast limit cycle": (lambda s: 10.0 ** (-np.minimum(9.0 * s, 2.0) + 0.2 * np.sin(300.0 * s)), {STALLED}),
+    "grows after a fall": (lambda s: 10.0 ** np.interp(s, [0, 0.5, 1], [0, -2.0, -1.0]), {GROWING}),
+}
+
+
+@pytest.mark.parametrize("limit", [None, 1e-9])
+@pytest.mark.parametrize("count", [400, 1601, 3000])
+@pytest.mark.parametrize("name", NO_FALLS)
+def test_more_iterations_help_only_what_falls(name: str, count: int, limit: float | None) -> None:
+    history, states = NO_FALLS[name]
+    dice = np.random.default_rng(1)
+    for noise in (0.0, 0.02):
+        residuals = history(np.linspace(0.0, 1.0, count)) * np.exp(noise * dice.standard_normal(count))
+        found = judged("rms", residuals, limit)
+        assert found is not None and found.state in states and "more iterations help" not in found.text, found
+
+
+@pytest.mark.parametrize("swings", [0.0, 3.0, 8.0, 20.0, 40.0])
+@pytest.mark.parametrize("count", [100, 400, 3001])
+def test_a_fall_with_swings_falls(count: int, swings: float) -> None:
+    s = np.linspace(0.0, 1.0, count)
+    for phase in np.linspace(0.0, 2.0 * np.pi, 12, endpoint=False):
+        found = judged("rms", 10.0 ** (-2.0 * s + 0.18 * np.sin(2.0 * np.pi * swings * s + phase)))
+        assert found is not None and found.state == FALLING, (phase, found)
+
+
+def test_a_fall_after_a_bump_to_less_than_before_falls() -> None:
+    """Also where the first residuals, before the flow has begun to move, were less than all that came after."""
+    s = np.linspace(0.0, 1.0, 400)
+    for points, logs in (([0, 0.25, 0.5, 1], [0, -1.5, -0.8, -2.5]), ([0, 0.05, 1], [0, 4.0, 2.0])):
+        found = judged("rms", 10.0 ** np.interp(s, points, logs))
+        assert found is not None and found.state == FALLING, found
+
+
 def test_a_cure_is_added() -> None:
-    found = judged("rms", np.ones(20))
+    found = judged("rms", np.ones(40))
     assert found is not None and found.with_cure("shorter steps help").text.endswith("; shorter steps help")
     assert found.with_cure("") == found

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import fields
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,13 @@ import pytest
 import meshloom as ml
 from bench.airfoil import shuffled
 from meshloom.config import build, parse_set
-from meshloom.errors import MeshError
+from meshloom.errors import ConfigError, MeshError
 from meshloom.solvers import cases, find_case
 from meshloom.solvers.airfoil import (
     FAR_FIELD,
     Airfoil,
     AirfoilConfig,
+    AirfoilFlowOptions,
     AirfoilGas,
     AirfoilMeshOptions,
     _boundary_kind,
@@ -233,3 +236,19 @@ def test_groups_that_nobody_named_and_names_that_no_group_has():
     options = AirfoilMeshOptions(farfield=(first, *others))  # 'wall', the default, need not exist
     kinds = _boundary_kind(mesh, options).numpy()
     assert (kinds == FAR_FIELD).all()
+
+
+@pytest.mark.parametrize("key", ["mach", "incidence", "cfl", "dissipation"])
+def test_what_settings_allow_can_be_computed_with(key: str) -> None:
+    """Lift and drag are numbers from end to end, in double and in single precision; below there is a line."""
+    ml.use("numpy")
+    rule = next(one.metadata for one in fields(AirfoilFlowOptions) if one.name == key)
+    least = 1e-100 if rule["low"] is None else rule["low"]  # no number is smaller
+    for value, precision in product((least, rule["high"]), ("double", "single")):
+        words = ("mesh.i=4", "mesh.j=6", f"flow.{key}={value!r}", f"run.precision={precision}")
+        case = Airfoil(build(AirfoilConfig, [parse_set(word) for word in words]))
+        with np.errstate(divide="raise", invalid="raise", over="raise"):
+            found = case.coefficients()
+        assert len(found) == 2 and all(np.isfinite(one) for one in found.values())
+    with one_line_from(ConfigError, "flow.mach must be a number from 0.001 up to 10.0"):
+        build(AirfoilConfig, [parse_set("flow.mach=1e-100")])

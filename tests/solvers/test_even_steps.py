@@ -57,6 +57,31 @@ def test_going_on_has_the_steps_of_a_run_in_one_go(backend: str, step: float, en
     assert not EvenSteps(0.3, 1.0).is_whole(1.0)
 
 
+@pytest.mark.parametrize("roundings", [-200, -30, 30, 200])
+@pytest.mark.parametrize("count", [100, 1000, 40_000])
+def test_a_step_that_was_computed_is_whole(count: int, roundings: int) -> None:
+    """Such as the size of a cell, in place of the number that was meant: what it adds up to is no step to shorten."""
+    ml.use("numpy")
+    step = 0.05 / count * (1.0 + roundings * np.finfo(np.float64).eps)
+    dt, time, one = ml.Global(0.0, "dt"), ml.Global(0.0, "time"), ml.Set(1, "clock")
+    for end in (0.05, 0.1):
+        clock = EvenSteps(step, end)
+        assert clock.is_whole(end)
+        time.value = (round(end / step) - 1) * step
+        tick(one, dt, time, clock.step, clock.end)
+        assert (float(dt), float(time)) == (step, end) and clock.steps_left(end) == 0
+        tick(one, dt, time, clock.step, 2.0 * end)
+        assert (float(dt), float(time)) == (step, (round(end / step) + 1) * step), "as in a run in one go"
+
+
+@pytest.mark.parametrize("count", [3, 100, 40_000])
+def test_a_step_that_is_another_one_is_cut(count: int) -> None:
+    """By more than a hundred-millionth, however many there are."""
+    for share in (0.5, 1.0 - 1e-6, 1.0 + 1e-6):
+        end = 0.05 * (1.0 + (share - 1.0) / count)
+        assert not EvenSteps(0.05 / count, end).is_whole(end)
+
+
 def test_the_last_step_may_be_a_little_longer() -> None:
     clock = EvenSteps(0.25, 0.75 + 0.2 * SLACK)
     lengths, times = ticked(clock, np.float64)

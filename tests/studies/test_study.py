@@ -18,6 +18,8 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import UserError
+from meshloom.studies.record import StudyRow
+from meshloom.studies.several import Study, last_line
 from tests.catalogue.test_own_file import POT
 from tests.cli.conftest import meshloom as meshloom  # the fixture
 from tests.cli.harness import Command, files_below
@@ -63,6 +65,21 @@ def test_every_combination_once(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert (tmp_path / "s" / "study.png").stat().st_size > 5000
     with pytest.raises(UserError, match="no monitor, probe or integral 'haet'; did you mean 'heat'"):
         again.values("haet")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        ((True, False, None, False), "; 2 of 4 runs did not converge"),
+        ((True, True), ""),
+        ((None, None), ""),
+        ((False,), "; 1 of 1 runs did not converge"),
+    ],
+)
+def test_the_last_line_says_how_many_did_not_converge(verdicts: tuple[bool | None, ...], said: str) -> None:
+    rows = tuple(StudyRow({"a.b": k}, f"run-{k}", converged=one, why="") for k, one in enumerate(verdicts))
+    found = Study("pot", {"a.b": tuple(range(len(rows)))}, rows, Path("s"))
+    assert last_line(found, ", s/study.png") == f"s/study.csv, s/study.png{said}"
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ import numpy as np
 import meshloom as ml
 from meshloom import compact
 from meshloom.case import BROKEN, PRECISIONS, GridCase, Limit, OutputOptions, RunOptions, schedule_table
+from meshloom.case.even_steps import EvenSteps, rounding
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.runge_kutta import largest_step, runge_kutta4
@@ -74,8 +75,8 @@ class AdvectionConfig:
 class Steps:
     """Equal steps that end exactly at ``end``, none longer than ``longest``.
 
-    From time 0 on they are ``dt``, and times are multiples of it: no error adds up. A run that was restarted with other
-    settings stands elsewhere: from there on, what is left is cut into equal steps again.
+    From time 0 on they are ``dt``, and times are multiples of it, the end apart: no error adds up. A run that was
+    restarted with other settings stands elsewhere: from there on, what is left is cut into equal steps again.
     """
 
     count: int
@@ -85,24 +86,28 @@ class Steps:
 
     def left(self, time: float) -> int:
         """Steps that are to be taken from a time on."""
-        done = math.floor(time / self.dt + 0.5)
-        if done * self.dt == time:
-            return max(self.count - done, 0)
+        if self.is_whole(time):
+            return max(self.count - math.floor(time / self.dt + 0.5), 0)
         return max(math.ceil((self.end - time) / self.longest * (1.0 - _ROUNDING)), 0)
+
+    def is_whole(self, time: float) -> bool:
+        """Whether a run from 0 comes to that time by whole steps, as in ``EvenSteps``."""
+        return EvenSteps(self.dt, self.end).is_whole(time)
 
     def kernel(self) -> ml.Kernel:
         """The length of the next step, and the time at its end; the same decisions as in ``left``."""
-        dt, longest, end = self.dt, self.longest, self.end
+        dt, longest, end, all_steps = self.dt, self.longest, self.end, float(self.count)
 
         @ml.kernel
         def tick(time: ml.ReadWrite, step: ml.Write):
             done = np.floor(time / dt + 0.5)
-            regular = done * dt == time
+            regular = np.abs(done * dt - time) <= rounding(time, dt, np.float64)
             left = end - time
             count = np.maximum(np.ceil(left / longest * (1.0 - _ROUNDING)), 1.0)
             step[...] = np.where(regular, dt, left / count)
             other = np.where(count == 1.0, end, time + left / count)
-            time[...] = np.where(regular, (done + 1.0) * dt, other)
+            after = np.where(done + 1.0 == all_steps, end, (done + 1.0) * dt)
+            time[...] = np.where(regular, after, other)
 
         return tick
 
@@ -122,6 +127,8 @@ def steps(time: AdvectionTimeOptions, rate: float, schemes: dict[str, float]) ->
     if not 0.0 < time.end < _MOST_STEPS * wanted:
         said = f"{key} = {value:g}"
         raise ConfigError(f"{said}: more than {_MOST_STEPS:g} steps to time.end = {time.end:g}; take longer ones")
+    if EvenSteps(wanted, time.end).is_whole(time.end):  # then it is that of runs to other ends, to the bit
+        return Steps(math.floor(time.end / wanted + 0.5), wanted, wanted, time.end)
     count = max(1, math.ceil(time.end / wanted * (1.0 - _ROUNDING)))
     return Steps(count, time.end / count, wanted, time.end)
 
@@ -163,7 +170,8 @@ class AdvectionCase(GridCase):
         self.program = self._program()
 
     def cure(self, state: str) -> str:
-        return "shorter steps (time.dt) or a filter (filter.order) may help" if state == BROKEN else ""
+        step = "time.cfl" if self.config.time.cfl > 0.0 else "time.dt"
+        return f"shorter steps ({step}) or a filter (filter.order) may help" if state == BROKEN else ""
 
     @abstractmethod
     def make_grid(self) -> ml.Grid:
@@ -243,6 +251,9 @@ class AdvectionCase(GridCase):
 
     def steps_left(self, recorded: np.ndarray) -> int:
         return self.steps.left(float(recorded[0]))
+
+    def ends_a_whole_step(self, time: float) -> bool:
+        return self.steps.is_whole(time)
 
     def time_span(self, recorded: np.ndarray) -> tuple[float, float]:
         return float(recorded[0]), self.config.time.end

@@ -191,14 +191,30 @@ class FiniteVolumeCase(Case):
         return "residual_density", self.config.time.tolerance or None
 
     def cure(self, state: str) -> str:
-        step = "time.cfl_max" if self.config.time.method == "implicit" else "time.cfl"
-        if state == STALLED and self.config.scheme.order == 2 and self.config.scheme.limiter != "none":
-            return f"a limiter that rings stalls it: a larger scheme.limiter_constant or a smaller {step} may help"
+        scheme, step = self.config.scheme, self._step_setting()
+        second, limits = scheme.order == 2, scheme.limiter != "none"
+        if state == STALLED and second and limits:
+            has_constant = scheme.limiter == "venkatakrishnan"
+            softer = "a larger scheme.limiter_constant" if has_constant else "another scheme.limiter"
+            return f"a limiter that rings stalls it: {softer} or a smaller {step} may help"
         if state == BROKEN:
-            limiter = "a limiter (scheme.limiter), " if self.config.scheme.limiter == "none" else ""
-            fallback = "scheme.fallback, " if step == "time.cfl" else ""
+            limiter = "a limiter (scheme.limiter), " if second and not limits else ""
+            can_fall_back = second and self.config.time.method == "explicit" and scheme.fallback == "none"
+            fallback = "scheme.fallback, " if can_fall_back else ""
             return f"a smaller {step}, {limiter}{fallback}or another scheme.flux may help"
         return f"a smaller {step} may help" if state in (STALLED, GROWING) else ""
+
+    def _step_setting(self) -> str:
+        """What says how long steps are."""
+        time = self.config.time
+        if time.method == "explicit":
+            return "time.cfl"
+        if time.mode == "unsteady":
+            return "time.dt"
+        return "time.cfl_max" if time.cfl_max > time.cfl else "time.cfl"  # which is that of the first one
+
+    def ends_a_whole_step(self, time: float) -> bool:
+        return isinstance(self.steps, DualSteps) and self.steps.is_whole(time)
 
     def time_span(self, recorded: np.ndarray) -> tuple[float, float] | None:
         if not isinstance(self.steps, StepsInTime):

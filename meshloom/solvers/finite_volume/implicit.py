@@ -15,7 +15,6 @@ tail, then do not decide about the steps of all.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -24,6 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
+from meshloom.case.even_steps import EvenSteps
 from meshloom.errors import SolveError
 from meshloom.solvers.finite_volume.flow import CompressibleFlow
 from meshloom.solvers.finite_volume.gas import IdealGas
@@ -336,6 +336,7 @@ class DualSteps(StepsInTime):
                  watch: Watch = lambda terms: None, turbulence: SpalartAllmaras | None = None):  # fmt: skip
         super().__init__(flow, watch, turbulence)
         self.options, self.dual = options, dual
+        self.even = EvenSteps(dual.dt, dual.end)
         self.time, self.dt = ml.Global(0.0, "time"), ml.Global(0.0, "dt", dtype=flow.dtype)
         self._last, self._before = flow.u.like("last"), flow.u.like("before_last")
         self._weights = ml.Global(np.zeros(3, flow.dtype), "weights")
@@ -350,7 +351,10 @@ class DualSteps(StepsInTime):
         self._shift = ml.Program(self._shift_fields)
 
     def steps_left(self, time: float, pace: float = 0.0) -> int:
-        return max(0, math.ceil((self.dual.end - time) / self.dual.dt - 1e-9))
+        return self.even.steps_left(time)
+
+    def is_whole(self, time: float) -> bool:
+        return self.even.is_whole(time)
 
     def program(self) -> ml.Sequence:
         return ml.Sequence(self, name="dual time step")
@@ -368,14 +372,13 @@ class DualSteps(StepsInTime):
     def __call__(self) -> None:
         """One step in time."""
         time, before = float(self.time.value), float(self.dt.value)
-        last = self.steps_left(time) == 1
-        dt = self.dual.end - time if last else self.dual.dt
+        dt, after = self.even.after(time)
         self._shift()
         weights = backward_weights(dt, before)
         self._weights.value = np.array(weights)
         self.newton.begin(self.options.cfl, weights[0])
         self.inner.value, self.newton.iterations.value = self._solved()
-        self.dt.value, self.time.value = dt, self.dual.end if last else time + dt
+        self.dt.value, self.time.value = dt, after
 
     def _solved(self) -> tuple[int, int]:
         """Newton's method for one step in time; how many of its steps, and of GMRES. The last is judged, too."""

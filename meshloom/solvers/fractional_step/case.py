@@ -20,7 +20,7 @@ from meshloom.solvers.fractional_step.options import STAGGERED
 from meshloom.solvers.fractional_step.schemes import SCHEMES, TimeScheme
 from meshloom.solvers.fractional_step.sides import Condition
 from meshloom.solvers.fractional_step.staggered import StaggeredFlow
-from meshloom.solvers.stable import doubts_longer
+from meshloom.solvers.stable import doubts_longer, step_settings
 
 MONITORS = ("time", "kinetic_energy", "divergence", "change", LOST)  # of every case; others come behind them
 STEADY_EVERY = 100  # steps from one question whether the flow is steady to the next
@@ -122,7 +122,7 @@ class IncompressibleCase(GridCase):
         return doubts_longer("time.dt", time.dt, self.longest) if time.dt else doubts_longer("time.cfl", time.cfl, 1.0)
 
     def cure(self, state: str) -> str:
-        return "shorter steps (time.cfl, time.dt) or a finer grid may help" if state == BROKEN else ""
+        return f"shorter steps ({step_settings(self.config.time)}) or a finer grid may help" if state == BROKEN else ""
 
     def restored(self) -> None:
         """The ghosts that this form and convection look at, and where kinetic energy is counted from."""

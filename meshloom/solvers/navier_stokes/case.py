@@ -18,6 +18,7 @@ from meshloom.solvers.navier_stokes.equations import DIVERGENCE, Equations
 from meshloom.solvers.navier_stokes.flow import MONITORS, Boundaries, GasFlow
 from meshloom.solvers.navier_stokes.gas import Gas, squared, vorticity
 from meshloom.solvers.navier_stokes.stability import Stream, chosen_step
+from meshloom.solvers.stable import step_settings
 
 _LEAST = Limit(above=0.0, why="it is a density")
 _DENSITY = replace(_LEAST, component=0)  # of q
@@ -51,7 +52,8 @@ class FlowCase(GridCase):
         if state != BROKEN:
             return ""
         form = "scheme.form = \"split\", " if getattr(self.config.scheme, "form", "split") != "split" else ""
-        return f"shorter steps (time.cfl, time.dt), a finer grid, {form}or a filter (filter.order) may help"
+        steps = step_settings(self.config.time)
+        return f"shorter steps ({steps}), a finer grid, {form}or a filter (filter.order) may help"
 
     def _equations(self, config: Any) -> Equations:
         scheme, dtype = config.scheme, PRECISIONS[config.run.precision]
