@@ -185,7 +185,7 @@ def check_orders(make: Callable[[], tuple[Callable[[], None], dict[str, ml.Field
         assert Dataflow(order).svg().count("<rect") == len(order) == len(str(Dataflow(order)).splitlines())
         for _ in range(2):
             for one in order:
-                one._run_counted() if one._draws else one()
+                one.run_counted() if one._draws else one()
         results.append({name: np.array(one.saved()) for name, one in changed.items()})  # with ghosts
     for name, expected in results[0].items():
         np.testing.assert_array_equal(results[1][name], expected, err_msg=f"{name} in order {orders[1]}")

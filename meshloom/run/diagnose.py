@@ -180,7 +180,8 @@ def _not_solved(solve: Callable[[], Any]) -> _Finding:
 
 def _first_of(task: RunTask, program: Program, *, strictly: bool) -> _Finding:
     for operation in program.loops:
-        (operation.as_written() if strictly else operation)()
+        # what draws random numbers does so as in that iteration: the program's own loops count, on a state put back
+        (operation.as_written() if strictly else operation)._run_counted()
         for written in operation.writes:
             where = _first_bad(task, written)
             if where:
