@@ -28,6 +28,7 @@ from meshloom.operation.fusion import FusedProgram, fuse
 from meshloom.operation.measures import Measures, check_nodes_stay
 from meshloom.operation.operation import Operation, asking
 from meshloom.operation.passes import prepared_graph
+from meshloom.operation.past_times import Timed
 from meshloom.operation.recorded import Outline, Recorded
 from meshloom.operation.replay import (
     ReadyProgram,
@@ -183,11 +184,10 @@ class Tape:
         elif len(done.seconds) == len(self.loops):
             self.noted(done)
 
-    def timed(self) -> list[tuple[Operation, float, int]]:
-        """What was timed so far, with its seconds and how often it ran, in all: loops that ran by themselves, and the
-        steps of the program as it is fused. Nothing where a device replays all of it as one graph."""
-        alone = [(one, one.total_seconds, one.calls) for one in dict.fromkeys(self.loops) if one.calls]
-        return alone + (self._made[0].timed() if self._made else [])
+    def fused_times(self) -> list[Timed]:
+        """What the steps of the fused program have spent so far; nothing where a device replays all of it as one graph.
+        Loops that run by themselves know it themselves."""
+        return self._made[0].timed() if self._made else []
 
     @property
     def _made(self) -> Sequence[FusedRecording]:
