@@ -11,11 +11,14 @@ import difflib
 import operator
 import os
 import re
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+          stat.S_IFSOCK: "a socket"}  # fmt: skip
 
 
 class MeshloomError(Exception):
@@ -164,6 +167,20 @@ def file_path(what: str, value: Any, *, error: type[UserError] = UserError) -> P
     except UnicodeError:
         pass
     raise error(f"{what} must be the name of a file, a string or an os.PathLike, got {shown(value)}")
+
+
+def other_than_file(path: str | os.PathLike[str]) -> str:
+    """What there is in the place of a file, such as "a pipe", which whoever opens it would wait for; '' for a file, and
+    where there is nothing."""
+    try:
+        return kind_of_file(os.stat(path).st_mode)
+    except (OSError, ValueError):  # which whoever opens it is told
+        return ""
+
+
+def kind_of_file(mode: int) -> str:
+    """What something in a file system is in words, by its mode; '' for a file."""
+    return "" if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "something else")
 
 
 def install(extra: str) -> str:

@@ -121,7 +121,7 @@ WRONG: dict[str, tuple[Callable[[Path, ml.Field], Any], str]] = {
     "a number as a name": (lambda p, u: ml.load(p / "a.h5", {1: u}), "names are strings"),  # type: ignore[dict-item]
     "no file": (lambda p, u: ml.load(p / "none.h5", u), "no such saved state file"),
     "into a folder": (lambda p, u: ml.save("", u), "path of the file, and '' is a folder"),
-    "a folder": (lambda p, u: ml.load(p, u), "no such saved state file"),
+    "a folder": (lambda p, u: ml.load(p, u), "it is a folder, not a saved state file"),
     "in a program": (lambda p, u: ml.program(lambda: ml.save(p / "new.h5", u))(), "saving fields"),
     "loaded in a program": (lambda p, u: ml.program(lambda: ml.load(p / "a.h5", u))(), "loading fields"),
 }

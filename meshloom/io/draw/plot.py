@@ -248,10 +248,10 @@ def _file(save: Any) -> tuple[Path, str]:
     ending = path.suffix[1:].lower()
     if ending not in ENDINGS:
         raise UserError(f"plot: save={shown(str(path))}: the file must end in .{', .'.join(ENDINGS)}")
-    if path.is_dir() or not path.parent.is_dir():
-        what = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise UserError(f"plot: save={shown(str(path))}: {what}")
     with writing(path):
+        if path.is_dir() or not path.parent.is_dir():
+            what = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+            raise UserError(f"plot: save={shown(str(path))}: {what}")
         followed(path)
     return path, ending
 
