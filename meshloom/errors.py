@@ -86,14 +86,14 @@ def interrupted(message: str, **known: Any) -> KeyboardInterrupt:
     return stop
 
 
-def nearest(name: str, allowed: Iterable[str]) -> str:
-    """A hint for a misspelt name: ``"; did you mean 'mach'?"`` or the list of allowed names."""
+def nearest(name: str, allowed: Iterable[str], *, listed: str = "allowed:", none: str = "none is allowed") -> str:
+    """A hint for a misspelt name: ``"; did you mean 'mach'?"`` or the list of allowed names, with words before it."""
     names = [str(a) for a in allowed]
     # Two letters of three are no likeness: gpu is not a misspelt cpu.
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.67)
     if close:
         return f"; did you mean '{close[0]}'?"
-    return f"; allowed: {', '.join(names)}" if names else "; none is allowed"
+    return f"; {listed} {', '.join(names)}" if names else f"; {none}"
 
 
 def one_line(text: str) -> str:

@@ -264,6 +264,19 @@ def test_a_loop_that_draws_shows_what_the_next_call_draws() -> None:
     assert np.array_equal(drawn, v.numpy()[2])
 
 
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_what_counts_draws_has_a_name_and_no_figures(backend: str) -> None:
+    ml.use(backend)
+    cells = ml.Set(5, "cells")
+    v, dice = cells.field("v", 2), ml.Random(seed=2, name="dice")
+    step = ml.program(lambda: throw(cells, v, dice))
+    step.run(2)
+    assert "count_draws over once, reads dice" in str(step.dataflow)
+    texts = [str(step.explain()), str(step.dataflow), repr(step), step.dataflow.svg()]
+    assert not [text for text in texts if "_count_call" in text or "inf" in text]
+    assert "throw over cells: 5 elements" in texts[0] and "over once:" not in texts[0]
+
+
 @ml.kernel
 def stroll(v: ml.Read, walk: ml.ReadWrite):
     walk += v - 0.5

@@ -19,6 +19,7 @@ from meshloom.backend.base import Backend, Recording, Replayed
 from meshloom.errors import ProgramError
 from meshloom.exclusion import PREPARING, Mutex, holding, mutexes_of
 from meshloom.mesh.core import Field, Global
+from meshloom.mesh.random import Random
 from meshloom.native.together import together
 from meshloom.operation.arguments import check_memory
 from meshloom.operation.dataflow import Dataflow
@@ -288,7 +289,7 @@ class Tape:
         """Every loop's schedule, reason and figures; before that how they are fused and, on a GPU, replayed."""
         with self._asked():
             self._as_laid_out()
-            loops = [o.explain() for o in dict.fromkeys(self.loops) if not o.domain.all_memory]
+            loops = [o.explain() for o in dict.fromkeys(self.loops) if not o.domain.all_memory and not _only_counts(o)]
             said, layouts = self._had_its_say, self.layouts.items()
             chosen = [(f.name, layout) for f, layout in layouts if f not in said or str(f.layout) == layout]
             moved = [f"layout of {name}: {layout}, the least time over all loops" for name, layout in chosen]
@@ -316,3 +317,8 @@ class Tape:
         """How one replay is ordered on a device, in one line; empty where there is none."""
         with self._asked():
             return (self.fused_recording() or self.recording()).summary
+
+
+def _only_counts(operation: Operation) -> bool:
+    """Is it what counts the draws of a random source? Nobody has written that, nor would learn from its figures."""
+    return all(type(one) is Random for one in operation.storages)
