@@ -61,7 +61,8 @@ def plot(
     ``component``: a number, "x", or an index of a matrix, (0, 1).
 
     Colours go from blue to red about zero where values have both signs, else from dark to bright; ``limits`` (low,
-    high) sets their ends, ``cmap`` names others of matplotlib. ``label`` stands at the colour bar, with the unit, say;
+    high) sets their ends, ``cmap`` names others of matplotlib. ``label`` stands in the place of the field's
+    name, at the colour bar and, unless there is a ``title``, above, with the unit, say;
     ``window`` (xmin, xmax, ymin, ymax) is the part to show. ``ax``: axes to draw on. ``save``: a file, .png, .pdf or
     .svg, which is replaced in one step.
     """
@@ -129,9 +130,10 @@ def _scene(what: Field | Mesh, component: Any, label: str | None, look: Look) ->
     values = np.where(np.isfinite(values), values, np.nan) / unit
     if component is None and what.components and _is_curve(what.set):
         at_axis = in_units(label or what.name, unit)
-        return _several_curves(what, values, at_axis, look), what.name, at_axis
+        return _several_curves(what, values, at_axis, look), label or what.name, at_axis
     chosen, vectors, name = _chosen(what, values, component)
-    at_bar = in_units(name if label is None else label, unit)
+    name = name if label is None else label
+    at_bar = in_units(name, unit)
     return scene_of(what.set, chosen, vectors, at_bar, look), name, at_bar
 
 
