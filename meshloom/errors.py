@@ -11,11 +11,14 @@ import difflib
 import operator
 import os
 import re
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+          stat.S_IFSOCK: "a socket"}  # fmt: skip
 
 
 class MeshloomError(Exception):
@@ -83,14 +86,14 @@ def interrupted(message: str, **known: Any) -> KeyboardInterrupt:
     return stop
 
 
-def nearest(name: str, allowed: Iterable[str]) -> str:
-    """A hint for a misspelt name: ``"; did you mean 'mach'?"`` or the list of allowed names."""
+def nearest(name: str, allowed: Iterable[str], *, listed: str = "allowed:", none: str = "none is allowed") -> str:
+    """A hint for a misspelt name: ``"; did you mean 'mach'?"`` or the list of allowed names, with words before it."""
     names = [str(a) for a in allowed]
     # Two letters of three are no likeness: gpu is not a misspelt cpu.
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.67)
     if close:
         return f"; did you mean '{close[0]}'?"
-    return f"; allowed: {', '.join(names)}" if names else "; none is allowed"
+    return f"; {listed} {', '.join(names)}" if names else f"; {none}"
 
 
 def one_line(text: str) -> str:
@@ -164,6 +167,20 @@ def file_path(what: str, value: Any, *, error: type[UserError] = UserError) -> P
     except UnicodeError:
         pass
     raise error(f"{what} must be the name of a file, a string or an os.PathLike, got {shown(value)}")
+
+
+def other_than_file(path: str | os.PathLike[str]) -> str:
+    """What there is in the place of a file, such as "a pipe", which whoever opens it would wait for; '' for a file, and
+    where there is nothing."""
+    try:
+        return kind_of_file(os.stat(path).st_mode)
+    except (OSError, ValueError):  # which whoever opens it is told
+        return ""
+
+
+def kind_of_file(mode: int) -> str:
+    """What something in a file system is in words, by its mode; '' for a file."""
+    return "" if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "something else")
 
 
 def install(extra: str) -> str:

@@ -64,12 +64,13 @@ class Mutex(type(RLock())):  # type: ignore[misc]
             with _graph:
                 _waiting[me] = self
                 if self._waits_for(me):
-                    _waiting[me] = None
+                    del _waiting[me]
                     raise ProgramError(f"{self.name}: another thread uses it and waits for what this one uses; give"
                                        " each thread objects of its own")  # fmt: skip
             self._awaited  # noqa: B018
         finally:
-            _waiting[me] = None
+            if me in _waiting:
+                del _waiting[me]  # noqa: RUF051  # pop would be a call, see above
 
     # ``__exit__`` is that of RLock: see above
 
@@ -100,7 +101,7 @@ class Mutex(type(RLock())):  # type: ignore[misc]
 
 
 _mutexes: WeakSet[Mutex] = WeakSet()
-_waiting: dict[int, Mutex | None] = {}  # threads, and what for
+_waiting: dict[int, Mutex] = {}  # threads that wait now, and what for
 _graph = RLock()  # held while one begins to wait
 _now = _Now()
 

@@ -97,9 +97,9 @@ def checkpoint_of(run: Path) -> Path:
     """The checkpoint of a run, which is named by its folder or by its checkpoint."""
     if (found := _in_folder(run)) is not run:
         return found
-    if run.exists() and run.name != CHECKPOINT:
+    if os.path.exists(run) and run.name != CHECKPOINT:
         raise UserError(f"{run}: not a run; give its folder or its {CHECKPOINT}")
-    if not run.exists() and run.suffix != ".h5":
+    if not os.path.exists(run) and run.suffix != ".h5":
         raise UserError(f"{run}: no such folder; give the folder of a run or its {CHECKPOINT}")
     return run
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 THREADS = 3
+LIMIT = 300.0  # seconds for all of it
 
 
 @contextmanager
@@ -29,18 +30,18 @@ def at_once(work: Callable[[int], Any], turns: int = 2) -> list[list[Any]]:
 
     def one(k: int) -> None:
         try:
-            start.wait()
+            start.wait(LIMIT)
             for _ in range(turns):
                 found[k].append(work(k))
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=one, args=(k,)) for k in range(THREADS)]
+    threads = [threading.Thread(target=one, args=(k,), daemon=True) for k in range(THREADS)]
     with _taking_turns_often():
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(300.0)
+            thread.join(LIMIT)
             assert not thread.is_alive(), "it waits for ever"
     if errors:
         raise errors[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -135,6 +136,32 @@ def test_what_is_asked_for_must_be_there() -> None:
         graph.dependences(9, None)
     with pytest.raises(ProgramError, match="is not in this program"):
         graph.dependences(diffusion()[0].operations[0])
+
+
+def test_neighbours_are_asked_for_by_name_position_or_as_themselves() -> None:
+    """Every way says the same, whichever of the two comes first, and all calls of a name count."""
+    graph = diffusion()[0].dataflow
+    for a, b in itertools.product(range(4), repeat=2):
+        ways = [(k, graph.operations[k].name, graph.operations[k]) for k in (a, b)]
+        for first, then in itertools.product(*ways):
+            assert graph.between(first, then) == graph.dependences(a, b)
+            assert graph.may_swap(first, then) == (a == b or {a, b} == {0, 1})
+    again = Dataflow([graph.operations[k] for k in (1, 0, 1, 2)])
+    flows = [d for d in again.between("difference", "gather") if d.kind == "flow"]
+    assert {(d.producer_at, d.consumer_at) for d in flows} == {(2, 3)}
+    assert not again.may_swap("difference", "gather") and again.may_swap(0, "rate = 0")
+
+
+@pytest.mark.parametrize("wrong", [
+    -1, 4, 99, 1.5, None, True, False, "", "moves", b"gather", (0, 1), [1], {}, np.arange(2), np.float64(1.0), object,
+    "a\nb",
+])  # fmt: skip
+def test_what_is_no_operation_is_refused_by_every_question(wrong: Any) -> None:
+    graph = diffusion()[0].dataflow
+    for ask in (graph.between, graph.may_swap, *([graph.dependences] if wrong is not None else [])):
+        for pair in ((wrong, 0), (0, wrong)):
+            with one_line_from(ProgramError, "is not in this program; there are rate = 0, difference, gather, move"):
+                ask(*pair)
 
 
 def test_it_prints_and_draws() -> None:

@@ -193,6 +193,31 @@ def test_an_element_shows_what_it_reads_computes_and_writes(back_end: str) -> No
     assert not flow.w.numpy().any(), "nothing is changed"
 
 
+@ml.kernel
+def conduct(t: ml.Read, heat: ml.Inc, r: ml.Random):
+    q = 2.0 * (t[0] - t[1])
+    noise = r.uniform()
+    heat[0] -= q
+    heat[1] += noise
+    heat[1] += q
+    heat[1] -= 3.0
+
+
+def test_a_line_that_combines_has_the_values_that_it_makes() -> None:
+    """And no other line has them: not that of what it combines, nor one outside of the kernel."""
+    ml.use("numpy")
+    mesh = ml.generate.box((2, 2))
+    t, heat, dice = mesh.cells.field("t", data=[1.0, 2.0, 4.0, 8.0]), mesh.cells.field("heat"), ml.Random(seed=1)
+    step = ml.program(lambda: conduct(mesh.faces, t[mesh.face_cells], heat[mesh.face_cells], dice))
+    seen = step.loops[0].inspect(1)
+    q = 2.0 * (seen.inputs["t"].values[0] - seen.inputs["t"].values[1])
+    by_line = {one.text: [float(value) for value in one.values] for one in seen.steps}
+    noise = by_line["noise = r.uniform()"][-1]
+    assert by_line["q = 2.0 * (t[0] - t[1])"] == [q] and by_line["heat[0] -= q"] == [-q]
+    assert by_line["heat[1] += q"] == [noise + q] and by_line["heat[1] -= 3.0"] == [noise + q - 3.0]
+    assert len(by_line) == 5, "the kernel's alone"
+
+
 def test_a_point_of_a_grid_is_looked_at_by_its_index() -> None:
     ml.use("numpy")
     grid = ml.Grid((6, 5))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable
 
@@ -19,6 +21,7 @@ from tests.at_once import THREADS, at_once
 from tests.counted import python_calls
 
 N = 6
+LIMIT = 20.0  # seconds that a thread may wait: one that waits for ever fails, and does not keep the tests from ending
 
 
 @ml.kernel
@@ -36,22 +39,22 @@ def test_threads_that_wait_for_each_other_are_told_so_and_go_on() -> None:
     def take(first: Mutex, second: Mutex) -> None:
         try:
             with first:
-                both_hold.wait()
+                both_hold.wait(LIMIT)
                 with second:
                     pass
         except ml.errors.ProgramError as error:
             said.append(str(error))
 
-    threads = [threading.Thread(target=take, args=pair) for pair in ((one, other), (other, one))]
+    threads = [threading.Thread(target=take, args=pair, daemon=True) for pair in ((one, other), (other, one))]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20.0)
+        thread.join(LIMIT)
         assert not thread.is_alive()
     assert said and all("another thread uses it" in text and "\n" not in text for text in said)
     assert holding((one, other, one), made_for, other, exclusion.owner) is other
     assert exclusion.owner() is None and not one._owner and not other._owner
-    assert not any(exclusion._waiting.values())
+    assert not exclusion._waiting, "threads that have gone are not remembered"
 
 
 def test_threads_that_wait_for_each_other_only_one_after_the_other_are_told_nothing() -> None:
@@ -69,6 +72,29 @@ def test_threads_that_wait_for_each_other_only_one_after_the_other_are_told_noth
 
     found = at_once(lambda k: inside() if k == 0 else in_turn(), 500)
     assert [len(turns) for turns in found] == [500] * THREADS
+
+
+def test_who_waited_is_not_remembered() -> None:
+    """As many threads as a server starts leave nothing behind, whether they got what they waited for or not."""
+    shared, held = Mutex("shared"), threading.Event()
+
+    def wait_for_it() -> None:
+        held.set()
+        with shared:
+            pass
+
+    for _ in range(5):
+        held.clear()
+        thread = threading.Thread(target=wait_for_it, daemon=True)
+        with shared:
+            thread.start()
+            assert held.wait(LIMIT)
+            until = time.monotonic() + LIMIT
+            while thread.ident not in exclusion._waiting and time.monotonic() < until:
+                time.sleep(1e-4)
+            assert exclusion._waiting == {thread.ident: shared}
+        thread.join(LIMIT)
+        assert not thread.is_alive() and not exclusion._waiting
 
 
 # --- what belongs to whom ---------------------------------------------------------------------------------------------
@@ -112,9 +138,9 @@ def test_a_reduction_does_not_wait_for_a_sequence_on_the_same_set() -> None:
     def meanwhile() -> None:
         u.sum()
         if not found:
-            thread = threading.Thread(target=lambda: found.append(float(v.sum())))
+            thread = threading.Thread(target=lambda: found.append(float(v.sum())), daemon=True)
             thread.start()
-            thread.join(20.0)
+            thread.join(LIMIT)
             assert not thread.is_alive(), "it waits for the sequence"
 
     Sequence(meanwhile).run(2)
@@ -151,18 +177,19 @@ def test_a_forked_process_does_not_wait_for_threads_that_are_not_there() -> None
     def hold() -> None:
         with shared:
             held.set()
-            release.wait(20.0)
+            release.wait(LIMIT)
 
-    thread = threading.Thread(target=hold)
+    thread = threading.Thread(target=hold, daemon=True)
     thread.start()
-    held.wait()
+    assert held.wait(LIMIT)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
         child = os.fork()
     if child == 0:
+        signal.alarm(int(LIMIT))  # which ends a process that waits
         with shared:
             os._exit(7)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     release.set()
-    thread.join()
-    assert status == 7
+    thread.join(LIMIT)
+    assert status == 7 and not thread.is_alive()

@@ -158,6 +158,17 @@ def test_explain_shows_the_figures() -> None:
     assert float(share) == pytest.approx(compulsory / loop.seconds / copied, abs=0.0051)
 
 
+def test_one_of_something_is_told_as_one() -> None:
+    ml.use("cpu")
+    mesh = ml.generate.box((2, 1))
+    v, out = mesh.faces.field("v"), mesh.cells.field("out")
+    loop = spread.loop(mesh.faces, v, out[mesh.face_cells], schedule=ml.Schedule("block_color", block=64))
+    loop()
+    text = loop.explain()
+    assert "spread over faces: 1 element, back end cpu" in text and "(1 run)" in text
+    assert "1 block color, 1 thread color\n" in text and not re.search(r"\b1 [a-z ]*(elements|runs|colors)", text)
+
+
 def test_a_gpu_is_no_misspelt_cpu() -> None:
     assert nearest("gpu", ("auto", "numpy", "cpu", "cuda")) == "; allowed: auto, numpy, cpu, cuda"
     assert nearest("cdua", ("auto", "numpy", "cpu", "cuda")) == "; did you mean 'cuda'?"

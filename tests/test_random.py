@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.errors import KernelError, MeshError
+from meshloom.errors import KernelError, MeshError, RunError
 from meshloom.kernel.random import Draws, philox
 from tests.one_line import one_line_from
 
@@ -219,6 +219,62 @@ def test_a_march_that_broke_off_draws_on(backend: str, tmp_path: Path) -> None:
     for out in broken:
         walk, dice = march(out, seed=5)
         assert np.array_equal(walk, expected) and dice == state == [4, 7], out
+
+
+@ml.kernel
+def rarely_none(v: ml.ReadWrite, r: ml.Random):
+    v += np.sqrt(0.98 - r.uniform())
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_a_breakdown_is_found_where_its_random_numbers_made_it(backend: str) -> None:
+    """The second of two loops that draw from one source breaks down at one element, by the number of one call alone."""
+    ml.use(backend)
+    cells = ml.Set(5, "cells")
+    u, v = cells.field("u", 2), cells.field("v")
+
+    def step(dice: ml.Random) -> None:
+        throw(cells, u, dice)
+        rarely_none(cells, v, dice)
+
+    plain, iteration = ml.Random(seed=2), 0
+    with np.errstate(invalid="ignore"):
+        while np.isfinite(v.numpy()).all():
+            step(plain)
+            iteration += 1
+    element = int(np.argmax(np.isnan(v.numpy())))
+    assert iteration > 2, "else any count of calls would do"
+    v.fill(0.0)
+    dice = ml.Random(seed=2)
+    where = f"v is NaN in cells element {element} after loop rarely_none in iteration {iteration};"
+    with one_line_from(RunError, f"the solution broke down: {where}"):
+        ml.march(ml.program(lambda: step(dice)), steps=100)
+
+
+def test_a_loop_that_draws_shows_what_the_next_call_draws() -> None:
+    """By itself it cannot be called, but looked at: the same source is left as it was."""
+    ml.use("numpy")
+    cells = ml.Set(5, "cells")
+    v, dice = cells.field("v", 2), ml.Random(seed=2)
+    step = ml.program(lambda: throw(cells, v, dice))
+    step.run(3)
+    drawn = step.loops[0].inspect(2).outputs["v"].values
+    assert dice.calls == 3
+    step.run(1)
+    assert np.array_equal(drawn, v.numpy()[2])
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_what_counts_draws_has_a_name_and_no_figures(backend: str) -> None:
+    ml.use(backend)
+    cells = ml.Set(5, "cells")
+    v, dice = cells.field("v", 2), ml.Random(seed=2, name="dice")
+    step = ml.program(lambda: throw(cells, v, dice))
+    step.run(2)
+    assert "count_draws over once, reads dice" in str(step.dataflow)
+    texts = [str(step.explain()), str(step.dataflow), repr(step), step.dataflow.svg()]
+    assert not [text for text in texts if "_count_call" in text or "inf" in text]
+    assert "throw over cells: 5 elements" in texts[0] and "over once:" not in texts[0]
 
 
 @ml.kernel

@@ -289,7 +289,7 @@ HARMLESS: dict[str, Action] = {
     "Program.explain": lambda w: w.inner.explain(),
     "Program.explain with arguments": lambda w: w.scaled.explain(w.u, w.total),
     "Program.steps": lambda w: w.inner.steps,
-    "Program.timed": lambda w: w.inner.timed(),
+    "Program.timed": lambda w: w.inner.timed(), "Program.past_times": lambda w: w.inner.past_times(),
     "Program.bind, not run": lambda w: w.scaled.bind(w.u, w.total).loops,
     **{f"Global.{name}": (lambda w, name=name: getattr(w.total, name)(1.0)) for name in ("__lt__", "__le__", "__gt__",
                                                                                           "__ge__")},

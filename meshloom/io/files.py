@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from meshloom.errors import RunError, UserError
+from meshloom.errors import RunError, UserError, kind_of_file
 from meshloom.process.beside import replacing
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
-          stat.S_IFSOCK: "a socket"}  # fmt: skip
 
 
 @contextmanager
@@ -53,11 +50,10 @@ def followed(path: Path) -> Path:
     that away from everybody else.
     """
     try:
-        kind = stat.S_IFMT(os.stat(path).st_mode)
+        what = kind_of_file(os.stat(path).st_mode)
     except FileNotFoundError:  # nor is what a link leads to: it is made there
-        kind = stat.S_IFREG
-    if kind != stat.S_IFREG:
-        what = _KINDS.get(kind, "something else")
+        what = ""
+    if what:
         leads = " leads to" if path.is_symlink() else " is"
         raise UserError(f"cannot write {path}: it{leads} {what}, not a file; give the name of a file")
     return Path(os.path.realpath(path)) if path.is_symlink() else path

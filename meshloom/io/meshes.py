@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from meshloom.errors import MeshError, UserError, file_path, instance, nearest, shown
+from meshloom.errors import MeshError, UserError, file_path, instance, nearest, other_than_file, shown
 from meshloom.io import grids
 from meshloom.io.blocks import assemble, field_arrays
 from meshloom.io.cgns import read_cgns
@@ -60,6 +60,8 @@ def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
     """
     path = file_path("ml.read: the path", path, error=MeshError)
     chosen = _OPENFOAM if os.path.isdir(path) else _format_of(path)  # Path.is_dir minds a name that is too long
+    if chosen is not _OPENFOAM and (what := other_than_file(path)):
+        raise MeshError(f"cannot read {path}: it is {what}, not a file; give the file of the mesh")
     try:
         with np.errstate(all="ignore"):  # what is not finite is found and named
             mesh = chosen.read(path).arranged(order)
@@ -129,11 +131,11 @@ def write(
 
 
 def _check_place(path: Path, overwrite: bool) -> None:
-    if path.exists() and not overwrite:
-        raise MeshError(f"{path} exists already; choose another name or give overwrite=True")
-    if not path.parent.is_dir():
-        raise MeshError(f"cannot write {path}: there is no folder {path.parent}")
     with writing(path):
+        if path.exists() and not overwrite:
+            raise MeshError(f"{path} exists already; choose another name or give overwrite=True")
+        if not path.parent.is_dir():
+            raise MeshError(f"cannot write {path}: there is no folder {path.parent}")
         followed(path)
 
 

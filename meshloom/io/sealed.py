@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from meshloom.errors import UserError
+from meshloom.errors import UserError, other_than_file
 from meshloom.io.files import write_atomically
 
 _KEPT = " !\"#$&'()*+,:;<=>?@[\\]^`{|}"  # as it is in the name of a dataset, with letters, digits and "_.-~"
@@ -69,6 +69,8 @@ def sealed_file(path: Path, sort: Sort) -> Iterator[Any]:
     like inside the block means."""
     import h5py
 
+    if what := other_than_file(path):
+        raise UserError(f"{path}: it is {what}, not a {sort.name} file")
     if not os.path.isfile(path):  # of a Path, it fails for names that are too long
         raise UserError(f"{path}: no such {sort.name} file")
     try:

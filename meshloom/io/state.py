@@ -63,7 +63,8 @@ def load(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], *
         found = {name: (np.asarray(one[()]), str(one.attrs["digest"])) for name, one in there.items() if name in wanted}
     for name, one in wanted.items():
         if name not in found:
-            raise UserError(f"{place}: there is no '{name}' in it{nearest(name, there)}")
+            hint = nearest(name, there, listed="it holds", none="it is empty")
+            raise UserError(f"{place}: there is no '{name}' in it{hint}")
         _check(place, name, one, *found[name])
     for name, one in wanted.items():
         one.restore(found[name][0])

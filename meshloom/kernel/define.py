@@ -38,6 +38,9 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     return Signature(function.__name__, modes, variadic, defaults)
 
 
+_ANNOTATIONS = (*MODES, "Random")
+
+
 def _mode(function: Callable[..., Any], name: str, annotation: Any) -> type[Mode]:
     text = annotation.rsplit(".", 1)[-1] if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     if text in MODES and (isinstance(annotation, str) or annotation is MODES[text]):
@@ -46,8 +49,8 @@ def _mode(function: Callable[..., Any], name: str, annotation: Any) -> type[Mode
         return RandomNumbers
     start = f"{place(function)}: kernel {function.__name__}: parameter {name}"
     if annotation is inspect.Parameter.empty:
-        raise KernelError(f"{start} has no access mode; annotate it with one of {', '.join(MODES)}")
-    raise KernelError(f"{start}: '{text or annotation}' is no access mode{nearest(text, MODES)}")
+        raise KernelError(f"{start} has no access mode; annotate it with one of {', '.join(_ANNOTATIONS)}")
+    raise KernelError(f"{start}: '{text or annotation}' is no access mode{nearest(text, _ANNOTATIONS)}")
 
 
 #: Code that was found good with these modes. A case makes its kernels anew each time, of the same code; reading that

@@ -40,10 +40,18 @@ class Draws:
     ``element``: the number of the element in its set."""
 
     def __init__(self, state: Any, element: Any):
-        self._key = state[0] & _LOW, (state[0] >> 32) & _LOW
-        calls = state[1]
-        self._counter = element & _LOW, (element >> 32) & _LOW, calls & _LOW, ((calls >> 32) & 0xFFFF) << 16
-        self._blocks = 0
+        self._state, self._element, self._blocks = state, element, 0
+
+    @property
+    def _key(self) -> tuple[Any, Any]:
+        """Made where it is drawn from, so that it belongs to a line of the kernel."""
+        seed = self._state[0]
+        return seed & _LOW, (seed >> 32) & _LOW
+
+    @property
+    def _counter(self) -> tuple[Any, Any, Any, Any]:
+        calls, element = self._state[1], self._element
+        return element & _LOW, (element >> 32) & _LOW, calls & _LOW, ((calls >> 32) & 0xFFFF) << 16
 
     def uniform(self, shape: int | tuple[int, ...] | None = None, *, dtype: Any = np.float64) -> Any:
         """Numbers in [0, 1), 1 never among them: multiples of 2**-53, or of 2**-24 for float32. One where no shape is

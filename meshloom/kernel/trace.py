@@ -34,6 +34,7 @@ NODE_WARNING = 5000
 ENTRY_WARNING = 20_000  # numbers of tables: a compiler reads about as many in a second
 MOST_NODES = 50_000
 _scopes = itertools.count(1)
+Place = tuple[str, int] | None  # file and line of a kernel
 
 
 def trace(function: Callable[..., Any], name: str, params: Sequence[Param]) -> Trace:
@@ -157,7 +158,7 @@ def _outputs(kernel: str, number: int, param: Param, array: np.ndarray, scope: i
 
 def _offer(node: Node, before: Node, combine: str) -> Node | None:
     """What remains when "what was there before" is taken off ``node``; None when nothing was combined with it."""
-    terms: list[tuple[str, Node]] = []
+    terms: list[tuple[str, Node, Place]] = []  # what is combined, how, and by which line
     reaching = _reaching(node, before)
     while node is not before:
         if node.op == "cast" and node in reaching:
@@ -166,25 +167,25 @@ def _offer(node: Node, before: Node, combine: str) -> Node | None:
             left, right = node.args
             if node.op == "add" and right in reaching and left not in reaching:
                 left, right = right, left
-            terms.append((node.op, right))
+            terms.append((node.op, right, node.where))
             node = left
         elif combine == node.op and node.args[0] in reaching:
-            terms.append((combine, node.args[1]))
+            terms.append((combine, node.args[1], node.where))
             node = node.args[0]
         elif combine == node.op and node.args[1] in reaching:
-            terms.append((combine, node.args[0]))
+            terms.append((combine, node.args[0], node.where))
             node = node.args[1]
         else:
-            terms.append((combine, node))  # overwritten: caught by the caller where that is not allowed
+            terms.append((combine, node, node.where))  # overwritten: caught by the caller where that is not allowed
             break
     if not terms:
         return None
     terms.reverse()
-    first_op, total = terms[0]
+    first_op, total, line = terms[0]
     if first_op == "sub":
-        total = expr.operate("neg", (total,), total.where)
-    for op, term in terms[1:]:
-        total = expr.operate(op, (total, term), term.where)
+        total = expr.operate("neg", (total,), line)
+    for op, term, line in terms[1:]:
+        total = expr.operate(op, (total, term), line)
     return total
 
 

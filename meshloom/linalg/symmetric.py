@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import MeshError, one_line, shown
+from meshloom.errors import MeshError, file_path, one_line, other_than_file, shown
 from meshloom.linalg.matrix import Matrix, library
 from meshloom.mesh.core import Set
 from meshloom.native.cholesky import Sparse
@@ -63,14 +63,16 @@ def read_matrix_market(path: str | os.PathLike[str]) -> Any:
     """The matrix in a file, by ``scipy.io.mmread``: of symmetric storage both halves."""
     from scipy.io import mmread
 
-    where = os.fspath(path)
+    where = file_path("piccg: the path of a Matrix Market file", path, error=MeshError)
+    if what := other_than_file(where):
+        raise MeshError(f"piccg: cannot read {shown(str(where))}: it is {what}, not a file")
     try:
         found = mmread(where)
     except OSError as error:
-        raise MeshError(f"piccg: cannot read {shown(where)}: {error.strerror or error}") from None
+        raise MeshError(f"piccg: cannot read {shown(str(where))}: {error.strerror or error}") from None
     except Exception as error:  # whatever the reader says of a file that is none
         message = one_line(str(error).strip() or type(error).__name__)
-        raise MeshError(f"piccg: {shown(where)} is no Matrix Market file: {message}") from None
+        raise MeshError(f"piccg: {shown(str(where))} is no Matrix Market file: {message}") from None
     return found if library().issparse(found) else library().csr_matrix(found)
 
 

@@ -127,11 +127,18 @@ for _name in ("lt", "le", "gt", "ge"):
     setattr(SeenByNumPy, f"__{_name}__", _refuse_comparison)
 
 
+#: Arrays of NumPy's that are their values and nothing else; others may be masked, have units, or multiply otherwise.
+_PLAIN_ARRAYS = (np.ndarray, np.memmap)
+
+
 def wrapped(field: SharedMemory, array: Any) -> Any:
     """An array of somebody else's as the flat buffer of a field; MeshError where it cannot be that as it lies."""
     on, expected = field.set, (*field.set.array_shape, *field.components)
     if not (isinstance(array, np.ndarray) or hasattr(array, "__cuda_array_interface__")):
         field._refuse(f"wraps NumPy's and CuPy's arrays, got {shown(array)}; others give one, as in tensor.numpy()")
+    if isinstance(array, np.ndarray) and type(array) not in _PLAIN_ARRAYS:
+        field._refuse(f"cannot wrap a {type(array).__name__}, whose values may mean something else, or nothing where"
+                      " one is masked; np.asarray(array) is the values as they lie")  # fmt: skip
     reasons = {
         f"it has the shape {array.shape}, expected {expected}": tuple(array.shape) != expected,
         f"it is of {array.dtype}, allowed: {', '.join(map(str, FIELD_DTYPES))}": array.dtype not in FIELD_DTYPES,

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple
 
-from meshloom.errors import ProgramError
+from meshloom.errors import ProgramError, one_line, shown
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.operation.dataflow_svg import svg
@@ -24,6 +25,7 @@ from meshloom.operation.operation import Operation
 DISTANCES = SAME, OFFSETS, LINE, MAP, ALL_ELEMENTS = ("same element", "offsets", "line", "map", "whole")
 Region = Extent | Part  # which values of a field: of a grid those of a box may be named
 Storage = Field | Global
+Which = str | int | Operation  # of a program: by its name, which all calls have, its position, or as itself
 
 
 class DataAccess(NamedTuple):
@@ -99,21 +101,23 @@ class Dataflow:
         return found
 
     # ----- dependences --------------------------------------------------------------------------------------------
-    def dependences(self, first: str | int | Operation | None = None, then: str | int | Operation | None = None
-                    ) -> tuple[Dependence, ...]:  # fmt: skip
+    def dependences(self, first: Which | None = None, then: Which | None = None) -> tuple[Dependence, ...]:
         """Those of one operation on an earlier one: by name, position or the operations themselves; unsaid: of all."""
-        producers, consumers = self._positions(first), self._positions(then)
+        everything = range(len(self.operations))
+        producers, consumers = (everything if one is None else self._positions(one) for one in (first, then))
         return tuple(
             one for (a, b), found in self._dependences.items() if a in producers and b in consumers for one in found
         )
 
-    def between(self, first: int, then: int) -> Sequence[Dependence]:
-        """Those of the operation at one position on that at another."""
-        return self._dependences.get((first, then), ())
+    def between(self, first: Which, then: Which) -> tuple[Dependence, ...]:
+        """Those of one operation on another, by name, position or the operations themselves: of all calls of both."""
+        pairs = product(self._positions(first), self._positions(then))
+        return tuple(one for pair in pairs for one in self._dependences.get(pair, ()))
 
-    def may_swap(self, first: int, then: int) -> bool:
-        """May two neighbours of one replay run in the other order?"""
-        return not any(one.replays == 0 for one in self.between(first, then))
+    def may_swap(self, first: Which, then: Which) -> bool:
+        """May two neighbours of one replay run in the other order, whichever of them comes first?"""
+        both = (*self.between(first, then), *self.between(then, first))
+        return not any(one.replays == 0 for one in both)
 
     @cached_property
     def _dependences(self) -> dict[tuple[int, int], list[Dependence]]:
@@ -128,17 +132,17 @@ class Dataflow:
                 of[key] = Dependence(kind, a.storage, *ends, distance, replays, a.position, b.position)
         return {pair: list(found[pair].values()) for pair in sorted(found)}
 
-    def _positions(self, which: str | int | Operation | None) -> set[int]:
-        if which is None:
-            return {*range(len(self.operations))}
-        if isinstance(which, int) and not isinstance(which, bool):
-            found = {which} & {*range(len(self.operations))}
+    def _positions(self, which: Which) -> Sequence[int]:
+        """Where an operation is called; ProgramError for what is none of this program."""
+        if type(which) is int:
+            found = [which] if 0 <= which < len(self.operations) else []
         else:
-            found = {k for k, one in enumerate(self.operations) if one is which or one.name == which}
+            name = which if isinstance(which, str) else None
+            found = [k for k, one in enumerate(self.operations) if one is which or one.name == name]
         if not found:
-            named = f"operation {which}" if isinstance(which, str | int) else repr(which)
+            named = f"operation {which}" if isinstance(which, str | int) else shown(which)
             there = ", ".join(dict.fromkeys(one.name for one in self.operations))
-            raise ProgramError(f"{named} is not in this program; there are {there}")
+            raise ProgramError(one_line(f"{named} is not in this program; there are {there}"))
         return found
 
     # ----- values -------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 from meshloom.backend.base import Backend, Replayed
 from meshloom.native.together import together
 from meshloom.operation.fusion.program import FusedProgram
-from meshloom.operation.operation import Operation
+from meshloom.operation.past_times import Spent, Timed
 from meshloom.operation.replay import Replay, StartValue, prepared
 
 
@@ -34,10 +34,12 @@ class FusedRecording:
             self._seconds, self._replays = self._seconds + done.seconds, self._replays + len(done.history)
         return done
 
-    def timed(self) -> list[tuple[Operation, float, int]]:
+    def timed(self) -> list[Timed]:
         """The steps of the body with their seconds and replays so far; those of which that is known."""
+        if not self._replays:
+            return []
         found = zip(self.program.body, self._seconds.tolist(), strict=True)
-        return [(step, took, self._replays) for step, took in found if self._replays and math.isfinite(took)]
+        return [Timed(step, Spent(took, self._replays)) for step, took in found if math.isfinite(took)]
 
     @property
     def measured(self) -> list[float]:

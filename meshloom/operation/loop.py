@@ -228,8 +228,9 @@ def _undisturbed(given: Sequence[Any], action: Callable[[], None]) -> None:
     holding(mutexes_of(one for one in stored if isinstance(one, Field | Global)), action)
 
 
-def _count_call(state: ReadWrite) -> None:
-    state[1] += 1
+def count_draws(source: ReadWrite) -> None:
+    """What follows every loop that draws random numbers: programs and graphs show it by this name."""
+    source[1] += 1
 
 
-_one_more_call, _ONCE = Kernel(_count_call), Set(1, "once")
+_one_more_call, _ONCE = Kernel(count_draws), Set(1, "once")

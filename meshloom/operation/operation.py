@@ -409,7 +409,7 @@ class Operation(NoCopy):
             self._run()
 
     def _run_counted(self) -> None:
-        """The same for whoever counts it, where it draws random numbers; never recorded."""
+        """The same for whoever counts it, or repeats a call, where it draws random numbers; never recorded."""
         holding((mutex_of(self), *self._shared), self._run)
 
     def _run(self) -> None:

@@ -25,6 +25,7 @@ from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion import FusedProgram
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import Given, Known, Parameters, name_of
+from meshloom.operation.past_times import PastTimes, Spent, Timed, together
 from meshloom.operation.reads import reads_of_program
 from meshloom.operation.recorded import Outline, Recorded, difference
 from meshloom.operation.replay import ReadyProgram, Replay, Way
@@ -68,6 +69,7 @@ class Program(NoCopy):
         self.branches = yes_or_no(f"program {self.name}: branches", branches, error=ProgramError)
         self._given = Given((), {})
         self._tapes: list[Tape] = []  # that of now is the last
+        self._past = PastTimes()  # of tapes that are no longer there
         self._taped: tuple[Captured, tuple[object, ...]] | None = None  # for what it read, and on which back end
         self._keeps_made = False  # does somebody have fields or globals that the function made?
         self._reads: Captured | None = None  # what the function read when it was last given arguments
@@ -138,7 +140,11 @@ class Program(NoCopy):
         used = current().key
         reads, tape, new = self._found_or_recorded(self._given, self._tapes)
         tape = tape or Tape(self.name, new, self._had_its_say)
-        self._tapes = [*[one for one in self._tapes if one is not tape][-MOST_TAPES + 1 :], tape]
+        others = [one for one in self._tapes if one is not tape]
+        self._tapes, dropped = [*others[-MOST_TAPES + 1 :], tape], others[: -MOST_TAPES + 1]
+        for one in dropped:
+            still = {loop for each in self._tapes for loop in each.loops}
+            self._past.add([loop for loop in one.loops if loop not in still], one.fused_times())
         self._taped = reads, used
 
     def _found_or_recorded(self, given: Given, known: Sequence[T]) -> tuple[Captured, T | None, Recorded]:
@@ -372,10 +378,18 @@ class Program(NoCopy):
         return np.zeros((times, 0))
 
     @exclusive
-    def timed(self) -> list[tuple[Operation, float, int]]:
-        """What was timed so far, with its seconds and how often it ran, in all: loops that ran by themselves, and the
-        steps of the program as it is fused. Nothing where a device replays all of it as one graph."""
-        return [one for tape in self._tapes or [self._tape()] for one in tape.timed()]
+    def timed(self) -> list[Timed]:
+        """What was timed so far, in all: loops that ran by themselves, and the steps of the program as it is fused.
+        Nothing where a device replays all of it as one graph; what was recorded for other Python values long ago is
+        among ``past_times``."""
+        tapes = self._tapes or [self._tape()]
+        alone = self._past.since(loop for tape in tapes for loop in tape.loops)
+        return together([*alone, *[step for tape in tapes for step in tape.fused_times()]])
+
+    @exclusive
+    def past_times(self) -> dict[tuple[str, str], Spent]:
+        """The same of what is no longer recorded, by name and what it ran over."""
+        return dict(self._past.by_unit)
 
     @exclusive
     def _fused_recording(self) -> FusedRecording | None:

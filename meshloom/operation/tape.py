@@ -19,6 +19,7 @@ from meshloom.backend.base import Backend, Recording, Replayed
 from meshloom.errors import ProgramError
 from meshloom.exclusion import PREPARING, Mutex, holding, mutexes_of
 from meshloom.mesh.core import Field, Global
+from meshloom.mesh.random import Random
 from meshloom.native.together import together
 from meshloom.operation.arguments import check_memory
 from meshloom.operation.dataflow import Dataflow
@@ -28,6 +29,7 @@ from meshloom.operation.fusion import FusedProgram, fuse
 from meshloom.operation.measures import Measures, check_nodes_stay
 from meshloom.operation.operation import Operation, asking
 from meshloom.operation.passes import prepared_graph
+from meshloom.operation.past_times import Timed
 from meshloom.operation.recorded import Outline, Recorded
 from meshloom.operation.replay import (
     ReadyProgram,
@@ -183,11 +185,10 @@ class Tape:
         elif len(done.seconds) == len(self.loops):
             self.noted(done)
 
-    def timed(self) -> list[tuple[Operation, float, int]]:
-        """What was timed so far, with its seconds and how often it ran, in all: loops that ran by themselves, and the
-        steps of the program as it is fused. Nothing where a device replays all of it as one graph."""
-        alone = [(one, one.total_seconds, one.calls) for one in dict.fromkeys(self.loops) if one.calls]
-        return alone + (self._made[0].timed() if self._made else [])
+    def fused_times(self) -> list[Timed]:
+        """What the steps of the fused program have spent so far; nothing where a device replays all of it as one graph.
+        Loops that run by themselves know it themselves."""
+        return self._made[0].timed() if self._made else []
 
     @property
     def _made(self) -> Sequence[FusedRecording]:
@@ -288,7 +289,7 @@ class Tape:
         """Every loop's schedule, reason and figures; before that how they are fused and, on a GPU, replayed."""
         with self._asked():
             self._as_laid_out()
-            loops = [o.explain() for o in dict.fromkeys(self.loops) if not o.domain.all_memory]
+            loops = [o.explain() for o in dict.fromkeys(self.loops) if not o.domain.all_memory and not _only_counts(o)]
             said, layouts = self._had_its_say, self.layouts.items()
             chosen = [(f.name, layout) for f, layout in layouts if f not in said or str(f.layout) == layout]
             moved = [f"layout of {name}: {layout}, the least time over all loops" for name, layout in chosen]
@@ -316,3 +317,8 @@ class Tape:
         """How one replay is ordered on a device, in one line; empty where there is none."""
         with self._asked():
             return (self.fused_recording() or self.recording()).summary
+
+
+def _only_counts(operation: Operation) -> bool:
+    """Is it what counts the draws of a random source? Nobody has written that, nor would learn from its figures."""
+    return all(type(one) is Random for one in operation.storages)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -81,13 +81,25 @@ class _Finding:
         return bool(self.text)
 
 
-def breakdown(task: RunTask, snapshot: Snapshot, before: int, last: int) -> str:
-    """One line for the person: what broke down between iterations ``before`` (good) and ``last``, where, when, and what
-    may help."""
+class Breakdown(NamedTuple):
+    """One line for the person: what broke down, where, when, and what may help; and in which ``iteration``, None where
+    nobody can tell."""
+
+    text: str
+    iteration: int | None
+
+
+def breakdown(task: RunTask, snapshot: Snapshot, before: int, last: int) -> Breakdown:
+    """What broke down between iterations ``before`` (good) and ``last``."""
     found = _broken_iteration(task, snapshot, before, last)
     if found is None:
-        return f"a monitor is not finite between iterations {before} and {last}, but repeating them stays finite"
-    iteration, good = found
+        said = f"a monitor is not finite between iterations {before} and {last}, but repeating them stays finite"
+        return Breakdown(said, None)
+    return Breakdown(_explained(task, *found), found[0])
+
+
+def _explained(task: RunTask, iteration: int, good: Snapshot) -> str:
+    """How an iteration breaks down that begins in a good state."""
     restore(task, good)
     when = _when(task, iteration)
     try:
@@ -180,7 +192,8 @@ def _not_solved(solve: Callable[[], Any]) -> _Finding:
 
 def _first_of(task: RunTask, program: Program, *, strictly: bool) -> _Finding:
     for operation in program.loops:
-        (operation.as_written() if strictly else operation)()
+        # what draws random numbers does so as in that iteration: the program's own loops count, on a state put back
+        (operation.as_written() if strictly else operation)._run_counted()
         for written in operation.writes:
             where = _first_bad(task, written)
             if where:

@@ -48,6 +48,9 @@ class NoFiles:
     def append(self, rows: np.ndarray) -> None:
         """The next monitors, (n, monitors)."""
 
+    def rewrite(self, history: np.ndarray) -> None:
+        """The monitors are these alone, (n, monitors)."""
+
     def close(self, *, failed: bool) -> None:
         """No more monitors."""
 
@@ -117,6 +120,11 @@ class Files(NoFiles):
     def append(self, rows: np.ndarray) -> None:
         if self._log is not None:
             self._log.append(rows)
+
+    def rewrite(self, history: np.ndarray) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = MonitorLog(self.folder.monitors, self.task.monitors, history)
 
     def close(self, *, failed: bool) -> None:
         self.measured.close(failed=failed)

@@ -157,7 +157,7 @@ class Runner:
             self.pace.done(count, time.perf_counter() - start)
             if not good.all():
                 self.files.append(rows[: np.argmin(good)])
-                raise RunError(breakdown(self.task, self.good.state, self.good.iteration, self.iteration + count))
+                raise RunError(breakdown(self.task, self.good.state, self.good.iteration, self.iteration + count).text)
         if self.iteration == self.first:
             self.until_first = time.perf_counter() - self.began
         self.iteration += count
@@ -179,7 +179,7 @@ class Runner:
             found = self.task.advance(count)
         except SolveError as error:
             last = self.iteration + error.replays + 1
-            raise RunError(breakdown(self.task, self.good.state, self.good.iteration, last)) from None
+            raise RunError(breakdown(self.task, self.good.state, self.good.iteration, last).text) from None
         self.times.done(len(found), time.perf_counter() - before)
         return found
 
@@ -196,7 +196,16 @@ class Runner:
         """RunError where something that is watched is not finite: monitors do not show everything."""
         with np.errstate(all="ignore"):
             if not all(np.isfinite(one.saved()).all() for one in self.task.watched or ()):
-                raise RunError(breakdown(self.task, self.good.state, self.good.iteration, self.iteration))
+                found = breakdown(self.task, self.good.state, self.good.iteration, self.iteration)
+                if found.iteration is not None:
+                    self._forget_from(found.iteration)
+                raise RunError(found.text)
+
+    def _forget_from(self, iteration: int) -> None:
+        """It broke down in an iteration of before: what followed is no part of the run."""
+        self.iteration = iteration - 1
+        self.history = [self.all_monitors()[: self.iteration]]
+        self.files.rewrite(self.history[0])
 
     def _monitor_rows(self, recorded: np.ndarray) -> np.ndarray | None:
         """Monitors (n, monitors); None where the case fails to say them: then nobody can tell whether it is healthy."""

@@ -17,6 +17,7 @@ the folder gets a name that means nothing, and goes when it is empty.
 
 from __future__ import annotations
 
+import os
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +29,7 @@ _ASIDE, _MOVING, _LEFT = ".replaced", ".replacing", ".left-over-"
 
 def _is_ours(path: Path) -> bool:
     """A folder, and no link to one: what lies elsewhere is nobody's to move or remove."""
-    return path.is_dir() and not path.is_symlink()
+    return os.path.isdir(path) and not os.path.islink(path)  # of a Path, they fail for names that are too long
 
 
 def mark(folder: Path) -> None:

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from meshloom.errors import CompilerError, MeshloomError, one_line
 from meshloom.operation.operation import Operation
+from meshloom.operation.past_times import Spent, Timed
 from meshloom.operation.program import Program
 from meshloom.operation.replay import backends_of
 from meshloom.operation.sequence import part_name
@@ -35,13 +36,6 @@ _PLAIN: dict[str, tuple[type, ...]] = {  # as annotated
     "str": (str,), "int": (int,), "float": _NUMBERS, "float | None": (*_NUMBERS, NoneType),
 }  # fmt: skip
 _Read = TypeVar("_Read")
-
-
-class Spent(NamedTuple):
-    """Seconds of something so far, and how often it ran."""
-
-    seconds: float
-    calls: int
 
 
 @dataclass(frozen=True)
@@ -108,8 +102,9 @@ class Stopwatch:
         self.parts: Sequence[Any] = program.parts
         self._sequence = None if isinstance(program, Program) else program
         self._before: WeakKeyDictionary[Operation, Spent] = WeakKeyDictionary()  # of programs that may record anew
-        for one, took, calls in self._timed(self.parts):
-            self._before[one] = Spent(took, calls)
+        for one, spent in self._timed(self.parts):
+            self._before[one] = spent
+        self._units_before = {one: _by_unit(one) for one in self.parts if isinstance(one, Program)}
         self._parts_before = self._parts_spent()
 
     def table(self, seconds: float, iterations: int, copy: float | None = None) -> TimeTable:
@@ -132,14 +127,22 @@ class Stopwatch:
             rows.append(LoopTime(REST, "Python between the loops, monitors", rest, 0))
         return TimeTable(seconds, tuple(rows), " ".join(text for kind, text in _UNITS.items() if kind in kinds), copy)
 
-    def _loops_in_run(self, part: Any) -> list[tuple[int, LoopTime]]:
-        """The operations of a part that ran, by which object they are."""
-        found = []
-        for one, took, calls in self._timed((part,)):
-            before = self._before.get(one, Spent(0.0, 0))
-            if calls > before.calls:
-                found.append((id(one), _of_operation(one, took - before.seconds, calls - before.calls)))
-        return found
+    def _loops_in_run(self, part: Any) -> list[tuple[Any, LoopTime]]:
+        """The operations of a part that ran, by which object they are, and those that it no longer has, by name."""
+        found, gone = list[tuple[Any, LoopTime]](), self._spent_in_run(part)
+        for timed in self._timed((part,)):
+            spent = timed.spent.minus(self._before.get(timed.operation, Spent()))
+            if spent.calls > 0:
+                found.append((id(timed.operation), _of_operation(timed.operation, spent)))
+                gone[timed.unit] = gone[timed.unit].minus(spent)
+        dropped = [(unit, spent) for unit, spent in gone.items() if spent.calls > 0]
+        return found + [((id(part), unit), _of_dropped(*unit, spent)) for unit, spent in dropped]
+
+    def _spent_in_run(self, part: Any) -> dict[tuple[str, str], Spent]:
+        """All that ran of a program, by name and domain."""
+        before = self._units_before.get(part, {})
+        now = _by_unit(part) if isinstance(part, Program) else {}
+        return {unit: spent.minus(before.get(unit, Spent())) for unit, spent in now.items()}
 
     def _parts_spent(self) -> list[Spent]:
         """Of each part so far; a program by itself has no clock of its own."""
@@ -154,7 +157,7 @@ class Stopwatch:
         return [Spent(now.seconds - before.seconds, now.calls - before.calls) for now, before in pairs]
 
     @staticmethod
-    def _timed(parts: Iterable[Any]) -> list[tuple[Operation, float, int]]:
+    def _timed(parts: Iterable[Any]) -> list[Timed]:
         return [timed for one in parts if isinstance(one, Program) for timed in one.timed()]
 
 
@@ -197,7 +200,20 @@ def _copy_bandwidth(program: Any) -> float | None:
     return None
 
 
-def _of_operation(one: Operation, seconds: float, calls: int) -> LoopTime:
+def _by_unit(program: Program) -> dict[tuple[str, str], Spent]:
+    """What a program has spent so far, that of recordings which it has dropped included."""
+    found = program.past_times()
+    for one in program.timed():
+        found[one.unit] = found.get(one.unit, Spent()).plus(one.spent)
+    return found
+
+
+def _of_dropped(name: str, over: str, spent: Spent) -> LoopTime:
+    """What nobody can ask for its bytes any more."""
+    return LoopTime(one_line(name), one_line(f"loop over {over}, recorded before"), *spent)
+
+
+def _of_operation(one: Operation, spent: Spent) -> LoopTime:
     composed = [part for part in one.composed if not part.domain.all_memory]
     if one.domain.all_memory:
         what = "in memory"
@@ -205,7 +221,7 @@ def _of_operation(one: Operation, seconds: float, calls: int) -> LoopTime:
         what = f"{len(composed)} loops as one over {one.over}"
     else:
         what = f"loop over {one.over}"
-    return LoopTime(one_line(one.name), one_line(what), seconds, calls, *_figures([one]))
+    return LoopTime(one_line(one.name), one_line(what), *spent, *_figures([one]))
 
 
 def _of_part(part: Any, spent: Spent) -> LoopTime:

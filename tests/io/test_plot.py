@@ -160,6 +160,17 @@ def test_limits_and_colours_of_ones_own() -> None:
     assert figure.axes[1].get_ylabel() == "u in m/s" and figure.get_suptitle() == "mine"
 
 
+@pytest.mark.parametrize("title", [None, "mine", ""])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_a_label_stands_for_the_name_of_the_field_wherever_that_stands(dim: int, title: str | None) -> None:
+    """On meshes, of numbers and of vectors, and of curves; a title is what was given."""
+    mesh = ml.generate.box((3, 2))
+    field = mesh.cells.field("p", dim, data=np.ones((6, dim)).squeeze()) if dim < 3 else ml.Set(6, "s").field("p", dim)
+    figure = ml.plot(field, label="pressure, Pa", title=title)
+    assert figure.get_suptitle() == ("pressure, Pa" if title is None else title)
+    assert "pressure, Pa" in {axes.get_ylabel() for axes in figure.axes}
+
+
 def test_nothing_but_nan_says_so() -> None:
     mesh = ml.generate.box((2, 2))
     for field in (mesh.cells.field("u", data=np.full(4, np.nan)), mesh.nodes.field("u", data=np.full(9, np.nan))):

@@ -119,9 +119,10 @@ WRONG: dict[str, tuple[Callable[[Path, ml.Field], Any], str]] = {
     "two of a name": (lambda p, u: ml.save(p / "new.h5", u, u.like("u")), "two are called 'u'; give them names"),
     "no folder": (lambda p, u: ml.save(p / "no" / "new.h5", u), "cannot write .*No such file"),
     "a number as a name": (lambda p, u: ml.load(p / "a.h5", {1: u}), "names are strings"),  # type: ignore[dict-item]
+    "another name": (lambda p, u: ml.load(p / "a.h5", {"h": u}), r"there is no 'h' in it; it holds u$"),
     "no file": (lambda p, u: ml.load(p / "none.h5", u), "no such saved state file"),
     "into a folder": (lambda p, u: ml.save("", u), "path of the file, and '' is a folder"),
-    "a folder": (lambda p, u: ml.load(p, u), "no such saved state file"),
+    "a folder": (lambda p, u: ml.load(p, u), "it is a folder, not a saved state file"),
     "in a program": (lambda p, u: ml.program(lambda: ml.save(p / "new.h5", u))(), "saving fields"),
     "loaded in a program": (lambda p, u: ml.program(lambda: ml.load(p / "a.h5", u))(), "loading fields"),
 }

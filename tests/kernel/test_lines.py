@@ -10,7 +10,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.library.reductions import add_up
-from meshloom.operation.loop import Kernel, _count_call
+from meshloom.operation.loop import Kernel, count_draws
 
 
 def asked_first(kernel: Kernel, *given: Any) -> str:
@@ -36,7 +36,7 @@ def test_a_kernel_of_a_room_that_calls_kernels_has_one_text_for_all_who_call_it(
     once, texts, built = ml.Set(1, "once"), [], []
     state = once.field("state", 2, dtype=np.int64)
     for calling in (asked_first, run_first):
-        texts.append(calling(Kernel(_count_call), once, state))  # a new one, which nobody has traced
+        texts.append(calling(Kernel(count_draws), once, state))  # a new one, which nobody has traced
         built.append({one.name for one in tmp_path.rglob("*.so")})
     assert texts[0] == texts[1] and len(built[0]) == 1 and built[0] == built[1]
 

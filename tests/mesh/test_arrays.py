@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,17 @@ def test_a_wrapped_field_stays_where_it_is() -> None:
     assert (mine == 3.0).all() and str(u.layout) == "aos" and not u.layout_is_free
 
 
+class Metres(np.ndarray):
+    """As libraries of units have them."""
+
+
+def test_a_file_in_memory_is_wrapped(tmp_path: Path) -> None:
+    """The one kind of array that is its values and nothing else."""
+    mine = np.memmap(tmp_path / "values", np.float64, "w+", shape=(4,))
+    ml.Set(4, "s").field("u", wrap=mine).fill(3.0)
+    assert (np.fromfile(tmp_path / "values") == 3.0).all()
+
+
 read_only = np.zeros(4)
 read_only.flags.writeable = False
 WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
@@ -184,6 +196,10 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "strides": (np.zeros(8)[::2], {}, "do not lie one after the other"),
     "read-only": (read_only, {}, "it is read-only"),
     "unaligned": (np.frombuffer(bytearray(33), np.uint8)[1:].view(np.float64), {}, "its memory is not aligned"),
+    "masked": (np.ma.array(np.zeros(4), mask=[0, 1, 0, 0]), {}, r"a MaskedArray, whose values .* np.asarray\(array\)"),
+    "nothing masked yet": (np.ma.zeros(4), {}, "cannot wrap a MaskedArray"),
+    "a kind of array": (np.zeros(4).view(Metres), {}, "cannot wrap a Metres"),
+    "a record": (np.zeros(4).view(np.recarray), {}, "cannot wrap a recarray"),
     "a list": ([0.0] * 4, {}, "wraps NumPy's and CuPy's arrays, got"),
     "data": (np.zeros(4), {"data": 1.0}, "has its values, its type and its order"),
     "layout": (np.zeros(4), {"layout": "soa"}, "has its values, its type and its order"),

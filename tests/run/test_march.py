@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 import signal
@@ -351,6 +352,30 @@ def test_what_is_not_finite_is_found_with_its_loop_step_and_cell(tmp_path: Path)
         ml.march(step, steps=6, checkpoint=u)
     u.fill(0.5)
     assert ml.march(step, steps=6, watch=False).steps == 6 and np.isnan(u.numpy()).all()
+
+
+@ml.kernel
+def tenfold(u: ml.ReadWrite, total: ml.Sum):
+    u *= 1e10
+    total += u
+
+
+@pytest.mark.parametrize("shows", [False, True])
+def test_iterations_after_a_breakdown_are_no_part_of_the_run(tmp_path: Path, shows: bool):
+    """Whether a monitor shows it at once, or it is found in the state after a chunk of iterations."""
+    cells = ml.Set(4, "cells")
+    u, total = cells.field("u", data=1.0), ml.Global(0.0, "total")
+
+    @ml.program
+    def step() -> None:
+        total.value = 0.0
+        tenfold(cells, u, total)
+
+    with one_line_from(RunError, "u is infinite in cells element 0 and 3 more after loop tenfold in iteration 31"):
+        ml.march(step, steps=100, show=(total,) if shows else (), out=tmp_path / "run", fields={})
+    assert [row["iteration"] for row in rows(tmp_path / "run")] == [str(k) for k in range(1, 31)]
+    told = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert told["iteration"] <= 30, told["iteration"]
 
 
 def test_ctrl_c_leaves_a_checkpoint_and_raises(tmp_path: Path):

@@ -240,7 +240,7 @@ def test_a_breakdown_is_traced_to_loop_iteration_and_cell(order: str):
     q = case.q.numpy()
     q[41, 3] = -5.0
     case.q.assign(q)
-    text = breakdown(case, take_snapshot(case), 3, 10)
+    text = breakdown(case, take_snapshot(case), 3, 10).text
     x, y = case.mesh.cells.points[41]
     assert text == (
         f"the solution broke down: adt is NaN in cell 41 at ({x:.4g}, {y:.4g}) after loop adt_calc in iteration 4;"
@@ -248,7 +248,7 @@ def test_a_breakdown_is_traced_to_loop_iteration_and_cell(order: str):
     )
     hasty = small(f"mesh.order={order}", "flow.cfl=1.5")
     hasty.q.assign(q)
-    warned = breakdown(hasty, take_snapshot(hasty), 3, 10)
+    warned = breakdown(hasty, take_snapshot(hasty), 3, 10).text
     assert warned.endswith("in iteration 4; flow.cfl = 1.5 is longer than what is known to be stable, which is 1")
 
 
@@ -323,7 +323,7 @@ def test_a_division_by_zero_that_cancels_is_found(back_end: str):
     case.program.run(1)
     hidden, shown = case.state[1:]
     assert np.isfinite(hidden.numpy()).all() and np.isnan(shown.numpy()[7])
-    found = breakdown(case, take_snapshot(case), 0, 3)
+    found = breakdown(case, take_snapshot(case), 0, 3).text
     what = "the solution broke down: hidden is infinite in cell 7 after loop hide in iteration 1"
     assert found == what or "hidden is NaN" in found
 
@@ -355,11 +355,11 @@ def test_a_breakdown_is_found_among_many_iterations_with_few_looks(
     task: Any = Asked()
     task.program, task.state, task.recorded = step, (left, root), (total,)
     monkeypatch.setattr("meshloom.run.diagnose.take_snapshot", look)
-    text = breakdown(task, take_snapshot(task), 0, 1000)
+    text = breakdown(task, take_snapshot(task), 0, 1000).text
     what = f"the solution broke down: root is NaN in cell 0 after loop fall in iteration {breaks_at}"
     assert text == what and len(looks) <= 10
 
 
 def test_a_breakdown_that_cannot_be_repeated_says_so():
     case = small()
-    assert "repeating them stays finite" in breakdown(case, take_snapshot(case), 0, 2)
+    assert "repeating them stays finite" in breakdown(case, take_snapshot(case), 0, 2).text

@@ -14,6 +14,7 @@ import pytest
 import meshloom as ml
 from meshloom.backend.cpu import CpuBackend
 from meshloom.errors import RunError
+from meshloom.operation.program import MOST_TAPES
 from meshloom.run.times import REST, LoopTime, RunTimes, TimeTable, as_text
 from tests.run.scripted import Hot
 
@@ -110,6 +111,50 @@ def test_a_sequence_has_its_functions_as_rows(backend: str):
     assert row.calls == 6 and row.bytes is None and row.rate is None and "as a whole" in table.unit
     assert {one.calls for one in table.rows if one.name != REST} == {6}
     assert len([one for one in table.rows if one.calls]) > 2, "programs of a sequence are timed loop by loop"
+
+
+@pytest.mark.parametrize(("backend", "held"), [("numpy", False), ("numpy", True), ("cpu", False)])
+def test_what_is_no_longer_recorded_is_counted(backend: str, held: bool):
+    """A program for many Python values keeps the recordings of a few, and the times of all; ``held``: a loop that is
+    recorded again and again is counted once."""
+    with ml.using(backend):
+        cells = ml.Set(20, "cells")
+        u, steps = cells.field("u"), {"power": 0}
+        loops = [one.loop(cells, u) for one in (shift, stretch)]
+
+        @ml.program
+        def step() -> None:
+            loops[0]() if held else shift(cells, u)
+            for _ in range(steps["power"]):
+                loops[1]() if held else stretch(cells, u)
+
+        def next_power() -> None:
+            steps["power"] = (steps["power"] + 1) % 7
+
+        program = ml.Sequence(next_power, step)
+        program.run(9)  # before the run: not counted
+        times = RunTimes(program)
+        for count in (1, 8, 12):
+            times.done(count, _seconds(program, count))
+        table = times.table(measured=False)
+        assert table is not None and len(step._tapes) == MOST_TAPES
+    check_sums(table)
+    counted = {name: sum(row.calls for row in table.rows if name in row.name) for name in ("shift", "stretch")}
+    powers = [(k + 1) % 7 for k in range(10, 30)]
+    if backend == "numpy":
+        assert counted == {"shift": 20, "stretch": sum(powers)}
+    else:
+        assert counted["shift"] == 20, "however they are fused"
+
+
+@ml.kernel
+def shift(u: ml.ReadWrite):
+    u += 1.0
+
+
+@ml.kernel
+def stretch(u: ml.ReadWrite):
+    u *= 0.5
 
 
 def test_only_one_iteration_is_better_than_nothing():

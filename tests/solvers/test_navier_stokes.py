@@ -208,7 +208,7 @@ def test_a_negative_density_names_its_point_and_step(numpy_backend):
     q[0, 4, 7] *= 1e-3  # a hole, which nothing can hold open
     case.flow.assign(q)
     with np.errstate(all="ignore"):
-        text = breakdown(case, take_snapshot(case), 0, 3)
+        text = breakdown(case, take_snapshot(case), 0, 3).text
     pattern = r"q(_stage)? is -?[\d.e+-]+ \(must be above 0: .*\) in point \(\d+, \d+\) at \(.*in iteration \d"
     assert re.search(pattern, text), text
 

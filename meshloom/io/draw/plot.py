@@ -61,7 +61,8 @@ def plot(
     ``component``: a number, "x", or an index of a matrix, (0, 1).
 
     Colours go from blue to red about zero where values have both signs, else from dark to bright; ``limits`` (low,
-    high) sets their ends, ``cmap`` names others of matplotlib. ``label`` stands at the colour bar, with the unit, say;
+    high) sets their ends, ``cmap`` names others of matplotlib. ``label`` stands in the place of the field's
+    name, at the colour bar and, unless there is a ``title``, above, with the unit, say;
     ``window`` (xmin, xmax, ymin, ymax) is the part to show. ``ax``: axes to draw on. ``save``: a file, .png, .pdf or
     .svg, which is replaced in one step.
     """
@@ -129,9 +130,10 @@ def _scene(what: Field | Mesh, component: Any, label: str | None, look: Look) ->
     values = np.where(np.isfinite(values), values, np.nan) / unit
     if component is None and what.components and _is_curve(what.set):
         at_axis = in_units(label or what.name, unit)
-        return _several_curves(what, values, at_axis, look), what.name, at_axis
+        return _several_curves(what, values, at_axis, look), label or what.name, at_axis
     chosen, vectors, name = _chosen(what, values, component)
-    at_bar = in_units(name if label is None else label, unit)
+    name = name if label is None else label
+    at_bar = in_units(name, unit)
     return scene_of(what.set, chosen, vectors, at_bar, look), name, at_bar
 
 
@@ -248,10 +250,10 @@ def _file(save: Any) -> tuple[Path, str]:
     ending = path.suffix[1:].lower()
     if ending not in ENDINGS:
         raise UserError(f"plot: save={shown(str(path))}: the file must end in .{', .'.join(ENDINGS)}")
-    if path.is_dir() or not path.parent.is_dir():
-        what = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise UserError(f"plot: save={shown(str(path))}: {what}")
     with writing(path):
+        if path.is_dir() or not path.parent.is_dir():
+            what = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+            raise UserError(f"plot: save={shown(str(path))}: {what}")
         followed(path)
     return path, ending
 

@@ -74,7 +74,7 @@ def explain(loop: Explained) -> str:
     rows = [("schedule", _schedule(loop)), *why, ("arguments", _arguments(loop))]
     rows += [*algebra_of(loop.spec, loop.backend), *_figures(loop)]
     rows += [*_plan_figures(loop), *_bad_order(loop), ("measured", _measured(loop))]
-    head = f"{loop.name} over {loop.over}: {loop.elements:,} elements, back end {loop.backend.name}"
+    head = f"{loop.name} over {loop.over}: {_several(loop.elements, 'element')}, back end {loop.backend.name}"
     return "\n".join(map(one_line, (head, *(f"  {label:<10} {text}" for label, text in rows))))
 
 
@@ -145,7 +145,11 @@ def _plan_figures(loop: Explained) -> list[tuple[str, str]]:
         block_colors, most = _colors(loop)
     except CompilerError:
         return [("plan", text + "; colors unknown without a compiler")]
-    return [("plan", f"{text}, {block_colors} block colors, {most} thread colors")]
+    return [("plan", f"{text}, {_several(block_colors, 'block color')}, {_several(most, 'thread color')}")]
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _bad_order(loop: Explained) -> list[tuple[str, str]]:
