@@ -56,7 +56,8 @@ def judged(name: str, residuals: np.ndarray, limit: float | None = None) -> Verd
 
 
 def _too_short(count: int) -> Verdict:
-    return Verdict(False, TOO_SHORT, 0, f"not converged: {count} iterations are too few to judge")
+    few = "1 iteration is" if count == 1 else f"{count} iterations are"
+    return Verdict(False, TOO_SHORT, 0, f"not converged: {few} too few to judge")
 
 
 def _slow_swing(logs: np.ndarray) -> int:
