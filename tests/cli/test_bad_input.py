@@ -27,7 +27,7 @@ SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=4", "--backend", "numpy", "--set"
         (["airfoil", "--set", "mesh.ii=3"], ["--set mesh.ii=3: unknown key 'mesh.ii'; did you mean 'mesh.i'?"]),
         (["airfoil", "--set", "mach=0.5"], ["did you mean 'flow.mach'?"]),
         (["airfoil", "--set", "mesh.i=two"], ['mesh.i must be a whole number from 3 up to 20000, got "two"']),
-        (["airfoil", "--set", "flow.mach=-1"], ["flow.mach must be a number above 0.0 up to 10.0, got -1"]),
+        (["airfoil", "--set", "flow.mach=-1"], ["flow.mach must be a number from 0.001 up to 10.0, got -1"]),
         (["airfoil", "--set", "flow.mach"], ["expected key=value"]),
         (["tsunami", "--set", r'gauges."$\alpha$"=[1, 2]'], ["expected key=value", "a backslash is written twice"]),
         (["tsunami", "--set", 'gauges."time, s"=[1, 2]'], ["has a name that chart_gauges.csv uses already"]),

@@ -110,7 +110,7 @@ def test_a_changed_number_is_noticed(tmp_path: Path, checkpoint: Checkpoint):
 
 def test_things_that_are_no_checkpoints(tmp_path: Path):
     assert "no such" in refusal(tmp_path / "missing.h5")
-    assert "no such" in refusal(tmp_path)
+    assert "it is a folder" in refusal(tmp_path)
     (tmp_path / "text.h5").write_text("hello")
     assert "not a checkpoint" in refusal(tmp_path / "text.h5")
     with h5py.File(tmp_path / "other.h5", "w") as file:
