@@ -367,3 +367,50 @@ def test_fields_in_one_memory_are_refused_by_the_graph_as_by_a_run() -> None:
     step = ml.program(lambda: (copy(cells, w, u), copy(cells, v, w)))
     with one_line_from(ProgramError, "u and v lie in the same memory, and one of them is written"):
         _ = step.dataflow
+
+
+@ml.kernel
+def reset(u: ml.Write):
+    u[...] = -0.0
+
+
+def check_uniform(number: int) -> int:
+    """What a graph says to be one number at the end is that, bit for bit, whatever was there before; how many those
+    are."""
+    ml.use("numpy")
+    step, stored = (on_a_grid if number % 2 else on_a_mesh)(random.Random(number))
+    program = ml.Program(step, fuse=False)
+    uniform, rng = program.dataflow.uniform_at_end(), np.random.default_rng(number)
+    for one in stored:
+        if isinstance(one, ml.Field) and not one.transient:
+            one.assign(rng.random(one.shape) + 1.0)
+    program.run(1)
+    for one, value in uniform.items():
+        everything = one.unpacked()
+        assert everything.tobytes() == np.full_like(everything, value).tobytes(), (one.name, value, number)
+    return len(uniform)
+
+
+@pytest.mark.parametrize("first", [0, 60])
+def test_what_is_said_to_be_one_number_is_that(first: int) -> None:
+    assert sum(check_uniform(number) for number in range(first, first + 60)) > 0
+
+
+def test_which_fields_are_one_number_when_a_replay_ends() -> None:
+    """The last write decides: all of the field, to a number, whose sign counts; not through a map, a part or a sum."""
+    step, _ = diffusion()
+    assert step.dataflow.uniform_at_end() == {}, "what a fill sets is added to"
+    grid = ml.Grid((4, 3))
+    a, b, c, d = (grid.field(name) for name in "abcd")
+    temporary = grid.field("t", transient=True)
+
+    @ml.program
+    def sets() -> None:
+        for one in (a, b, c, temporary):
+            reset(grid, one)
+        copy(grid, a, b)
+        reset(grid.interior(1), c)
+        d.fill(3.0)
+
+    uniform = sets.dataflow.uniform_at_end()
+    assert {one.name: str(value) for one, value in uniform.items()} == {"a": "-0.0", "d": "3.0"}

@@ -182,6 +182,18 @@ class Dataflow:
                 return True
         return not temporary
 
+    def uniform_at_end(self) -> dict[Field, float]:
+        """Fields that are one number everywhere when a replay ends, by the last write to each: the next one finds that.
+        Not temporary ones, whose values end with the replay, nor those that other ranks write to."""
+        found: dict[Field, float] = {}
+        for one, accesses in self.accesses.items():
+            writers = [access.position for access in accesses if access.writes]
+            if isinstance(one, Field) and writers and not one.transient and not one.set.halo:
+                value = number_set(self.operations[writers[-1]], one)
+                if value is not None:
+                    found[one] = value
+        return found
+
     def undefined(self) -> Iterator[tuple[Operation, Field]]:
         """Temporary fields of which an operation reads values that nothing has written in the same replay."""
         for one, accesses in self.accesses.items():
@@ -267,6 +279,19 @@ def written_region(operation: Operation, one: Storage) -> Region:
     """Where an operation writes to a field; everywhere if that is not one box."""
     found = {accessed_region(operation, o) for o in operation.operands if o.storage is one and o.mode.writes}
     return found.pop() if len(found) == 1 else EVERYWHERE
+
+
+def number_set(operation: Operation, one: Field) -> float | None:
+    """The number that an operation sets all of a field to; None where it does not."""
+    if operation.domain.along_lines or not operation.domain.covers(one, EVERYWHERE):
+        return None
+    outputs = [o for o in operation.graph.outputs if operation.storages[o.param] is one]
+    values = {o.value for o in outputs}  # nodes: 0.0 and -0.0 are two
+    (value, *others) = values or {None}
+    if value is None or others or len(outputs) != one.dim or value.op != "const":
+        return None
+    number: float = value.value
+    return number
 
 
 def _overlap(one: Region, other: Region) -> bool:

@@ -11,7 +11,7 @@ from meshloom.errors import one_line
 from meshloom.kernel.state import compared_once
 from meshloom.mesh.core import Field
 from meshloom.operation import in_memory
-from meshloom.operation.domain import EVERYWHERE
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.absorb import absorbed
 from meshloom.operation.fusion.compose import NoConstant, fused
 from meshloom.operation.fusion.cost import seconds_by_count
@@ -121,10 +121,10 @@ def _fused(operations: Sequence[Operation]) -> FusedProgram:
 
 def _ways(operations: Sequence[Operation], gathers: bool) -> list[FusedProgram]:
     """The program fused in every way that there is; ``gathers``: see ``grouped``."""
-    head = _head(operations, gathers)
+    head, constants = _head(operations, gathers), Dataflow(operations).uniform_at_end()
     rotated: list[Way] = [partial(_rotated, head=head)] if 0 < head < len(operations) else []
-    ways = [_with_constants(way, operations, gathers) for way in (_straight, *rotated)]  # the first of equals
-    return [way for way in ways if way is not None]
+    made = [_with_constants(way, operations, constants, gathers) for way in (_straight, *rotated)]
+    return [way for way in made if way is not None]  # whoever takes one takes the first of equals
 
 
 def _head(operations: Sequence[Operation], gathers: bool) -> int:
@@ -137,9 +137,10 @@ def _head(operations: Sequence[Operation], gathers: bool) -> int:
     return min(first, longest)
 
 
-def _with_constants(way: Way, operations: Sequence[Operation], gathers: bool) -> FusedProgram | None:
+def _with_constants(
+    way: Way, operations: Sequence[Operation], constants: dict[Field, float], gathers: bool
+) -> FusedProgram | None:
     """One way to fuse, with as many fields as possible taken to be constant between replays."""
-    constants = _constants(operations)
     while True:
         try:
             return way(operations, constants, gathers)
@@ -224,19 +225,3 @@ def _home(one: Field, wanted: Sequence[object], memory: Memory) -> Iterator[Oper
             yield from _home(other, wanted, memory)
     yield in_memory.copy(where, one)
     memory.at[one] = one
-
-
-def _constants(operations: Sequence[Operation]) -> dict[Field, float]:
-    """Fields whose last write in the program sets one number everywhere: they hold it when the next replay begins."""
-    found: dict[Field, float] = {}
-    for operation in operations:
-        for one in operation.writes:
-            if not isinstance(one, Field):
-                continue
-            found.pop(one, None)
-            if not operation.domain.along_lines and operation.domain.covers(one, EVERYWHERE):
-                mine = [o for o in operation.graph.outputs if operation.storages[o.param] is one]
-                values = {o.value for o in mine}  # nodes: 0.0 and -0.0 are two
-                if len(values) == 1 and len(mine) == one.dim and mine[0].value.op == "const":
-                    found[one] = mine[0].value.value
-    return {f: v for f, v in found.items() if not f.transient and not f.set.halo}
