@@ -256,7 +256,7 @@ class ValueSurvey(Notes):
         inner, owner = value.__func__, value.__self__
         if not isinstance(inner, types.FunctionType):  # such as a cached one
             return "method", self.key_of(inner), self.key_of(owner)
-        if self.followed(module_of(inner)):
+        if self.followed(module_of(inner)) or self.followed(inner.__module__ or ""):
             return "method", self.function(inner, owner)
         if isinstance(owner, logging.Logger) and inner.__name__ in c_state.SAYS:
             return Same(owner)

@@ -287,10 +287,9 @@ def number_set(operation: Operation, one: Field) -> float | None:
         return None
     outputs = [o for o in operation.graph.outputs if operation.storages[o.param] is one]
     values = {o.value for o in outputs}  # nodes: 0.0 and -0.0 are two
-    (value, *others) = values or {None}
-    if value is None or others or len(outputs) != one.dim or value.op != "const":
+    if len(values) != 1 or len(outputs) != one.dim or outputs[0].value.op != "const":
         return None
-    number: float = value.value
+    number: float = outputs[0].value.value
     return number
 
 

@@ -100,7 +100,7 @@ class StatusLine:
             yield
 
     def _keep_drawing(self, over: threading.Event) -> None:
-        while not over.wait(_SECONDS_BETWEEN):
+        while not over.wait(_SECONDS_BETWEEN) and over is self._over and self.shown:  # also where no end was told
             self.draw()
 
     def _write(self, text: str) -> None:

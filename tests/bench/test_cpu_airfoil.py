@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from bench import cpu_airfoil, record, report
+from bench import cpu_airfoil, measure, record, report
 from bench.measure import fastest, repetitions
 from bench.report import Goal
 
@@ -41,8 +42,12 @@ def test_fastest_takes_turns_and_the_minimum() -> None:
     assert 0 <= times["a"] < 1e-3
 
 
-def test_repetitions_fill_the_target() -> None:
-    import time
+def test_repetitions_fill_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that goes as fast as the work does."""
+    clock = [0.0]
+    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
 
-    n = repetitions(lambda n: time.sleep(0.001 * n), 0.05)
-    assert 20 <= n <= 50
+    def work(n: int) -> None:
+        clock[0] += 0.001 * n
+
+    assert repetitions(work, 0.05) == 50

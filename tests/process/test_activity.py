@@ -58,8 +58,20 @@ def test_the_innermost_block_is_shown_and_the_line_goes(terminal: Terminal) -> N
     assert terminal.shown() == "" and "\n" not in terminal.getvalue()
 
 
-def test_an_interrupt_at_any_moment_leaves_nothing_shown(terminal: Terminal) -> None:
+def ended(before: set[threading.Thread]) -> bool:
+    """Whether threads that were not there before come to their end."""
+    give_up = time.monotonic() + 10.0
+    while {*threading.enumerate()} - before and time.monotonic() < give_up:
+        time.sleep(0.01)
+    return not {*threading.enumerate()} - before
+
+
+def test_an_interrupt_at_any_moment_leaves_nothing_shown(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Behind every call of C's, where Python looks whether somebody has pressed Ctrl-C."""
+    monkeypatch.setattr(activity, "_SECONDS_BETWEEN", 0.02)
+    before = {*threading.enumerate()}
 
     def blocks() -> None:
         with busy("setting up"), part(1, 2), compiling("rhs_x"):
@@ -90,23 +102,20 @@ def test_an_interrupt_at_any_moment_leaves_nothing_shown(terminal: Terminal) -> 
         assert activity.line.shown == [] and activity._place.get() == "", moments
         blocks()
         assert terminal.shown() == "" and activity._place.get() == "", moments
-    assert moments > 20
+    assert moments > 20 and ended(before), "and no thread that draws"
 
 
 def test_seconds_are_counted_by_a_thread_that_ends(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activity, "_SECONDS_BETWEEN", 0.02)
     monkeypatch.setattr(activity, "_SILENT_FOR", 0.05)
-    before = threading.active_count()
+    before = {*threading.enumerate()}  # of other tests, too, which may end meanwhile
     with busy("a long word " * 20):
         give_up = time.monotonic() + 10.0
         while "(0 s)" not in terminal.getvalue() and len(terminal.getvalue()) < 300 and time.monotonic() < give_up:
             time.sleep(0.02)
     assert terminal.getvalue().count("\x1b[2K") > 2
     assert max(map(len, terminal.getvalue().split("\r\x1b[2K"))) < 80, "never more than one line"
-    give_up = time.monotonic() + 10.0
-    while threading.active_count() > before and time.monotonic() < give_up:
-        time.sleep(0.01)
-    assert threading.active_count() == before
+    assert ended(before)
 
 
 def test_errors_end_it_and_whoever_prints_makes_room(terminal: Terminal) -> None:
