@@ -222,16 +222,16 @@ def test_info_names_the_gpu(meshloom: Command, monkeypatch: pytest.MonkeyPatch):
 
 
 def _seconds(span: str) -> float:
-    """``"2 min 31 s"`` or ``"0.4 s"`` in seconds."""
-    minutes, seconds = re.fullmatch(r"(?:(\S+) min )?(\S+) s", span).groups()  # type: ignore[union-attr]
-    return 60 * float(minutes or 0) + float(seconds)
+    """``"1 h 29 min"``, ``"2 min 31 s"`` or ``"0.4 s"`` in seconds."""
+    parts = {unit: float(number) for number, unit in re.findall(r"(\S+) (h|min|s)\b", span)}
+    return 3600 * parts.get("h", 0.0) + 60 * parts.get("min", 0.0) + parts.get("s", 0.0)
 
 
 def test_the_start_and_the_end_in_words(meshloom: Command):
     small = ("run", "airfoil", "--set", "mesh.i=20", "--set", "mesh.j=30", "--set", "output.plot=false")
     on_numpy = meshloom(*small, "--backend", "numpy", "--iterations", "2")
     assert "airfoil: 1,800 cells, 3,530 faces; back end numpy, double precision;" in on_numpy.out
-    span = r"((?:\S+ min )?\S+ s)"  # counted from the start of the process, which here is that of all tests
+    span = r"(\S+ h \S+ min|\S+ min \S+ s|\S+ s)"  # from the start of the process, which here is that of all tests
     parts = re.search(
         rf"time +{span}: {span} until the first iteration .*, {span} iterating, {span} writing\n", on_numpy.out
     )

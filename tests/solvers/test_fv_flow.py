@@ -123,7 +123,6 @@ def test_small_waves_do_not_grow(dim: int, gradient: str):
         pytest.param("triangle", EULER, id="triangle-euler"),
         pytest.param("quad", EULER, id="quad-euler"),
         pytest.param("quad", LAMINAR, id="quad-laminar"),
-        pytest.param("triangle", LAMINAR, id="triangle-laminar", marks=pytest.mark.slow),
     ],
 )
 def test_second_order_in_the_plane(kind: str, gas: IdealGas):
