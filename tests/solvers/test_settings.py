@@ -159,6 +159,9 @@ VISCOSITY = {
 }
 
 
+PARTITIONERS = {"metis": "pymetis", "kaminpar": "kaminpar"}  # words that need a package of their own
+
+
 def runs_two_steps(name: str, key: str, word: str) -> None:
     more = ["mesh.points=32"] if word in ("cgs", "bicgstab") and name == "taylor_green" else []
     more = ["mesh.points=[32,32]"] if word in ("cgs", "bicgstab") and name == "vortex_outflow" else more
@@ -170,6 +173,8 @@ def runs_two_steps(name: str, key: str, word: str) -> None:
     more = [*more, "time.cfl=0.5"] if (key, word) == ("time.mode", "unsteady") else more  # as of explicit schemes
     if key == "run.backend":
         ml.use(word) if word != "auto" else ml.use("numpy")
+    if (package := PARTITIONERS.get(word)) is not None:
+        pytest.importorskip(package)
     case = small(name, *more, f"{key}={word}")
     rows = case.monitor_rows(case.program.run(2, record=case.recorded))
     assert rows.shape == (2, len(case.monitors)) and np.isfinite(rows).all(), (key, word)
