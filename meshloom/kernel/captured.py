@@ -2,8 +2,8 @@
 
 Such values become constants of the traced kernel, so a kernel must be traced again when one of them has changed.
 ``captured`` finds them from the bytecode of the function and of every function that it can reach (``survey.py``), and
-remembers each with the value that it has now. Asking whether all of them are ``unchanged`` takes about a microsecond
-for a kernel that reads a few, and as much again for every few more.
+remembers each with the value that it has now. Asking whether all of them are ``unchanged`` looks at each
+once, first whether it is the same object.
 
 An attribute that is named, ``self.gamma`` or ``settings.alpha``, is compared by itself. An object that is passed on as
 a whole is compared with all that it holds, an array by its bytes. NumPy, SciPy and the standard library are not

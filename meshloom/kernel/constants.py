@@ -6,7 +6,6 @@ entries can be looked up by a value that is known only at run time. Where none r
 
 from __future__ import annotations
 
-import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,10 +14,8 @@ import numpy as np
 
 from meshloom.kernel import lookup
 from meshloom.kernel.bytecode import reads_of
-from meshloom.kernel.outside import module_of
+from meshloom.kernel.outside import homes_of, is_followed
 from meshloom.kernel.symbols import looked_up
-
-_OTHERS = frozenset({*sys.stdlib_module_names, "numpy", "scipy"} - {"__main__"})
 
 
 class ConstantArray(np.ndarray):
@@ -86,9 +83,7 @@ def _read(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _is_users(value: Any) -> bool:
-    if not isinstance(value, types.FunctionType):
-        return False
-    return module_of(value).partition(".")[0] not in _OTHERS
+    return isinstance(value, types.FunctionType) and any(map(is_followed, homes_of(value)))
 
 
 def _twin(function: types.FunctionType) -> types.FunctionType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import os
 import sys
+import sysconfig
 import types
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,7 +23,8 @@ _PURE = ("math", "cmath", "itertools", "functools", "operator", "collections", "
          "pprint", "binascii", "zlib", "base64")  # fmt: skip
 _FILES = ("scipy.io", "scipy.datasets")  # modules of functions that read files
 _READERS = (np.load, np.loadtxt, np.genfromtxt, np.fromfile, np.fromregex, np.memmap)
-_LIBRARY = os.path.join(os.path.dirname(os.path.realpath(os.__file__)), "")  # where Python's own modules are
+#: Where Python's own modules are.
+_LIBRARY = tuple(os.path.join(os.path.realpath(sysconfig.get_path(one)), "") for one in ("stdlib", "platstdlib"))
 _PLACES: WeakKeyDictionary[types.ModuleType, bool] = WeakKeyDictionary()  # modules that lie elsewhere
 _CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time",
            "process_time_ns", "thread_time", "thread_time_ns", "now", "today", "utcnow")  # fmt: skip
@@ -92,6 +94,12 @@ def module_of(value: Any) -> str:
     owner = asked(value, "__self__")
     where = (owner, "__module__"), (owner, "__name__"), (value, "__module__")
     return str(next(filter(None, [asked(one, name) for one, name in where]), ""))
+
+
+def homes_of(function: types.FunctionType) -> set[str]:
+    """The module that a function was written in, and the one whose it says to be: ``functools.wraps`` and
+    ``functools.singledispatch`` give it the name of another's."""
+    return {module_of(function), function.__module__ or ""}
 
 
 def changing(value: Any) -> str:

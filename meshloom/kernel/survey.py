@@ -159,8 +159,7 @@ class Survey(ValueSurvey):
         return key if form is None else (key, form)
 
     def function(self, function: types.FunctionType, first: Any = NOTHING) -> Hashable:
-        named = function.__module__ or ""  # of functools.singledispatch that of the function which it stands for
-        if not self.followed(outside.module_of(function)) and not self.followed(named):
+        if not self.follows(function):
             self.outside(function)
             return Same(function)
         again = self.again(function, first)

@@ -22,7 +22,7 @@ import numpy as np
 from meshloom.kernel import c_state
 from meshloom.kernel.c_state import CACHE, CONTAINERS, LOCKS, NOTHING, entries_of
 from meshloom.kernel.notes import Notes
-from meshloom.kernel.outside import asked, changing, is_followed, is_random, module_of
+from meshloom.kernel.outside import asked, changing, homes_of, is_followed, is_random, module_of
 from meshloom.kernel.sameness import ATOMS, TABLES, Entries, Same, bits, content_of, is_nan, is_number, shortened
 
 MOST_BYTES = 2**20  # of arrays that are compared at every call without a word
@@ -65,6 +65,10 @@ class ValueSurvey(Notes):
     @abstractmethod
     def followed(self, module: str) -> bool:
         """Are values of a module, and what its functions read, among those that may change?"""
+
+    def follows(self, function: types.FunctionType) -> bool:
+        """Is a function, or who it stands for, of a module that is followed?"""
+        return any(map(self.followed, homes_of(function)))
 
     @abstractmethod
     def outside(self, value: Any, chain: tuple[str, ...] = ()) -> Hashable:
@@ -256,7 +260,7 @@ class ValueSurvey(Notes):
         inner, owner = value.__func__, value.__self__
         if not isinstance(inner, types.FunctionType):  # such as a cached one
             return "method", self.key_of(inner), self.key_of(owner)
-        if self.followed(module_of(inner)) or self.followed(inner.__module__ or ""):
+        if self.follows(inner):
             return "method", self.function(inner, owner)
         if isinstance(owner, logging.Logger) and inner.__name__ in c_state.SAYS:
             return Same(owner)

@@ -21,7 +21,7 @@ import numpy as np
 from meshloom.errors import ProgramError
 from meshloom.kernel.bytecode import ReadOfName
 from meshloom.kernel.captured import Captured, captured
-from meshloom.kernel.outside import RandomDraw, Unrepeatable, module_of
+from meshloom.kernel.outside import RandomDraw, Unrepeatable
 from meshloom.kernel.sameness import Entries, Same
 from meshloom.kernel.survey import Survey
 from meshloom.kernel.survey_values import MOST_BYTES
@@ -144,7 +144,7 @@ class _ProgramSurvey(Survey):
             if isinstance(found, property | cached_property):
                 self.read(_of_class, value, name, found)
                 inner: Any = found.fget if isinstance(found, property) else found.func
-                if isinstance(inner, types.FunctionType) and self.followed(module_of(inner)):
+                if isinstance(inner, types.FunctionType) and self.follows(inner):
                     return "property", self.function(inner, value)
                 return "property", self.key_of(value)
             if rest and name in own:

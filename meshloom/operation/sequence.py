@@ -205,11 +205,9 @@ def _held_by_libraries(one: Any) -> Iterable[Any] | None:
         return None if is_followed(one.__module__) and not _is_ours(one.__module__) else ()
     if kind.__module__.startswith("cupy._core.") and kind.__name__ in _ON_DEVICE:
         return ()
-    if isinstance(one, np.ufunc):
-        return None if set("".join(one.types)) == set("O->") else ()  # of objects alone: by np.frompyfunc
     if (wrapped := getattr(one, "__wrapped__", None)) is not None:
         return (wrapped,)
-    return None if callable(one) else ()
+    return None if callable(one) else ()  # a ufunc may write to an array that it was given
 
 
 def _is_ours(module: str | None) -> bool:
