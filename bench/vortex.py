@@ -26,6 +26,7 @@ from bench.measure import fastest, surroundings
 from bench.record import Record
 from bench.report import Goal
 from meshloom.backend import current
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.absorb import absorbed
 from meshloom.operation.recorded import Recorded
 from meshloom.recording import recorder
@@ -92,7 +93,7 @@ class Piece:
             recorder.reset(token)
         names = {o.name for o in recorded}
         assert names <= {o.name for o in case.program.loops}, names
-        self._replay = current().recording([o.prepare() for o in recorded])
+        self._replay = current().recording([o.prepare() for o in recorded], Dataflow(recorded).waits)
 
     def run(self, times: int = 1) -> None:
         self._replay.run(times, ())
@@ -104,8 +105,9 @@ class OtherWay:
     name = "other_right_hand_side"
 
     def __init__(self, function: Callable[[], None]):
-        loops = absorbed(ml.program(function).loops, together=not current().target.together)
-        self._replay = current().recording([o.prepare() for o in loops if not o.domain.all_memory])
+        graph = absorbed(Dataflow(ml.program(function).loops), together=not current().target.together)
+        loops = [one for one in graph.operations if not one.domain.all_memory]
+        self._replay = current().recording([one.prepare() for one in loops], Dataflow(loops).waits)
 
     def run(self, times: int = 1) -> None:
         self._replay.run(times, ())

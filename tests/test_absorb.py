@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import meshloom as ml
 from meshloom import compact
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.absorb import absorbed
 from meshloom.schedule.lines import methods as line_methods
 
@@ -163,7 +165,7 @@ def test_taken_along_or_by_themselves(body: Callable[[World], None], ghosts: int
     program.run(2)
     ml.use(back_end)
     taken = World(ghosts=ghosts)
-    operations = absorbed(ml.program(fuse=False)(lambda: body(taken)).loops, together=False)
+    operations = taken_along(lambda: body(taken))
     assert any(o.composed for o in operations) or (ghosts and body is overwritten_between)
     for operation in operations * 2:
         operation()
@@ -171,9 +173,14 @@ def test_taken_along_or_by_themselves(body: Callable[[World], None], ghosts: int
         np.testing.assert_allclose(getattr(taken, name).numpy(), getattr(plain, name).numpy(), rtol=0, atol=1e-12)
 
 
+def taken_along(function: Callable[[], None]) -> tuple[Any, ...]:
+    """The operations that a function records, with loops taken into line loops as on a CPU."""
+    return absorbed(Dataflow(ml.program(fuse=False)(function).loops), together=False).operations
+
+
 def names(body: Callable[[World], None]) -> list[str]:
     w = World()
-    return [o.name for o in absorbed(ml.program(fuse=False)(lambda: body(w)).loops, together=False)]
+    return [o.name for o in taken_along(lambda: body(w))]
 
 
 def test_what_is_taken_along() -> None:
@@ -271,7 +278,7 @@ def test_composed_as_written() -> None:
     ml.use("cpu")
     plain, taken = World(), World()
     for world, strictly in ((plain, False), (taken, True)):
-        loops = absorbed(ml.program(fuse=False)(lambda world=world: chained_makers(world)).loops, together=False)
+        loops = taken_along(lambda world=world: chained_makers(world))
         for one in loops:
             assert one.composed
             written = one.as_written() if strictly else one
@@ -284,4 +291,4 @@ def test_a_gpu_keeps_its_light_passes() -> None:
     ml.use("emulated")
     w = World()
     loops = ml.program(lambda: makers_for_both_axes(w)).loops
-    assert absorbed(loops, together=True) == list(loops)
+    assert absorbed(Dataflow(loops), together=True).operations == loops

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,6 +21,9 @@ from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import CPU, Target
+
+#: Of each operation of a program the positions of the earlier ones that it has to wait for; asked for at need
+Waits = Callable[[], Sequence[Collection[int]]]
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,9 @@ class Backend(ABC):
         """Begin to compile what ``prepare`` will need, where it ``compiles_apart``."""
         return
 
-    def recording(self, operations: Sequence[Callable[[], None]], *, branches: bool = True) -> Recording:
-        """Executables and fills, in order, made ready to be replayed. ``branches``: may those that do not depend on
-        each other run at the same time, where the back end can do that?"""
+    def recording(self, operations: Sequence[Callable[[], None]], waits: Waits | None = None) -> Recording:
+        """Executables and fills, in order, made ready to be replayed. ``waits``: of each the earlier ones that it has
+        to wait for, if others may run at the same time where the back end can do that."""
         return Recording(operations)
 
 
@@ -108,12 +111,11 @@ class FillMemory:
 
     storage: Any
     value: float | int
-    reads: tuple[Any, ...] = ()
 
     @property
-    def writes(self) -> tuple[Any, ...]:
-        """What has the storage that is written."""
-        return (self,)
+    def size(self) -> int:
+        """Values that are written."""
+        return int(self.storage.size)
 
     def __call__(self) -> None:
         if not isinstance(self.storage, np.ndarray):
@@ -121,24 +123,23 @@ class FillMemory:
         self.storage.fill(self.value)
 
 
-class Held(NamedTuple):
-    """Some memory, whoever it belongs to."""
-
-    storage: Any
-
-
+@dataclass(frozen=True, eq=False)
 class CopyMemory:
     """A copy as it is executed, without the fields."""
 
-    def __init__(self, source: Any, target: Any):
-        self.reads, self.writes = (Held(source),), (Held(target),)
+    source: Any
+    target: Any
+
+    @property
+    def size(self) -> int:
+        """Values that are written."""
+        return int(self.target.size)
 
     def __call__(self) -> None:
-        source, target = self.reads[0].storage, self.writes[0].storage
-        if isinstance(target, np.ndarray):
-            target[:] = source
+        if isinstance(self.target, np.ndarray):
+            self.target[:] = self.source
         else:
-            target.data.copy_from_device_async(source.data, target.nbytes)
+            self.target.data.copy_from_device_async(self.source.data, self.target.nbytes)
 
 
 class Recording:

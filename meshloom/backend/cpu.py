@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshloom.backend.base import Backend, Bound, CopyMemory, FillMemory, Recording, Replayed
+from meshloom.backend.base import Backend, Bound, CopyMemory, FillMemory, Recording, Replayed, Waits
 from meshloom.backend.cpu_dialect import render
 from meshloom.backend.unit import Argument, Unit, check_arrays, color_counts, make_unit, sizes_of, temporaries
 from meshloom.errors import CompilerError
@@ -118,7 +118,7 @@ class CpuBackend(Backend):
             arrays[f"{partial_name(output)}_parts"] = np.zeros(blocks, spec.params[output.param].dtype)
         return arrays
 
-    def recording(self, operations: Sequence[Callable[[], None]], *, branches: bool = True) -> Recording:
+    def recording(self, operations: Sequence[Callable[[], None]], waits: Waits | None = None) -> Recording:
         return NativeRecording(operations)
 
 
@@ -160,6 +160,6 @@ def _native(operation: Callable[[], None]) -> NativeCall:
     if isinstance(operation, FillMemory):
         return runtime.fill_operation(operation.storage, operation.value)
     if isinstance(operation, CopyMemory):
-        return runtime.copy_operation(operation.reads[0].storage, operation.writes[0].storage)
+        return runtime.copy_operation(operation.source, operation.target)
     assert isinstance(operation, NativeCall)
     return operation

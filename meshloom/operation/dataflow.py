@@ -30,7 +30,8 @@ Which = str | int | Operation  # of a program: by its name, which all calls have
 
 class DataAccess(NamedTuple):
     """What an operation does with a field or global. ``reads``: looks at values of before, increments included;
-    ``writes``: changes some in ``region``; ``covers``: all of them there, each at its own element."""
+    ``writes``: changes some in ``region``; ``covers``: all of them there, each at its own element. ``exact``: are all
+    values of the region touched, and not only some of them?"""
 
     position: int
     storage: Storage
@@ -39,6 +40,7 @@ class DataAccess(NamedTuple):
     covers: bool
     distance: str
     region: Region
+    exact: bool = True
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,15 @@ class Dataflow:
                 found.setdefault(one, []).append(position)
         return found
 
+    @cached_property
+    def _uses(self) -> list[list[tuple[list[DataAccess], int]]]:
+        """Of each operation its accesses: those of the same field or global, and its place among them."""
+        found: list[list[tuple[list[DataAccess], int]]] = [[] for _ in self.operations]
+        for accesses in self.accesses.values():
+            for number, one in enumerate(accesses):
+                found[one.position].append((accesses, number))
+        return found
+
     # ----- dependences --------------------------------------------------------------------------------------------
     def dependences(self, first: Which | None = None, then: Which | None = None) -> tuple[Dependence, ...]:
         """Those of one operation on an earlier one: by name, position or the operations themselves; unsaid: of all."""
@@ -118,6 +129,19 @@ class Dataflow:
         """May two neighbours of one replay run in the other order, whichever of them comes first?"""
         both = (*self.between(first, then), *self.between(then, first))
         return not any(one.replays == 0 for one in both)
+
+    def into(self, position: int, since: int = 0) -> Iterator[tuple[str, DataAccess, DataAccess]]:
+        """What the operation at a position has to wait for within a replay, among those from ``since`` on: the kind of
+        dependence, the earlier access and its own."""
+        for accesses, number in self._uses[position]:
+            for kind, earlier, replays in _earlier(accesses, number):
+                if replays or earlier.position < since:
+                    break
+                yield kind, earlier, accesses[number]
+
+    def waits(self) -> list[set[int]]:
+        """Of each operation the earlier ones of a replay that it has to wait for; not all that these wait for."""
+        return [{earlier.position for _, earlier, _ in self.into(k)} for k in range(len(self.operations))]
 
     @cached_property
     def _dependences(self) -> dict[tuple[int, int], list[Dependence]]:
@@ -168,6 +192,21 @@ class Dataflow:
             found += [Version(storage, k, at, tuple(readers)) for k, (at, readers) in enumerate(numbered)]
         return tuple(found)
 
+    def changed_by(self, one: Storage, position: int, end: int) -> Operation | None:
+        """The first operation from a position on, before ``end``, that makes a new version of a field or global."""
+        between = (self.operations[k] for k in self._touching.get(one, ()) if position <= k < end)
+        return next((operation for operation in between if one in operation.writes), None)
+
+    def next_use(self, one: Storage, position: int) -> int:
+        """The first operation from a position on that uses a field or global; behind the last one where none does."""
+        return next((k for k in self._touching.get(one, ()) if k >= position), len(self.operations))
+
+    def consumers(self, one: Storage, position: int, region: Region = EVERYWHERE) -> list[int]:
+        """Operations from a position on, to the end of the replay, that read the value that is there before it, or
+        write to a part of it and so keep the rest. ``region``: where it was written."""
+        behind = [k for k in self._touching.get(one, ()) if k >= position]
+        return [k for k in self._readers(one, behind, region) if k is not None]
+
     def is_live(self, one: Storage, position: int, region: Region = EVERYWHERE) -> bool:
         """Will a value that is there before the operation at a position be read before it is replaced? ``region``:
         where it was written. After a replay a user may look at any field and global but temporary ones, and the next
@@ -175,12 +214,18 @@ class Dataflow:
         temporary = isinstance(one, Field) and one.transient
         touching = self._touching.get(one, ())
         rest, again = ([k for k in touching if (k >= position) == here] for here in (True, False))
-        for operation in (self.operations[k] for k in (*rest, *(again if temporary else ()))):
-            if operation.defines(one, region):
-                return False
-            if one in operation.reads:
-                return True
+        for k in self._readers(one, (*rest, *(again if temporary else ())), region):
+            return k is not None
         return not temporary
+
+    def _readers(self, one: Storage, positions: Sequence[int], region: Region) -> Iterator[int | None]:
+        """Those of some operations, in this order, that read a value; None, as the last, where it is replaced."""
+        for k in positions:
+            if self.operations[k].defines(one, region):
+                yield None
+                return
+            if one in self.operations[k].reads:
+                yield k
 
     def uniform_at_end(self) -> dict[Field, float]:
         """Fields that are one number everywhere when a replay ends, by the last write to each: the next one finds that.
@@ -236,10 +281,10 @@ class Dataflow:
 
 # ----- accesses ---------------------------------------------------------------------------------------------------
 def _access(position: int, operation: Operation, one: Operand) -> DataAccess:
-    mode, region, distance = one.mode, accessed_region(operation, one), _distance(one)
+    mode, (region, exact), distance = one.mode, _region_and_exact(operation, one), _distance(one)
     at_own = one.reach.map is None and not one.reach.looks_around
     reads, writes = mode.reads or bool(mode.combine), mode.writes
-    return DataAccess(position, one.storage, reads, writes, writes and at_own, distance, region)
+    return DataAccess(position, one.storage, reads, writes, writes and at_own, distance, region, exact)
 
 
 def _distance(one: Operand) -> str:
@@ -254,25 +299,30 @@ def _distance(one: Operand) -> str:
 
 def accessed_region(operation: Operation, one: Operand) -> Region:
     """Where an operation may touch a field: all of it, unless points of a box are named."""
+    return _region_and_exact(operation, one)[0]
+
+
+def _region_and_exact(operation: Operation, one: Operand) -> tuple[Region, bool]:
+    """The same, and whether all values there are touched: not of an axis round whose end an operation looks."""
     field, domain = one.storage, operation.domain
     if not isinstance(field, Field) or one.reach.map is not None or domain.all_memory:
-        return EVERYWHERE
+        return EVERYWHERE, True
     if not isinstance(field.set, Grid):
-        return INSIDE if field.set.halo else EVERYWHERE
+        return INSIDE if field.set.halo else EVERYWHERE, True
     if domain.along_lines:
-        return (0,) * field.set.rank, field.set.shape
+        return ((0,) * field.set.rank, field.set.shape), True
     box = operation.box
     if box is None or box.grid is not field.set or (domain.part is None and not one.reach.looks_around):
-        return EVERYWHERE
+        return EVERYWHERE, True
     offsets = one.reach.offsets.offsets if one.reach.offsets is not None else ((0,) * box.grid.rank,)
-    low, high = [], []
+    low, high, exact, everything = [], [], True, box.grid.everything
     for axis in range(box.grid.rank):
         steps = [offset[axis] for offset in offsets]
-        if box.grid.wraps[axis] and any(box.reaches_out(axis, step) for step in steps):
-            return EVERYWHERE
-        low.append(box.low[axis] + min(steps))
-        high.append(box.high[axis] + max(steps))
-    return tuple(low), tuple(high)
+        rounds = box.grid.wraps[axis] and any(box.reaches_out(axis, step) for step in steps)
+        low.append(everything.low[axis] if rounds else box.low[axis] + min(steps))
+        high.append(everything.high[axis] if rounds else box.high[axis] + max(steps))
+        exact = exact and not rounds
+    return (tuple(low), tuple(high)), exact
 
 
 def written_region(operation: Operation, one: Storage) -> Region:
@@ -309,6 +359,8 @@ def _contains(outer: Region, inner: Region) -> bool:
 
 def _as_box(field: Field, read: DataAccess) -> Region:
     """All points of a grid as a box, unless some of them only may be read."""
+    if not read.exact:
+        return EVERYWHERE
     if read.region is not EVERYWHERE or read.distance != SAME or not isinstance(field.set, Grid):
         return read.region
     box = field.set.everything
@@ -342,18 +394,25 @@ def _without(part: Part, other: Part) -> Iterator[Part]:
 
 
 def _pairs(accesses: Sequence[DataAccess]) -> Iterator[tuple[str, DataAccess, DataAccess, int]]:
-    """Kinds of dependence, the earlier access, the later one, and how many replays are between them. Writes that cover
-    all that the later one touches end the search: what lies before them is ordered by them."""
+    """Kinds of dependence, the earlier access, the later one, and how many replays are between them."""
     for number, later in enumerate(accesses):
-        for back in range(1, len(accesses) + 1):
-            earlier, replays = accesses[number - back], int(number < back)
-            if (earlier.position == later.position and not replays) or not _overlap(earlier.region, later.region):
-                continue
-            if earlier.writes and later.reads:
-                yield "flow", earlier, later, replays
-            if earlier.reads and later.writes:
-                yield "anti", earlier, later, replays
-            if earlier.writes and later.writes:
-                yield "output", earlier, later, replays
-            if earlier.covers and _contains(earlier.region, later.region):
-                break
+        for kind, earlier, replays in _earlier(accesses, number):
+            yield kind, earlier, later, replays
+
+
+def _earlier(accesses: Sequence[DataAccess], number: int) -> Iterator[tuple[str, DataAccess, int]]:
+    """What one access of a field depends on, the latest first: the kind, the other access, the replays in between.
+    Writes that cover all that it touches end the search: what lies before them is ordered by them."""
+    later = accesses[number]
+    for back in range(1, len(accesses) + 1):
+        earlier, replays = accesses[number - back], int(number < back)
+        if (earlier.position == later.position and not replays) or not _overlap(earlier.region, later.region):
+            continue
+        if earlier.writes and later.reads:
+            yield "flow", earlier, replays
+        if earlier.reads and later.writes:
+            yield "anti", earlier, replays
+        if earlier.writes and later.writes:
+            yield "output", earlier, replays
+        if earlier.covers and _contains(earlier.region, later.region):
+            return

@@ -8,6 +8,7 @@ import numpy as np
 
 from meshloom.backend.base import Backend, Replayed
 from meshloom.native.together import together
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.program import FusedProgram
 from meshloom.operation.past_times import Spent, Timed
 from meshloom.operation.replay import Replay, StartValue, prepared
@@ -22,7 +23,7 @@ class FusedRecording:
             prepared((*program.prologue, *program.body))  # which may bring spare buffers to where it runs
             self.prologue = [step.prepare() for step in program.prologue]
             self.body = [step.prepare() for step in program.body]
-            self._replay = backend.recording(self.body, branches=branches)
+            self._replay = backend.recording(self.body, Dataflow(program.body).waits if branches else None)
         self.summary = self._replay.summary
         constants = [StartValue(one, value) for one, value in program.constants.items()]
         self.replay = Replay(self._replay, self.prologue, constants)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from meshloom.errors import KernelError
-from meshloom.mesh.core import Field, Global
 from meshloom.operation.dataflow import Dataflow
-from meshloom.operation.operation import Operation
 
 
 def check_defined(graph: Dataflow) -> Dataflow:
@@ -22,24 +20,15 @@ def check_defined(graph: Dataflow) -> Dataflow:
 
 def eliminate_dead_stores(graph: Dataflow) -> Dataflow:
     """Without the fills that nobody sees, because what comes next sets all of the field anew, or nothing comes next;
-    where there are no others they stay."""
-    last_first: list[Operation] = []
-    next_use: dict[Field | Global, Operation] = {}
-    for operation in reversed(graph.operations):
-        if operation.domain.all_memory and all(_replaced(one, next_use.get(one)) for one in operation.writes):
-            continue
-        last_first.append(operation)
-        next_use |= dict.fromkeys(operation.storages, operation)
-    return Dataflow(last_first[::-1]) if last_first else graph
+    where there are no others they stay. Ghosts that a set does not show, and copies of another rank's elements, are
+    set by fills only, so that another operation does not replace them."""
 
+    def dead(position: int) -> bool:
+        fill = graph.operations[position]
+        return fill.domain.all_memory and not any(graph.is_live(one, position + 1) for one in fill.writes)
 
-def _replaced(what: Field | Global, by: Operation | None) -> bool:
-    """Does an operation set everything that there is of a field or global, without looking at it? Ghosts and copies of
-    another rank's elements are set by fills only. What is left of a temporary field in the end nobody sees."""
-    if by is None:
-        return isinstance(what, Field) and what.transient
-    shown = isinstance(what, Field) and what.set.shows_all and not what.set.halo
-    return (shown or by.domain.all_memory) and by.defines(what)
+    left = [one for k, one in enumerate(graph.operations) if not dead(k)]
+    return Dataflow(left) if left else graph
 
 
 #: In this order.

@@ -205,7 +205,8 @@ class Tape:
             signature = (self.branches, *map(id, executables))
             if self._ready is None or self._ready[0] != signature:
                 self._check_memory()
-                made = one.recording(executables, branches=self.branches) if one else Recording(executables)
+                waits = Dataflow(self.loops).waits if self.branches else None
+                made = one.recording(executables, waits) if one else Recording(executables)
                 self._ready = signature, made
         return self._ready[1]
 
@@ -262,7 +263,7 @@ class Tape:
         if self._fused is None or self._fused[0] != signature:
             self._check_memory()
             with PREPARING:
-                self._fused = signature, fuse(self.loops), []
+                self._fused = signature, fuse(Dataflow(self.loops)), []
         return self._fused[1:]
 
     # ----- questions ----------------------------------------------------------------------------------------------

@@ -12,36 +12,67 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
-from meshloom.backend.branches import BranchPart, Footprint, Turn, dependencies, in_branches, levels, summary
+from meshloom.backend.branches import Turn, in_branches, levels, reduced, summary
 from meshloom.backend.cuda.graph import dealt_out
+from meshloom.operation import in_memory
+from meshloom.operation.dataflow import DataAccess, Dataflow
+from meshloom.operation.domain import Extent
 from meshloom.solvers.navier_stokes import VortexOutflow
 from tests.backend.streams import ShuffledRecording
 
 # ----- the analysis -----------------------------------------------------------------------------------------------
-MEMORIES, LENGTH = 3, 6
+LENGTH = 6
 
 
-@st.composite
-def parts(draw: st.DrawFn) -> BranchPart:
-    memory = draw(st.integers(0, MEMORIES - 1))
-    if draw(st.booleans()):
-        return BranchPart(memory)
-    ends = sorted(draw(st.lists(st.integers(0, LENGTH), min_size=2, max_size=2, unique=True)))
-    return BranchPart(memory, ((ends[0], ends[1]),))
+@ml.kernel
+def mixed(source: ml.Read, target: ml.ReadWrite):
+    target[...] = 3.0 * target + source + 1.0
 
 
-few = st.lists(parts(), max_size=2).map(tuple)
-footprints = st.one_of(st.builds(Footprint, few, few), st.builds(Footprint, few, few), st.none())
+@ml.kernel
+def shifted(source: ml.Read, target: ml.Write):
+    target[...] = source[1] - 0.5 * source[-1]
 
 
-def carry_out(number: int, what: Footprint | None, store: np.ndarray) -> None:
-    """Something that depends on all that is read, and changes all that is written, differently for each operation."""
-    everything = (BranchPart(0), BranchPart(1), BranchPart(2))
-    reads, writes = (everything, everything) if what is None else (what.reads, what.writes)
-    seen = sum(int(store[p.memory, slice(*p.box[0]) if p.box else slice(None)].sum()) for p in reads)
-    for p in writes:
-        cut = slice(*p.box[0]) if p.box else slice(None)
-        store[p.memory, cut] = (3 * store[p.memory, cut] + seen + number + 1) % 10007
+@ml.kernel
+def added(source: ml.Read, total: ml.Sum):
+    total += source
+
+
+@ml.kernel
+def scaled(by: ml.Read, target: ml.ReadWrite):
+    target[...] = 0.25 * target + 0.001 * by
+
+
+class Line:
+    """Points with fields and a Global, and random operations on them: whole fields, boxes, neighbours, sums."""
+
+    def __init__(self, periodic: bool):
+        grid = self.grid = ml.Grid((LENGTH,), periodic=periodic, ghosts=0 if periodic else 1)
+        self.fields = [grid.field(f"f{k}", data=np.arange(LENGTH) + 10.0 * k) for k in range(3)]
+        self.total = ml.Global(0.0, "total")
+        self.around = grid.offsets(-1, 1)
+
+    def operation(self, data: st.DataObject) -> Any:
+        a, b = data.draw(st.permutations(self.fields), label="fields")[:2]
+        low, high = sorted(data.draw(st.lists(st.integers(0, LENGTH), min_size=2, max_size=2, unique=True)))
+        box = data.draw(st.sampled_from([self.grid, self.grid.box(low, high)]))
+        kind = data.draw(st.sampled_from(["mixed", "shifted", "added", "scaled", "fill", "reset"]))
+        if kind == "fill":
+            return in_memory.fill(a, float(low))
+        if kind == "reset":
+            return in_memory.fill(self.total, float(low))
+        given = {"mixed": (a, b), "shifted": (a[self.around], b), "added": (a, self.total), "scaled": (self.total, b)}
+        kernels = {"mixed": mixed, "shifted": shifted, "added": added, "scaled": scaled}
+        return kernels[kind].loop(box, *given[kind])
+
+    def after(self, operations: Any) -> list[np.ndarray]:
+        for k, one in enumerate(self.fields):
+            one.assign(np.arange(LENGTH) + 10.0 * k)
+        self.total.assign(0.0)
+        for one in operations:
+            one()
+        return [*(one.numpy() for one in self.fields), np.array(self.total.value)]
 
 
 def some_order(needed: list[set[int]], rng: random.Random) -> list[int]:
@@ -61,42 +92,45 @@ def edges(dealt: list[Turn]) -> list[set[int]]:
     return found
 
 
-@given(st.lists(footprints, max_size=9), st.integers(1, 4), st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
-def test_any_allowed_order_gives_the_same(program: list[Footprint | None], most: int, rng: random.Random) -> None:
-    def after(order: Any) -> np.ndarray:
-        store = np.arange(MEMORIES * LENGTH).reshape(MEMORIES, LENGTH)
-        for k in order:
-            carry_out(k, program[k], store)
-        return store
-
-    needed = dependencies(program)
+@given(st.data(), st.integers(1, 4), st.booleans(), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_any_allowed_order_gives_the_same(data: st.DataObject, most: int, periodic: bool, rng: random.Random) -> None:
+    ml.use("numpy")
+    line = Line(periodic)
+    program = [line.operation(data) for _ in range(data.draw(st.integers(0, 8), label="length"))]
+    expected = line.after(program)
+    needed = reduced(Dataflow(program).waits())
     dealt = in_branches(needed, most)
     assert {turn.branch for turn in dealt} <= set(range(most))
     for allowed in ([set(one) for one in needed], edges(dealt)):
         for _ in range(3):
-            np.testing.assert_array_equal(after(some_order(allowed, rng)), after(range(len(program))))
+            for a, b in zip(line.after(program[k] for k in some_order(allowed, rng)), expected, strict=True):
+                np.testing.assert_array_equal(a, b)
 
 
-@given(st.lists(footprints, max_size=9))
+@given(st.lists(st.sets(st.integers(0, 8)), max_size=9))
 @settings(max_examples=100, deadline=None)
-def test_only_operations_that_meet_are_ordered_and_none_twice(program: list[Footprint | None]) -> None:
-    needed = dependencies(program)
+def test_no_operation_waits_for_another_twice(drawn: list[set[int]]) -> None:
+    waits = [{j for j in one if j < k} for k, one in enumerate(drawn)]
     before: list[set[int]] = []
-    for k, direct in enumerate(needed):
+    for mine, direct in zip(waits, reduced(waits), strict=True):
         before.append(set(direct).union(*(before[j] for j in direct)))
-        for j in direct:
-            a, b = program[j], program[k]
-            assert a is None or b is None or a.conflicts(b)
-            assert not any(j in before[i] for i in direct)
+        assert set(direct) <= mine <= before[-1]
+        assert not any(j in before[i] for i in direct for j in direct)
 
 
 def test_what_orders_two_operations() -> None:
-    read, write = Footprint(reads=(BranchPart("q"),)), Footprint(writes=(BranchPart("q"),))
-    assert dependencies([read, read]) == [(), ()]
-    assert dependencies([write, read]) == dependencies([read, write]) == dependencies([write, write]) == [(), (0,)]
-    low, high = (Footprint(writes=(BranchPart("q", ((0, 8), ends)),)) for ends in ((0, 1), (7, 8)))
-    assert dependencies([low, high, read, None, low]) == [(), (), (1, 0), (2,), (3,)]
+    ml.use("numpy")
+    grid = ml.Grid((8, 8))
+    q, r = grid.field("q"), grid.field("r")
+    low, high = (in_box.loop(grid.box(*ends), q) for ends in (((0, 0), (8, 1)), ((0, 7), (8, 8))))
+    read, reset = mixed.loop(grid, q, r), in_memory.fill(q, 0.0)
+    assert Dataflow([low, high, read, reset, low]).waits() == [set(), set(), {0, 1}, {0, 1, 2}, {3}]
+
+
+@ml.kernel
+def in_box(target: ml.ReadWrite):
+    target[...] = target + 1.0
 
 
 def test_branches_are_continued_and_few() -> None:
@@ -229,16 +263,19 @@ def test_a_box_covers_every_point_that_is_seen(data: st.DataObject) -> None:
     def take(source: ml.Read, target: ml.Write):
         target[...] = source[offset]
 
-    footprint: Footprint = take.loop(box, u[grid.offsets(offset)], v).prepare().footprint  # type: ignore[attr-defined]
-    (seen, own), (written,) = footprint.reads, footprint.writes
+    graph = Dataflow([take.loop(box, u[grid.offsets(offset)], v)])
+    (seen,), (written,) = graph.accesses[u], graph.accesses[v]
     assert set(box.rows(offset)) <= rows_of(seen, grid)
-    assert own == written and rows_of(written, grid) == set(box.rows())
+    assert rows_of(written, grid) == set(box.rows()) and written.covers and written.exact
+    assert not seen.exact or set(box.rows(offset)) == rows_of(seen, grid)
 
 
-def rows_of(part: BranchPart, grid: ml.Grid) -> set[int]:
-    """Positions in memory of the points of a part."""
-    assert part.box is not None
-    index = np.meshgrid(*(np.arange(*ends) for ends in part.box), indexing="ij")
+def rows_of(access: DataAccess, grid: ml.Grid) -> set[int]:
+    """Positions in memory of the points that an operation may touch."""
+    if isinstance(access.region, Extent):
+        return set(range(grid.total))
+    ends = zip(*access.region, grid.ghosts, strict=True)
+    index = np.meshgrid(*(np.arange(low + width, high + width) for low, high, width in ends), indexing="ij")
     return {int(k) for k in sum(i * s for i, s in zip(index, grid.strides, strict=True)).ravel()}
 
 
@@ -257,10 +294,11 @@ def test_large_operations_keep_their_order_and_small_ones_pass_them() -> None:
     names = [o.name for o in step.loops]
     x, y = names.index("slope_x"), names.index("slope_y")
     first, last = names.index("first = 0"), names.index("second = 2")
-    many, few = (all_before(dealt_out(operations, n, branches=True)) for n in (1 << 18, 16))
+    waits = Dataflow(step.loops).waits
+    many, few = (all_before(dealt_out(operations, waits, n)) for n in (1 << 18, 16))
     assert x not in many[y] and x in few[y]
     assert first not in few[last] and not few[last] & {x, y}
-    assert levels(dealt_out(operations, 16, branches=False)) == list(range(1, len(operations) + 1))
+    assert levels(dealt_out(operations, None, 16)) == list(range(1, len(operations) + 1))
 
 
 def test_the_vortex_runs_slopes_and_opposite_sides_together() -> None:

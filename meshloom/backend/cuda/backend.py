@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.base import Backend, Bound, Recording
-from meshloom.backend.branches import Footprint, Turn, footprint_of, summary
+from meshloom.backend.base import Backend, Bound, Recording, Waits
+from meshloom.backend.branches import Turn, summary
 from meshloom.backend.cuda import dialect, nvrtc
 from meshloom.backend.cuda.dialect import FINISH, KernelText
 from meshloom.backend.cuda.driver import DeviceLaunch
@@ -158,8 +158,7 @@ class CudaBackend(Backend):
             )
         needed = [grid * threads / (used[f"pass{k}"].get("occupancy") or 1.0)
                   for k, one in enumerate(unit.passes) for *_, grid in _grids(one, sizes, plan)]  # fmt: skip
-        footprint = footprint_of(bound, scratch.values())
-        return Executable(steps, used, list(arrays.values()), self.engine.events(), footprint, max(needed, default=0.0))
+        return Executable(steps, used, list(arrays.values()), self.engine.events(), max(needed, default=0.0))
 
     def _wanted(self, bound: Bound, plan: Plan, unit: Unit, wide_index: bool) -> WantedKernels:
         threads, registers = self.target.whole_warps(plan.block), bound.schedule.registers
@@ -178,8 +177,8 @@ class CudaBackend(Backend):
     def copy_bandwidth(self) -> float:
         return self.engine.copy_bandwidth()
 
-    def recording(self, operations: Sequence[Callable[[], None]], *, branches: bool = True) -> Recording:
-        dealt = dealt_out(operations, self.target.threads, branches=branches)
+    def recording(self, operations: Sequence[Callable[[], None]], waits: Waits | None = None) -> Recording:
+        dealt = dealt_out(operations, waits, self.target.threads)
         made = self._recording(operations, dealt)
         made.summary = summary(dealt)
         return made
@@ -244,9 +243,8 @@ class Executable:
     """
 
     def __init__(self, steps: list[Callable[[], None]], used: dict[str, dict[str, Any]], keep: list[Any], events: Any,
-                 footprint: Footprint, threads: float):  # fmt: skip
-        self.steps, self.resources, self.keep = steps, used, keep
-        self.footprint, self.threads, self._events = footprint, threads, events
+                 threads: float):  # fmt: skip
+        self.steps, self.resources, self.keep, self.threads, self._events = steps, used, keep, threads, events
 
     def launch(self) -> None:
         """The launches alone."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from meshloom.backend.base import FillMemory, Recording, Replayed
-from meshloom.backend.branches import BranchPart, Footprint, Turn, dependencies, footprint_of_whole, in_branches
+from meshloom.backend.base import CopyMemory, FillMemory, Recording, Replayed, Waits
+from meshloom.backend.branches import Turn, in_branches, reduced
 from meshloom.backend.cuda import history
 from meshloom.backend.cuda.driver import DeviceKernel
 from meshloom.backend.cuda.engine import Device
@@ -27,7 +27,6 @@ from meshloom.process.signals import held_back
 MOST_LOOPS = 8  # on the device, for other conditions each
 MOST_BRANCHES = 16  # one that is used again adds an edge, mostly one that others imply; a fresh one adds none
 LARGE = 0.2  # of the threads that a device runs at once: from there on, edges between branches cost more than they gain
-_DEVICE = BranchPart("the device")  # what large operations have in common, so that they keep their order
 
 
 class LimitedLead:
@@ -135,24 +134,20 @@ class GraphRecording(Recording):
 
 
 # ----- branches ---------------------------------------------------------------------------------------------------
-def dealt_out(operations: Sequence[Callable[[], None]], threads: int, *, branches: bool) -> list[Turn]:
-    """The branch of each operation on a device that runs so many threads at once; all in one unless ``branches``."""
-    if not branches:
+def dealt_out(operations: Sequence[Callable[[], None]], waits: Waits | None, threads: int) -> list[Turn]:
+    """The branch of each operation on a device that runs so many threads at once; all in one where nobody says what
+    each has to wait for. Large ones keep their order."""
+    if waits is None:
         return [Turn(0)] * len(operations)
-    return in_branches(dependencies([_footprint(operation, threads) for operation in operations]), MOST_BRANCHES)
+    needed, large = [set(one) for one in waits()], [k for k, one in enumerate(operations) if _is_large(one, threads)]
+    for earlier, later in pairwise(large):
+        needed[later].add(earlier)
+    return in_branches(reduced(needed), MOST_BRANCHES)
 
 
-def _footprint(operation: Any, threads: int) -> Footprint | None:
-    """What an operation touches; None for one that does not say so."""
-    found = getattr(operation, "footprint", None)
-    if found is not None:
-        large = operation.threads >= LARGE * threads
-    elif hasattr(operation, "reads") and hasattr(operation, "writes"):
-        found = footprint_of_whole(operation.reads, operation.writes)
-        large = max(one.storage.size for one in operation.writes) >= LARGE * threads
-    else:
-        return None
-    return replace(found, writes=(*found.writes, _DEVICE)) if large else found
+def _is_large(operation: Any, threads: int) -> bool:
+    needed = operation.size if isinstance(operation, FillMemory | CopyMemory) else operation.threads
+    return bool(needed >= LARGE * threads)
 
 
 def captured(operations: Sequence[Callable[[], None]], dealt: Sequence[Turn], cupy: Any, origin: Any) -> Any:

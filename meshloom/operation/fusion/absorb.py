@@ -22,12 +22,11 @@ from meshloom.schedule.choice.counts import flops_per_element
 from meshloom.schedule.strategies import AUTOMATIC
 
 
-def absorbed(operations: Sequence[Operation], *, together: bool) -> list[Operation]:
+def absorbed(graph: Dataflow, *, together: bool) -> Dataflow:
     """The operations with loops taken into the line loops beside them. ``together``: is it for a GPU?"""
-    if together or not any(o.domain.along_lines for o in operations):
-        return list(operations)
-    made = _without_makers(list(operations))
-    return _without_followers(made)
+    if together or not any(o.domain.along_lines for o in graph.operations):
+        return graph
+    return _without_followers(_without_makers(graph))
 
 
 def at_points(operation: Operation) -> bool:
@@ -50,62 +49,57 @@ def _alike(loop: Operation, line: Operation) -> bool:
 
 @dataclass(frozen=True)
 class _Maker:
-    """A loop whose results are for line loops only: ``readers`` are their positions."""
+    """A loop whose results are for line loops only. ``readers``: at their positions, what of it each reads."""
 
     loop: Operation
-    readers: tuple[int, ...]
+    readers: dict[int, list[Field]]
 
 
-def _without_makers(operations: list[Operation]) -> list[Operation]:
+def _without_makers(graph: Dataflow) -> Dataflow:
     """Every maker that pays evaluated by the line loops that read what it makes. The last first: one may need another's
     results, which then are asked for by the line loop."""
-    for position in reversed(range(len(operations))):
-        maker = _maker(operations, position)
-        if maker is None or not _pays(maker, operations):
+    for position in reversed(range(len(graph.operations))):
+        maker = _maker(graph, position)
+        if maker is None or not _pays(maker):
             continue
-        new = {k: _given(operations[k], maker.loop) for k in maker.readers}
+        new = {k: composed_lines(graph.operations[k], dict.fromkeys(fields, maker.loop), (), ())
+               for k, fields in maker.readers.items()}  # fmt: skip
         if all(one.applies for one in new.values()):
-            operations = [new.get(k, one) for k, one in enumerate(operations) if k != position]
-    return operations
+            graph = Dataflow([new.get(k, one) for k, one in enumerate(graph.operations) if k != position])
+    return graph
 
 
-def _given(reader: Operation, loop: Operation) -> Operation:
-    made = {one: loop for one in loop.writes if isinstance(one, Field) and reader.needs(one)}
-    return composed_lines(reader, made, (), ())
-
-
-def _maker(operations: Sequence[Operation], position: int) -> _Maker | None:
-    """The loop there, if line loops can do it instead: all that it writes is transient and read by these only, and what
-    it reads stays as it is until then."""
-    loop = operations[position]
+def _maker(graph: Dataflow, position: int) -> _Maker | None:
+    """The loop there, if line loops can do it instead: all that it writes is temporary and read by these only, and what
+    it reads is the same version there."""
+    loop = graph.operations[position]
     if not at_points(loop):
         return None
     made = [w for w in loop.writes if isinstance(w, Field)]
     if not all(one.transient and loop.defines(one) for one in made):
         return None
-    changed, readers = False, list[int]()
-    for k, operation in enumerate(operations[position + 1 :], position + 1):
-        if any(one in operation.storages for one in made):
-            fits = operation.domain.along_lines and operation.set is loop.set
-            reads_only = not any(one in operation.writes for one in made)
-            if not fits or not reads_only or changed or not _alike(loop, operation):
-                ends = bool(readers) and all(operation.defines(one, written_region(loop, one)) for one in made)
-                return _Maker(loop, tuple(readers)) if ends else None
-            readers.append(k)
-        changed = changed or any(loop.needs(w) for w in operation.writes)
-    return _Maker(loop, tuple(readers)) if readers else None
+    readers: dict[int, list[Field]] = {}
+    for one in made:
+        for k in graph.consumers(one, position + 1, written_region(loop, one)):
+            readers.setdefault(k, []).extend([one] if graph.operations[k].needs(one) else [])
+    needed = [one for one in loop.reads if loop.needs(one)]
+    for k, fields in readers.items():
+        line = graph.operations[k]
+        reads_only = line.domain.along_lines and line.set is loop.set and not any(one in line.writes for one in made)
+        unchanged = all(graph.changed_by(one, position + 1, k) is None for one in (*needed, *fields))
+        if not (reads_only and unchanged and _alike(loop, line)):
+            return None
+    return _Maker(loop, readers) if readers else None
 
 
-def _pays(maker: _Maker, operations: Sequence[Operation]) -> bool:
+def _pays(maker: _Maker) -> bool:
     """Does it take less time at a point, by values moved and operations? A store counts twice: the place is read before
     it is written. Calls of functions such as exp are not left to two readers: one takes as long as many values."""
     spec, rates = maker.loop.spec, maker.loop.backend.target.rates
     apart = _values_read(maker.loop, None) + 2 * sum(w.dim for w in maker.loop.writes)
     within = calling = 0
     again = 0.0  # operations, each reader's
-    for k in maker.readers:
-        reader = operations[k]
-        wanted = [w for w in maker.loop.writes if isinstance(w, Field) and reader.needs(w)]
+    for wanted in maker.readers.values():
         apart += sum(w.dim for w in wanted)
         within += _values_read(maker.loop, wanted)
         outputs = _outputs(maker.loop, wanted)
@@ -130,41 +124,42 @@ def _outputs(loop: Operation, wanted: Sequence[Field] | None) -> list[Output]:
 # --- after ----------------------------------------------------------------------------------------------------------
 
 
-def _without_followers(operations: list[Operation]) -> list[Operation]:
+def _without_followers(graph: Dataflow) -> Dataflow:
     """Every line loop with the loops right behind it that use its results at the same points."""
     found: list[Operation] = []
     position = 0
-    while position < len(operations):
-        line, position = operations[position], position + 1
+    while position < len(graph.operations):
+        line, taken = graph.operations[position], 0
         if line.domain.along_lines:
-            line, taken = _with_followers(line, operations[position:])
-            position += taken
+            line, taken = _with_followers(graph, position)
         found.append(line)
-    return found
+        position += 1 + taken
+    return Dataflow(found)
 
 
-def _with_followers(line: Operation, rest: Sequence[Operation]) -> tuple[Operation, int]:
+def _with_followers(graph: Dataflow, position: int) -> tuple[Operation, int]:
     """A line loop with as many of the loops behind it as its method can take along, and their number."""
-    loops = list(_followers(line, rest))
+    line, loops = graph.operations[position], list(_followers(graph, position))
     for taken in range(len(loops), 0, -1):
-        made = composed_lines(line, {}, loops[:taken], _idle((line, *loops[:taken]), rest[taken:]))
+        idle = _idle((line, *loops[:taken]), graph.operations[position + 1 + taken :])
+        made = composed_lines(line, {}, loops[:taken], idle)
         if made.applies:
             return made, taken
     return line, 0
 
 
-def _followers(line: Operation, rest: Sequence[Operation]) -> Iterator[Operation]:
-    """The loops right behind a line loop that can be done where it stores. None may write what the line loop reads: it
-    reads points that others have not come to yet."""
-    made, loaded = set(line.writes), set(line.reads)
-    for operation in rest:
-        if not at_points(operation) or operation.set is not line.set:
+def _followers(graph: Dataflow, position: int) -> Iterator[Operation]:
+    """The loops right behind a line loop that can be done where it stores: each needs what that or one before it has
+    made. None may write what the line loop reads: it reads points that others have not come to yet."""
+    line = graph.operations[position]
+    for k, operation in enumerate(graph.operations[position + 1 :], position + 1):
+        if not at_points(operation) or operation.set is not line.set or not _alike(operation, line):
             return
-        uses = any(operation.needs(one) for one in made)
-        if not uses or loaded & set(operation.writes) or not _alike(operation, line):
+        found = list(graph.into(k, position))
+        uses = any(kind == "flow" and operation.needs(mine.storage) for kind, _, mine in found)
+        if not uses or any(kind == "anti" and earlier.position == position for kind, earlier, _ in found):
             return
         yield operation
-        made |= set(operation.writes)
 
 
 def _idle(parts: Sequence[Operation], rest: Sequence[Operation]) -> list[Field]:

@@ -247,7 +247,7 @@ def _settle(composer: _Composer) -> None:
     moved: dict[Field, Field | None] = {}
     for one in written:
         source = composer.unchanged(one)
-        if not memory.needed_later(one, part):
+        if not memory.is_live(one, part):
             moved[one] = None
         elif one in memory.constants:
             if composer.values[one] != [const(memory.constants[one], one.dtype)] * one.dim:
@@ -256,7 +256,7 @@ def _settle(composer: _Composer) -> None:
         elif source is not None and ((one.transient and not part) or source is memory.at.get(one, one)):
             moved[one] = source
     taken = composer.far | {b for b in moved.values() if b is not None}
-    taken |= {b for f, b in memory.at.items() if f not in written and b is not None and memory.needed_later(f)}
+    taken |= {b for f, b in memory.at.items() if f not in written and b is not None and memory.is_live(f)}
     for one in sorted((w for w in written if w not in moved), key=lambda w: w.transient):
         twin = next((f for f in moved if one.transient and moved[f] is not None and composer.alike(one, f)), None)
         if twin is not None and not part:

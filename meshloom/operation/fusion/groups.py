@@ -12,6 +12,7 @@ from meshloom.kernel.expr import topological
 from meshloom.mesh.assigned import assigned_name
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Set
+from meshloom.operation.dataflow import SAME, Dataflow
 from meshloom.operation.domain import Part
 from meshloom.operation.operation import Operation
 from meshloom.order import TYPICAL_BLOCK, sampled_blocks
@@ -33,8 +34,9 @@ class Group:
     the points of the loop begin and end, if they are not all of a grid; what it writes then keeps its other values."""
 
     on: Set | None
+    begin: int  # position of its first part in the program, and behind its last
+    end: int
     parts: list[Operation] = field(default_factory=list)
-    end: int = 0  # position after its last part, in the list it was made from
     part: Part | None = None
 
     @property
@@ -55,78 +57,89 @@ class Group:
         """Are its formulas as written, once another operation joins? One of them, then all."""
         return any(o.strict for o in (*self.loops, another))
 
-    def touches(self, what: Field | Global) -> bool:
-        return any(what in o.reads or what in o.writes for o in self.parts)
 
-
-def fills_moved_on(operations: Sequence[Operation]) -> list[Operation]:
+def fills_moved_on(graph: Dataflow) -> Dataflow:
     """The same with every fill right before the first operation that touches what it sets, where it can join it."""
-    moved: list[Operation] = []
-    waiting: list[Operation] = []
-    for operation in operations:
-        touched = (*operation.reads, *operation.writes)
-        moved += [fill for fill in waiting if fill.writes[0] in touched]
-        waiting = [fill for fill in waiting if fill.writes[0] not in touched]
-        (waiting if operation.domain.all_memory else moved).append(operation)
-    return [*moved, *waiting]
+
+    def place(k: int) -> tuple[int, bool]:
+        if not graph.operations[k].domain.all_memory:
+            return k, True
+        return min(graph.next_use(one, k + 1) for one in graph.operations[k].writes), False
+
+    return Dataflow([graph.operations[k] for k in sorted(range(len(graph.operations)), key=place)])
 
 
-def grouped(operations: Sequence[Operation], gathers: bool = True) -> list[Group]:
+def grouped(graph: Dataflow, gathers: bool = True) -> list[Group]:
     """The operations in groups, as large as they can be. Fills belong to what follows them, else to what goes before.
     ``gathers``: may loops over other sets take part, whose increments go to the elements of the group?"""
-    done: list[Group] = []
+    operations, done = graph.operations, list[Group]()
     open_group: Group | None = None
-    fills: list[Operation] = []  # wait for what follows
-    for position, operation in enumerate(operations, 1):
+    first = 0  # of the fills that wait for what follows
+    for k, operation in enumerate(operations):
         if operation.domain.all_memory:
-            fills.append(operation)
             continue
+        waiting = range(first, k + 1)
         target, part = meeting_set(operation, open_group, gathers), operation.domain.part
         meets = open_group and target is open_group.on and part == open_group.part
-        if open_group and meets and _all_join(open_group, [*fills, operation]):
-            open_group.end = position
+        if open_group and meets and _all_join(open_group, graph, waiting):
+            open_group.end = k + 1
         else:
-            new_group = Group(target, [], position, part)
-            if target is None or not _all_join(new_group, [*fills, operation]):
-                left = [one for one in fills if not (open_group and _takes_fill(open_group, one, position - 1))]
-                done += [Group(meeting_set(one), [one], position - 1) for one in left]
-                new_group.parts = [operation]
+            new_group = Group(target, first, k + 1, [], part)
+            if target is None or not _all_join(new_group, graph, waiting):
+                left = [j for j in waiting[:-1] if not (open_group and _takes_fill(open_group, graph, j, k))]
+                done += [_alone(operations[j], j, k) for j in left]
+                new_group = Group(target, k, k + 1, [operation], part)
             done.append(new_group)
             open_group = new_group if target is not None else None
-        fills = []
-    if open_group and _all_join(open_group, fills):
+        first = k + 1
+    waiting = range(first, len(operations))
+    if open_group and _all_join(open_group, graph, waiting):
         open_group.end = len(operations)
         return done
-    return done + [Group(meeting_set(one), [one], len(operations)) for one in fills]
+    return done + [_alone(operations[j], j, len(operations)) for j in waiting]
 
 
-def _all_join(group: Group, operations: Sequence[Operation]) -> bool:
+def _alone(fill: Operation, position: int, end: int) -> Group:
+    """A fill that no group takes, among others up to ``end``."""
+    return Group(meeting_set(fill), position, end, [fill])
+
+
+def _all_join(group: Group, graph: Dataflow, positions: Sequence[int]) -> bool:
     """Put the operations into the group, in order, if all of them may join it."""
     before = len(group.parts)
-    for operation in operations:
-        if not _joins(group, operation):
+    for k in positions:
+        if not _joins(group, graph, k):
             del group.parts[before:]
             return False
-        group.parts.append(operation)
+        group.parts.append(graph.operations[k])
     return True
 
 
-def _takes_fill(group: Group, fill: Operation, end: int) -> bool:
+def _takes_fill(group: Group, graph: Dataflow, position: int, end: int) -> bool:
     """Let a group set a field for an operation behind it that cannot start from the number itself; not where the group
     would need a second buffer for that, because it reads the field at other elements than its own."""
-    (one,) = fill.writes
+    (one,) = graph.operations[position].writes
     elsewhere = any(one in _read_elsewhere(loop, group.on) for loop in group.loops)
-    if not isinstance(one, Field) or elsewhere or not _all_join(group, [fill]):
+    if not isinstance(one, Field) or elsewhere or not _all_join(group, graph, [position]):
         return False
     group.end = end
     return True
 
 
-def _joins(group: Group, operation: Operation) -> bool:
+def _joins(group: Group, graph: Dataflow, position: int) -> bool:
+    operation = graph.operations[position]
     if operation.domain.all_memory:
         (of,) = operation.writes
-        return of.set is group.on and group.part is None if isinstance(of, Field) else not group.touches(of)
-    return operation.domain.visits_elements and _may_follow(group, operation)
+        if isinstance(of, Field):
+            return of.set is group.on and group.part is None
+        return not any(True for _ in graph.into(position, group.begin))
+    return (
+        operation.domain.visits_elements
+        and _one_loop(group, operation)
+        and _one_box(group, operation)
+        and not _waits_for_others(group, graph, position)
+        and _one_visit(group, operation)
+    )
 
 
 def meeting_set(operation: Operation, group: Group | None = None, gathers: bool = True) -> Set | None:
@@ -203,8 +216,10 @@ def in_chunks(loop: Operation) -> tuple[int, float]:
 
 
 def _one_loop(group: Group, operation: Operation) -> bool:
-    """Is what its loops and another do with an element of the group a good loop for a CPU? It must not be too long, and
+    """Is what its loops and another do with an element of the group a good loop? On a CPU it must not be too long, and
     all of its parts or none must call functions such as exp: that is what keeps loops from being vectorised."""
+    if operation.backend.target.together:
+        return True
     loops = [o for o in (*group.loops, operation) if not o.spec.racy_outputs]
     roots = [[o.value for o in loop.spec.outputs] for loop in loops]
     calls = {bool(flops_by_kind(values).get("special")) for values in roots}
@@ -219,27 +234,21 @@ def _sets_globals(loop: Operation) -> bool:
     return any(one.is_global and one.mode.control for one in loop.operands)
 
 
-def _may_follow(group: Group, operation: Operation) -> bool:
-    """Nothing is read at other elements, or as a Global, that the loops of the group have written. A Global that was
-    reset may be read, because that is done before the group; but then no loop of the group adds to it."""
-    loops = group.loops
-    if not operation.backend.target.together and not _one_loop(group, operation):
-        return False
-    if not _one_box(group, operation):
-        return False
-    through = {operation.maps[m] for m in operation.spec.racy_maps}
-    again = [o for o in loops if any(o.maps[m] in through for m in o.spec.racy_maps)]
-    if again and not _one_visit(group, again, operation):
-        return False
-    reset = {id(w) for o in group.parts if o.domain.all_memory for w in o.writes if isinstance(w, Global)}
-    written = {id(w) for o in group.parts for w in o.writes} - reset | {id(w) for o in loops for w in o.writes}
-    elsewhere = operation.set is not group.on
-    far = [o.storage for o in operation.operands
-           if elsewhere or o.is_global or o.reach.map is not None or o.reach.looks_around]  # fmt: skip
-    racy = {id(operation.storages[o.param]) for o in operation.spec.racy_outputs}
-    reduced = {id(operation.storages[o.param]) for o in operation.spec.reductions}
-    before = {id(w) for o in loops for w in o.writes} | (reset & {id(r) for o in loops for r in o.reads})
-    return not (reduced & before) and not any(id(s) in written for s in far if id(s) not in racy | reduced)
+def _waits_for_others(group: Group, graph: Dataflow, position: int) -> bool:
+    """Does an operation need values that the loops of a group have made at other elements than its own, or for a
+    Global? A Global that was reset may be read, because that is done before the group; but then no loop of the group
+    adds to it. What a gather adds to is at the elements of the group; all else that it reads is elsewhere."""
+    operation, found = graph.operations[position], list(graph.into(position, group.begin))
+    near = {operation.storages[o.param] for o in operation.spec.racy_outputs}
+    reset = {earlier.storage for _, earlier, _ in found if graph.operations[earlier.position].domain.all_memory}
+    for kind, earlier, mine in found:
+        if isinstance(mine.storage, Global):
+            by_loop = not graph.operations[earlier.position].domain.all_memory
+            if by_loop and (kind == "flow" or (kind == "anti" and mine.storage in reset)):
+                return True
+        elif kind == "flow" and mine.storage not in near and (mine.distance != SAME or operation.set is not group.on):
+            return True
+    return False
 
 
 def _one_box(group: Group, operation: Operation) -> bool:
@@ -278,12 +287,16 @@ def _written_since(group: Group, first: Operation, gather: Operation) -> bool:
     return any(one in added for o in since if not o.domain.all_memory for one in o.writes)
 
 
-def _one_visit(group: Group, before: Sequence[Operation], another: Operation) -> bool:
+def _one_visit(group: Group, another: Operation) -> bool:
     """Can targets take what loops over one map give them in the same visit, each to fields of its own? Tables in roles
     belong to the first loop, and serve another one only where its own are the same; without them all follow the
     incidences. Where formulas are as written every sum must begin with what is there."""
-    given = {id(loop.storages[o.param]) for loop in before for o in loop.spec.racy_outputs}
-    if any(id(another.storages[o.param]) in given for o in another.spec.racy_outputs):
+    through = {another.maps[m] for m in another.spec.racy_maps}
+    before = [o for o in group.loops if any(o.maps[m] in through for m in o.spec.racy_maps)]
+    if not before:
+        return True
+    given = {loop.storages[o.param] for loop in before for o in loop.spec.racy_outputs}
+    if any(another.storages[o.param] in given for o in another.spec.racy_outputs):
         return False
     if group.strict(another) and _written_since(group, before[0], another):
         return False

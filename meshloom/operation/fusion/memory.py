@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from meshloom.errors import KernelError
 from meshloom.mesh.core import Field
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.domain import EVERYWHERE, Part
-from meshloom.operation.operation import Operation
 
 
 class Memory:
     """Where the values of fields are between two groups; a field that was never moved is at home."""
 
-    def __init__(self, cycle: Sequence[Operation], constants: dict[Field, float]):
-        self.graph, self.constants = Dataflow(cycle), constants
+    def __init__(self, cycle: Dataflow, constants: dict[Field, float]):
+        self.graph, self.constants = cycle, constants
         self.at: dict[Field, Field | None] = {}  # None: nowhere, nobody will ask
         self.spare: dict[Field, list[Field]] = {}
         self.position = 0  # in the cycle: what comes next
-        self.backend = next((o.backend for o in cycle if not o.domain.all_memory), None)  # what the loops run on
+        loops = (one for one in cycle.operations if not one.domain.all_memory)
+        self.backend = next((one.backend for one in loops), None)  # what they run on
 
     def buffer(self, one: Field) -> Field:
         where = self.at.get(one, None if one.transient else one)
@@ -30,9 +28,9 @@ class Memory:
             )
         return where
 
-    def needed_later(self, one: Field, part: Part | None = None) -> bool:
+    def is_live(self, one: Field, part: Part | None = None) -> bool:
         """Will the value be asked for before it is replaced? After a replay the user may ask for any field but the
-        transient ones, and the next replay for these. ``part``: of a grid, where the value was written."""
+        temporary ones, and the next replay for these. ``part``: of a grid, where the value was written."""
         return self.graph.is_live(one, self.position, part or EVERYWHERE)
 
     def place_for(self, one: Field, taken: set[Field]) -> Field:

@@ -88,29 +88,29 @@ class FusedProgram:
 WORTH = 0.95
 
 
-Way = Callable[[Sequence[Operation], dict[Field, float], bool], FusedProgram | None]
+Way = Callable[[Dataflow, dict[Field, float], bool], FusedProgram | None]
 
 
-def fuse(operations: Sequence[Operation]) -> FusedProgram:
+def fuse(graph: Dataflow) -> FusedProgram:
     """A recorded program with its loops fused where that is possible; what points of a grid look for at others they may
     compute themselves."""
     with plans_held(), compared_once():
-        return with_recomputing(operations, _fused)
+        return with_recomputing(graph, _fused)
 
 
-def _fused(operations: Sequence[Operation]) -> FusedProgram:
+def _fused(graph: Dataflow) -> FusedProgram:
     """The same, every loop as it is.
 
     Operations at its start that write transient fields only may be done at its end as well, for the next replay, where
     they can join the last group; before the first replay they are then done once by themselves. On a GPU what moves
     less counts; on a CPU what takes less time by the cost model, and loop by loop is one of the ways.
     """
-    targets = {o.backend.target for o in operations if not o.domain.all_memory}
+    targets = {o.backend.target for o in graph.operations if not o.domain.all_memory}
     if all(target.together for target in targets):
-        return min(_ways(fills_moved_on(operations), True), key=lambda way: way.bytes_moved)
+        return min(_ways(fills_moved_on(graph), True), key=lambda way: way.bytes_moved)
     (target,) = targets
-    moved = fills_moved_on(absorbed(operations, together=False))
-    best, every = FusedProgram((), tuple(operations), {}), _ways(moved, True)
+    moved = fills_moved_on(absorbed(graph, together=False))
+    best, every = FusedProgram((), graph.operations, {}), _ways(moved, True)
     gathered = any(step.spec.racy_maps for way in every for step in way.body if step.composed)
     for ways in (_ways(moved, False), every) if gathered else (every,):
         way = min(ways, key=lambda way: way.seconds(target.rates))
@@ -119,61 +119,57 @@ def _fused(operations: Sequence[Operation]) -> FusedProgram:
     return best
 
 
-def _ways(operations: Sequence[Operation], gathers: bool) -> list[FusedProgram]:
+def _ways(graph: Dataflow, gathers: bool) -> list[FusedProgram]:
     """The program fused in every way that there is; ``gathers``: see ``grouped``."""
-    head, constants = _head(operations, gathers), Dataflow(operations).uniform_at_end()
-    rotated: list[Way] = [partial(_rotated, head=head)] if 0 < head < len(operations) else []
-    made = [_with_constants(way, operations, constants, gathers) for way in (_straight, *rotated)]
+    head, constants = _head(graph, gathers), graph.uniform_at_end()
+    rotated: list[Way] = [partial(_rotated, head=head)] if 0 < head < len(graph.operations) else []
+    made = [_with_constants(way, graph, constants, gathers) for way in (_straight, *rotated)]
     return [way for way in made if way is not None]  # whoever takes one takes the first of equals
 
 
-def _head(operations: Sequence[Operation], gathers: bool) -> int:
+def _head(graph: Dataflow, gathers: bool) -> int:
     """How many operations at the start of a program may be done at its end instead, for the next replay: those that
-    write transient fields only, as far as they are one group. It may join the last one; the next could not follow."""
-    longest = 0
-    while longest < len(operations) and all(isinstance(w, Field) and w.transient for w in operations[longest].writes):
-        longest += 1
-    first = next((group.end for group in grouped(operations, gathers) if group.on is not None), longest)
+    write temporary fields only, as far as they are one group. It may join the last one; the next could not follow."""
+    lasting = (not all(isinstance(w, Field) and w.transient for w in one.writes) for one in graph.operations)
+    longest = next((k for k, lasts in enumerate(lasting) if lasts), len(graph.operations))
+    first = next((group.end for group in grouped(graph, gathers) if group.on is not None), longest)
     return min(first, longest)
 
 
-def _with_constants(
-    way: Way, operations: Sequence[Operation], constants: dict[Field, float], gathers: bool
-) -> FusedProgram | None:
+def _with_constants(way: Way, graph: Dataflow, constants: dict[Field, float], gathers: bool) -> FusedProgram | None:
     """One way to fuse, with as many fields as possible taken to be constant between replays."""
     while True:
         try:
-            return way(operations, constants, gathers)
+            return way(graph, constants, gathers)
         except NoConstant as failed:
             constants = {f: v for f, v in constants.items() if f is not failed.field}
 
 
-def _rotated(
-    operations: Sequence[Operation], constants: dict[Field, float], gathers: bool, *, head: int
-) -> FusedProgram | None:
+def _rotated(graph: Dataflow, constants: dict[Field, float], gathers: bool, *, head: int) -> FusedProgram | None:
     """With the first ``head`` operations at the end; None where a replay would not find what it asks for."""
-    cycle = [*operations[head:], *operations[:head]]
+    first = graph.operations[:head]
+    cycle = Dataflow([*graph.operations[head:], *first])
     memory = Memory(cycle, constants)
-    prologue = tuple(_steps(operations[:head], memory, len(cycle) - head, gathers))
+    prologue = tuple(_steps(Dataflow(first), memory, len(cycle.operations) - head, gathers))
     start = dict(memory.at)
     body = tuple(_steps(cycle, memory, 0, gathers))
     # The next replay must find everything that it asks for where the first one did.
-    asked = [f for f in memory.at if memory.needed_later(f)]
+    asked = [f for f in memory.at if memory.is_live(f)]
     same = all(memory.at[f] is start.get(f, None if f.transient else f) for f in asked)
     return FusedProgram(prologue, body, constants, gathers) if same else None
 
 
-def _straight(operations: Sequence[Operation], constants: dict[Field, float], gathers: bool) -> FusedProgram:
-    memory = Memory(operations, constants)
-    body = list(_steps(operations, memory, 0, gathers))
+def _straight(graph: Dataflow, constants: dict[Field, float], gathers: bool) -> FusedProgram:
+    memory = Memory(graph, constants)
+    body = list(_steps(graph, memory, 0, gathers))
     for one in [f for f in memory.at if not f.transient]:
         body += _home(one, (), memory)
     return FusedProgram((), tuple(body), constants, gathers)
 
 
-def _steps(operations: Sequence[Operation], memory: Memory, start: int, gathers: bool) -> Iterator[Operation]:
-    """The operations, which begin at position ``start`` of the memory's cycle."""
-    for group in grouped(operations, gathers):
+def _steps(graph: Dataflow, memory: Memory, start: int, gathers: bool) -> Iterator[Operation]:
+    """The operations of a graph, which begins at position ``start`` of the memory's cycle."""
+    for group in grouped(graph, gathers):
         memory.position = start + group.end
         several = len(group.parts) > 1
         if group.part is not None and several:  # other points of what it writes stay where they are: at home
@@ -193,7 +189,7 @@ def _gains(operation: Operation, memory: Memory) -> bool:
     fields = [f for f in (*operation.reads, *operation.writes) if isinstance(f, Field)]
     away = any(memory.at.get(f, f) is not f for f in fields)
     written = [f for f in operation.writes if isinstance(f, Field)]
-    return away or any(not memory.needed_later(f) or (f.transient and _only_copied(operation, f)) for f in written)
+    return away or any(not memory.is_live(f) or (f.transient and _only_copied(operation, f)) for f in written)
 
 
 def _only_copied(operation: Operation, one: Field) -> bool:
@@ -210,7 +206,7 @@ def _homecoming(operation: Operation, memory: Memory) -> Iterator[Operation]:
     for one, where in list(memory.at.items()):
         if where is None and not operation.needs(one):
             continue  # a loop over a part of a grid writes it; nobody asks for its other points
-        if one in wanted or (where is not one and where in operation.writes and memory.needed_later(one)):
+        if one in wanted or (where is not one and where in operation.writes and memory.is_live(one)):
             yield from _home(one, wanted, memory)
     memory.at |= {one: one for one in operation.writes if isinstance(one, Field)}
 
@@ -221,7 +217,7 @@ def _home(one: Field, wanted: Sequence[object], memory: Memory) -> Iterator[Oper
     if where is one:
         return
     for other, lives in list(memory.at.items()):
-        if other is not one and lives is one and (other in wanted or memory.needed_later(other)):
+        if other is not one and lives is one and (other in wanted or memory.is_live(other)):
             yield from _home(other, wanted, memory)
     yield in_memory.copy(where, one)
     memory.at[one] = one

@@ -12,7 +12,7 @@ formula is evaluated at every offset, less what neighbouring evaluations share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ from meshloom.operation.operation import Operation
 if TYPE_CHECKING:
     from meshloom.operation.fusion.program import FusedProgram
 
-    Fuse = Callable[[Sequence[Operation]], FusedProgram]
+    Fuse = Callable[[Dataflow], FusedProgram]
 
 #: Values are computed again where the cost model says that a replay takes at most so much of the time: it is no oracle.
 WORTH = 0.9
@@ -64,22 +64,23 @@ class StencilPair:
         return " and ".join(one.name for one in self.fields)
 
 
-def pairs_of(operations: Sequence[Operation], position: int) -> list[StencilPair]:
+def pairs_of(graph: Dataflow, position: int) -> list[StencilPair]:
     """Readers that look around in what the loop at a position sets."""
-    maker = operations[position]
+    maker = graph.operations[position]
     if not maker.domain.visits_elements or not isinstance(maker.set, Grid):
         return []
-    valid = {w for w in maker.writes if isinstance(w, Field)}  # what nobody has written since
+    seen: dict[int, list[Field]] = {}
+    for one in dict.fromkeys(w for w in maker.writes if isinstance(w, Field)):
+        for k in graph.consumers(one, position + 1, written_region(maker, one)):
+            if graph.operations[k].needs(one) and graph.changed_by(one, position + 1, k) is None:
+                seen.setdefault(k, []).append(one)
     found: list[StencilPair] = []
-    for k, operation in enumerate(operations[position + 1 :], position + 1):
-        if operation.domain.visits_elements and valid & _seen_around(operation):
-            fields = tuple(f for f in dict.fromkeys(operation.storages) if isinstance(f, Field) and f in valid)
-            read = tuple(f for f in fields if operation.needs(f))
-            refused = _why_not(maker, operation, read, operations[position + 1 : k])
-            found.append(StencilPair(maker, operation, k, read, refused))
-        valid -= set(operation.writes)  # by a loop that is a maker, too, or keeps others from being one
-        if not valid:
-            break
+    for k in sorted(seen):
+        reader = graph.operations[k]
+        if reader.domain.visits_elements and _seen_around(reader).intersection(seen[k]):
+            fields = tuple(one for one in dict.fromkeys(reader.storages) if isinstance(one, Field) and one in seen[k])
+            pair = StencilPair(maker, reader, k, fields)
+            found.append(replace(pair, refused=_why_not(pair, graph, position)))
     return found
 
 
@@ -89,26 +90,27 @@ def _seen_around(loop: Operation) -> set[Field]:
     return {o.storage for o in loaded if isinstance(o.storage, Field) and o.reach.looks_around}
 
 
-def _why_not(maker: Operation, reader: Operation, fields: Sequence[Field], between: Sequence[Operation]) -> str:
-    """Why the reader cannot compute the fields itself; empty where it can."""
+def _why_not(pair: StencilPair, graph: Dataflow, position: int) -> str:
+    """Why the reader cannot compute the fields itself; empty where it can. ``position``: of the maker."""
+    maker, reader = pair.maker, pair.reader
     for loop in (maker, reader):
         apart = why_apart(loop) or ("it goes through a map" if loop.maps else "")
         if apart:
             return f"{loop.name} stays by itself: {apart}"
-    for one in fields:
+    for one in pair.fields:
         if maker.needs(one) or len(_formulas(maker, one)) < one.dim or one in reader.writes:
             return f"{one.name} is changed, not set"
         outside = _not_covered(maker, reader, one)
         if outside:
             return outside
-    inputs = {what for one in fields for what in _inputs(maker, one)}
-    itself = next((w for w in maker.writes if w in inputs), None)
-    if itself is not None:
-        return f"{maker.name} changes {itself.name}, from which it is made"
-    for operation in between:
-        changed = next((w for w in operation.writes if w in fields or w in inputs), None)
-        if changed is not None:
-            return f"{operation.name} changes {changed.name} in between"
+    made_from = {what for one in pair.fields for what in _inputs(maker, one)}
+    inputs = [what for what in dict.fromkeys(maker.storages) if what in made_from]
+    for what in inputs:
+        changing = graph.changed_by(what, position, pair.position)
+        if changing is maker:
+            return f"{maker.name} changes {what.name}, from which it is made"
+        if changing is not None:
+            return f"{changing.name} changes {what.name} in between"
     own = next((w for w in reader.writes if w in _seen_around(reader) or (w in inputs and not _sets(reader, w))), None)
     return f"it changes {own.name}, which it would look at from other points" if own is not None else ""
 
@@ -260,14 +262,12 @@ def _brought_home(reader: Operation, new: Field, old: Field) -> Operation:
 
 
 # ----- a program ------------------------------------------------------------------------------------------------------
-def without_store(
-    operations: Sequence[Operation], position: int, pairs: list[StencilPair]
-) -> tuple[list[Operation], list[StencilPair]]:
+def without_store(graph: Dataflow, position: int, pairs: list[StencilPair]) -> tuple[Dataflow, list[StencilPair]]:
     """The operations with readers that compute themselves what the loop at a position makes, wherever they can, and
     without that loop where nobody needs it any more; and the pairs."""
-    maker, pairs = operations[position], [*pairs]
+    operations, maker, pairs = graph.operations, graph.operations[position], [*pairs]
     if all(pair.refused for pair in pairs):
-        return list(operations), pairs
+        return graph, pairs
     new: dict[int, list[Operation]] = {}
     for k, pair in enumerate(pairs):
         if not pair.refused:
@@ -275,10 +275,11 @@ def without_store(
             pairs[k] = replace(pair, refused=_too_long(loops[0]))
             new |= {} if pairs[k].refused else {pair.position: [*loops]}
     rest = [one for k in range(position + 1, len(operations)) for one in new.get(k, [operations[k]])]
-    behind = Dataflow(rest)
+    changed = Dataflow([*operations[: position + 1], *rest])
     temporary = all(isinstance(w, Field) and w.transient for w in maker.writes)
-    dead = temporary and not any(behind.is_live(w, 0, written_region(maker, w)) for w in maker.writes)
-    return [*operations[:position], *([] if dead else [maker]), *rest], pairs
+    if temporary and not any(changed.is_live(w, position + 1, written_region(maker, w)) for w in maker.writes):
+        changed = Dataflow([*operations[:position], *rest])
+    return changed, pairs
 
 
 def _too_long(loop: Operation) -> str:
@@ -292,27 +293,28 @@ def _too_long(loop: Operation) -> str:
     return ""
 
 
-def with_recomputing(operations: Sequence[Operation], fuse: Fuse) -> FusedProgram:
+def with_recomputing(graph: Dataflow, fuse: Fuse) -> FusedProgram:
     """A program fused, with loops that compute again what others make wherever that takes less time."""
-    best, notes, position, weighed = fuse(operations), list[str](), 0, 0
+    best, notes, position, weighed = fuse(graph), list[str](), 0, 0
     takes = cache(lambda: _seconds(best))  # asked for where there is a pair
-    while position < len(operations) and weighed < MOST_WEIGHED:
-        known = _that_matter(pairs_of(operations, position), takes)
-        changed, pairs = without_store(operations, position, known)
+    while position < len(graph.operations) and weighed < MOST_WEIGHED:
+        known = _that_matter(pairs_of(graph, position), takes)
+        changed, pairs = without_store(graph, position, known)
         taken = [pair for pair in pairs if not pair.refused]
         notes += [_note(pair) for pair in pairs if pair.refused]
         position += 1
         if taken:
             tried = fuse(changed)
-            weighed += len(changed)
+            weighed += len(changed.operations)
             share = _seconds(tried) / takes()
             notes += [_note(pair, share) for pair in taken]
             if share < WORTH:
-                position -= changed[position - 1] is not operations[position - 1]  # the maker is gone
-                best, operations = tried, changed
+                position -= changed.operations[position - 1] is not graph.operations[position - 1]  # the maker is gone
+                best, graph = tried, changed
                 takes.cache_clear()
-    if position < len(operations):
-        notes.append(f"of {len(operations) - position} operations more nobody asked what to compute again: it is long")
+    if position < len(graph.operations):
+        left = len(graph.operations) - position
+        notes.append(f"of {left} operations more nobody asked what to compute again: it is long")
     return replace(best, notes=tuple(dict.fromkeys(notes)))
 
 
