@@ -27,7 +27,7 @@ from bench.record import Record
 from bench.report import Goal
 from meshloom.backend import current
 from meshloom.operation.dataflow import Dataflow
-from meshloom.operation.fusion.absorb import absorbed
+from meshloom.operation.fusion.into_lines import fused_into_lines
 from meshloom.operation.recorded import Recorded
 from meshloom.recording import recorder
 from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
@@ -105,7 +105,7 @@ class OtherWay:
     name = "other_right_hand_side"
 
     def __init__(self, function: Callable[[], None]):
-        graph = absorbed(Dataflow(ml.program(function).loops), together=not current().target.together)
+        graph = fused_into_lines(Dataflow(ml.program(function).loops), together=not current().target.together)
         loops = [one for one in graph.operations if not one.domain.all_memory]
         self._replay = current().recording([one.prepare() for one in loops], Dataflow(loops).waits)
 
@@ -166,7 +166,7 @@ def fused_loops(case: FlowCase) -> list[ml.Loop]:
         equations.take_slopes(flow.q, flow.slopes)
         equations.rate(flow.q, flow.slopes, rate)
 
-    loops = absorbed(ml.program(right_hand_side).loops, together=False)
+    loops = fused_into_lines(ml.program(right_hand_side).loops, together=False)
     return [o for o in loops if o.domain.along_lines]
 
 

@@ -41,7 +41,7 @@ THINNED = {
     "tests/schedule/test_vectors.py::test_every_width_equals_numpy_for_any_number_of_elements": VALUES,
     "tests/solvers/test_navier_stokes.py::test_back_ends_agree": VALUES,
     "tests/solvers/test_turbulence.py::test_back_ends_agree": VALUES,
-    "tests/test_absorb.py::test_taken_along_or_by_themselves": PAIRS,
+    "tests/test_fusion_lines.py::test_taken_along_or_by_themselves": PAIRS,
     "tests/test_aligned_grids.py::test_every_solver_gives_the_same_numbers": VALUES,
     "tests/test_conditions.py::test_it_is_asked_after_each_run": PAIRS,
     "tests/test_fusion.py::test_the_airfoil_iteration_is_two_loops_and_gives_the_same": PAIRS,

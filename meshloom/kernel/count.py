@@ -56,6 +56,26 @@ def loads(roots: Iterable[Node]) -> set[tuple[int, int, int]]:
     return {n.value for n in topological(roots) if n.op == "load"}
 
 
+def live_bytes(roots: Iterable[Node]) -> int:
+    """Bytes of values that are needed later on, where there are most, if expressions are evaluated in the order in
+    which they are written down: what registers have to hold."""
+    roots = tuple(roots)
+    order = [n for n in topological(roots) if n.op != "const"]
+    last_use = {n: k for k, n in enumerate(order)}
+    for k, n in enumerate(order):
+        last_use |= dict.fromkeys((one for one in n.args if one.op != "const"), k)
+    last_use |= dict.fromkeys((one for one in roots if one in last_use), len(order))
+    ends = Counter[int]()
+    for n, k in last_use.items():
+        ends[k] += n.dtype.itemsize
+    alive = most = 0
+    for k, n in enumerate(order):
+        alive += n.dtype.itemsize
+        most = max(most, alive)
+        alive -= ends[k]
+    return most
+
+
 def arithmetic(by_kind: dict[str, int]) -> int:
     """Floating-point operations per element."""
     return sum(by_kind.get(k, 0) for k in ARITHMETIC)

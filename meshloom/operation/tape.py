@@ -234,10 +234,10 @@ class Tape:
 
     def fused_recording(self) -> FusedRecording | None:
         """The fused program, ready to run, made again when a field has moved; None where loops run by themselves."""
-        if not self.may_fuse() or (self._fused is not None and self._fused[1].stays_apart):
+        if not self.may_fuse() or (self._fused is not None and self._fused[1].unfused):
             return None  # what was weighed once is not weighed again when a field moves
         found, made = self.fusion()
-        if found.stays_apart:
+        if found.unfused:
             return None
         if not made:
             made.append(FusedRecording(found, next(iter(self.backends())), branches=self.branches))

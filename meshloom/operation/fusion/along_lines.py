@@ -21,14 +21,14 @@ Values = dict[Field, list[Node]]  # of the components of fields at a point
 
 
 def composed_lines(
-    line: Operation, before: Mapping[Field, Operation], after: Sequence[Operation], idle: Collection[Field]
+    line: Operation, before: Mapping[Field, Operation], after: Sequence[Operation], dead: Collection[Field]
 ) -> Operation:
     """``line`` with the fields ``before`` evaluated by the loops that make them, and the loops ``after`` applied to its
-    results; what it would write to fields that are ``idle`` is handed on and not stored.
+    results; what it would write to fields that are ``dead`` is handed on and not stored.
 
     All of these loops visit the points of the same grid, one by one, and know nothing of others.
     """
-    body = ComposedBody(line, tuple(before.items()), tuple(after), frozenset(idle))
+    body = ComposedBody(line, tuple(before.items()), tuple(after), frozenset(dead))
     name = "+".join(one.name for one in body.composed)
     return Operation(name, line.domain, body.line_operands(), body, line.how, line.backend)
 
@@ -38,13 +38,13 @@ class ComposedBody(Body):
     """A line operation, loops that make what it reads, and loops that follow it, at each point one after the other."""
 
     line: Operation
-    makers: tuple[tuple[Field, Operation], ...]
-    followers: tuple[Operation, ...]
-    idle: frozenset[Field]
+    producers: tuple[tuple[Field, Operation], ...]
+    epilogue: tuple[Operation, ...]
+    dead: frozenset[Field]
 
     @property
     def composed(self) -> tuple[Operation, ...]:  # type: ignore[override]
-        return (*dict.fromkeys(maker for _, maker in self.makers), self.line, *self.followers)
+        return (*dict.fromkeys(producer for _, producer in self.producers), self.line, *self.epilogue)
 
     @property
     def kernels(self) -> tuple[Traced, ...]:  # type: ignore[override]
@@ -66,8 +66,8 @@ class ComposedBody(Body):
         if self.strict:
             return self
         strict = {one: one.as_written() for one in self.composed}
-        makers = tuple((field, strict[loop]) for field, loop in self.makers)
-        return ComposedBody(strict[self.line], makers, tuple(strict[one] for one in self.followers), self.idle)
+        producers = tuple((field, strict[loop]) for field, loop in self.producers)
+        return ComposedBody(strict[self.line], producers, tuple(strict[one] for one in self.epilogue), self.dead)
 
     def loaded(self, of: Operation) -> Collection[int]:
         return range(len(of.operands))  # as of the line operation itself
@@ -83,13 +83,13 @@ class ComposedBody(Body):
         return tuple(found)
 
     def _writes(self) -> dict[Storage, None]:
-        written = dict.fromkeys(s for one in (self.line, *self.followers) for s in one.writes)
-        return {s: None for s in written if s not in self.idle}
+        written = dict.fromkeys(s for one in (self.line, *self.epilogue) for s in one.writes)
+        return {s: None for s in written if s not in self.dead}
 
     def _reads(self) -> dict[Storage, None]:
         """What is read of what was there before, by any part."""
         found: dict[Storage, None] = {}
-        made: set[Storage] = {field for field, _ in self.makers}
+        made: set[Storage] = {field for field, _ in self.producers}
         for one in self.composed:
             found |= dict.fromkeys(s for s in one.storages if one.needs(s) and s not in made)
             made |= set(one.writes)
@@ -99,13 +99,13 @@ class ComposedBody(Body):
         numbers = {s: k for k, s in enumerate(of.storages)}
         of_line = dict(enumerate(self.line.storages))
         made: Values = {}
-        for maker in dict.fromkeys(maker for _, maker in self.makers):
-            made |= _written(maker, made, numbers)
+        for producer in dict.fromkeys(producer for _, producer in self.producers):
+            made |= _written(producer, made, numbers)
         operands = passes.rewrite(self.line.graph.operands, lambda node: _value(node, of_line, made, numbers))
         now = self._solved(made, numbers)
-        for one in self.followers:
+        for one in self.epilogue:
             now |= _written(one, now, numbers)
-        stored = [(numbers[s], c, v) for s, row in now.items() if s not in self.idle for c, v in enumerate(row)]
+        stored = [(numbers[s], c, v) for s, row in now.items() if s not in self.dead for c, v in enumerate(row)]
         stored = [(p, c, v) for p, c, v in stored if not (v.op == "load" and v.value == (p, 0, c))]
         values = passes.optimise([v for *_, v in stored], strict=self.strict)
         found = tuple(Output(p, 0, c, v) for (p, c, _), v in zip(stored, values, strict=True))

@@ -253,10 +253,10 @@ def _settle(composer: _Composer) -> None:
             if composer.values[one] != [const(memory.constants[one], one.dtype)] * one.dim:
                 raise NoConstant(one)
             moved[one] = one
-        elif source is not None and ((one.transient and not part) or source is memory.at.get(one, one)):
+        elif source is not None and ((one.transient and not part) or source is memory.buffers.get(one, one)):
             moved[one] = source
     taken = composer.far | {b for b in moved.values() if b is not None}
-    taken |= {b for f, b in memory.at.items() if f not in written and b is not None and memory.is_live(f)}
+    taken |= {b for f, b in memory.buffers.items() if f not in written and b is not None and memory.is_live(f)}
     for one in sorted((w for w in written if w not in moved), key=lambda w: w.transient):
         twin = next((f for f in moved if one.transient and moved[f] is not None and composer.alike(one, f)), None)
         if twin is not None and not part:
@@ -266,7 +266,7 @@ def _settle(composer: _Composer) -> None:
         taken.add(place)
         number = composer.param(place, None, ReadWrite, one.name)
         composer.outputs += [Output(number, 0, c, v) for c, v in enumerate(composer.values[one])]
-    memory.at |= moved
+    memory.buffers |= moved
 
 
 class NoConstant(Exception):

@@ -8,7 +8,9 @@ go in vectors, and what they ask of caches, which ``seconds_at_points`` adds.
 
 from __future__ import annotations
 
-from meshloom.kernel.count import flops_by_kind, loads
+import math
+
+from meshloom.kernel.count import flops_by_kind, live_bytes, loads
 from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.cost import Cost
 from meshloom.target import Rates
@@ -20,8 +22,17 @@ WEIGHTS = {"div": 4.0, "sqrt": 6.0, "special": 40.0, "sign": 0.0}
 
 
 def seconds_by_count(step: Operation, rates: Rates) -> float:
-    """Estimated seconds of an operation, by its bytes and operations."""
-    return Cost(float(step.compulsory), step.flops).seconds(rates)
+    """Estimated seconds of an operation, by its bytes, operations and registers."""
+    return Cost(step.compulsory * slowed_by_registers(step, rates), step.flops).seconds(rates)
+
+
+def slowed_by_registers(step: Operation, rates: Rates) -> float:
+    """So many times longer does its traffic take than at full speed: threads with many values leave room for few
+    others, and few have few loads under way (Little's law)."""
+    if not step.domain.visits_elements or math.isinf(rates.full_speed_registers):
+        return 1.0
+    values = live_bytes(o.value for o in step.spec.outputs) / 4
+    return max(1.0, (rates.registers_beside + rates.registers_per_value * values) / rates.full_speed_registers)
 
 
 def seconds_at_points(step: Operation, rates: Rates) -> float:

@@ -58,7 +58,7 @@ class Group:
         return any(o.strict for o in (*self.loops, another))
 
 
-def fills_moved_on(graph: Dataflow) -> Dataflow:
+def sink_initialisers(graph: Dataflow) -> Dataflow:
     """The same with every fill right before the first operation that touches what it sets, where it can join it."""
 
     def place(k: int) -> tuple[int, bool]:
@@ -69,17 +69,19 @@ def fills_moved_on(graph: Dataflow) -> Dataflow:
     return Dataflow([graph.operations[k] for k in sorted(range(len(graph.operations)), key=place)])
 
 
-def grouped(graph: Dataflow, gathers: bool = True) -> list[Group]:
-    """The operations in groups, as large as they can be. Fills belong to what follows them, else to what goes before.
-    ``gathers``: may loops over other sets take part, whose increments go to the elements of the group?"""
+def grouped(graph: Dataflow, gathers: bool = True, start: int = 0) -> list[Group]:
+    """The operations from ``start`` on in groups, as large as they can be. Fills belong to what follows them, else to
+    what goes before. ``gathers``: may loops over other sets take part, whose increments go to the elements of the
+    group?"""
     operations, done = graph.operations, list[Group]()
     open_group: Group | None = None
-    first = 0  # of the fills that wait for what follows
-    for k, operation in enumerate(operations):
+    first = start  # of the fills that wait for what follows
+    for k in range(start, len(operations)):
+        operation = operations[k]
         if operation.domain.all_memory:
             continue
         waiting = range(first, k + 1)
-        target, part = meeting_set(operation, open_group, gathers), operation.domain.part
+        target, part = iteration_set(operation, open_group, gathers), operation.domain.part
         meets = open_group and target is open_group.on and part == open_group.part
         if open_group and meets and _all_join(open_group, graph, waiting):
             open_group.end = k + 1
@@ -101,7 +103,7 @@ def grouped(graph: Dataflow, gathers: bool = True) -> list[Group]:
 
 def _alone(fill: Operation, position: int, end: int) -> Group:
     """A fill that no group takes, among others up to ``end``."""
-    return Group(meeting_set(fill), position, end, [fill])
+    return Group(iteration_set(fill), position, end, [fill])
 
 
 def _all_join(group: Group, graph: Dataflow, positions: Sequence[int]) -> bool:
@@ -142,16 +144,16 @@ def _joins(group: Group, graph: Dataflow, position: int) -> bool:
     )
 
 
-def meeting_set(operation: Operation, group: Group | None = None, gathers: bool = True) -> Set | None:
+def iteration_set(operation: Operation, group: Group | None = None, gathers: bool = True) -> Set | None:
     """The set at whose elements an operation can take part in a fused loop, after a group; None where it cannot."""
     if operation.domain.all_memory:
         return operation.domain.set
-    if why_apart(operation, group, gathers):
+    if fusion_blocker(operation, group, gathers):
         return None
     return operation.maps[operation.spec.racy_maps[0]].target if operation.spec.racy_outputs else operation.set
 
 
-def why_apart(operation: Operation, group: Group | None = None, gathers: bool = True) -> str:
+def fusion_blocker(operation: Operation, group: Group | None = None, gathers: bool = True) -> str:
     """Why an operation cannot take part in a fused loop, after a group; empty where it can."""
     if not operation.domain.visits_elements:
         return "it is no plain loop"
@@ -168,10 +170,10 @@ def why_apart(operation: Operation, group: Group | None = None, gathers: bool = 
         return f"map {assigned} was given other indices, and may be again"
     if spec.one_to_one_maps or any(spec.params[o.param].map is not None for o in spec.other_outputs):
         return "it writes through a map"
-    return _why_no_gather(operation, group, gathers) if spec.racy_outputs else ""
+    return _gather_blocker(operation, group, gathers) if spec.racy_outputs else ""
 
 
-def _why_no_gather(loop: Operation, group: Group | None, gathers: bool) -> str:
+def _gather_blocker(loop: Operation, group: Group | None, gathers: bool) -> str:
     """The same of a loop whose increments meet at the elements of another set."""
     if len(loop.spec.racy_maps) != 1 or loop.spec.other_outputs:
         return "not all that it changes is at the elements of one set"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from meshloom.errors import KernelError
 from meshloom.mesh.core import Field
 from meshloom.operation.dataflow import Dataflow
@@ -9,18 +11,27 @@ from meshloom.operation.domain import EVERYWHERE, Part
 
 
 class Memory:
-    """Where the values of fields are between two groups; a field that was never moved is at home."""
+    """Where the values of fields are between two groups; a field that was never moved is in its own buffer."""
 
     def __init__(self, cycle: Dataflow, constants: dict[Field, float]):
         self.graph, self.constants = cycle, constants
-        self.at: dict[Field, Field | None] = {}  # None: nowhere, nobody will ask
-        self.spare: dict[Field, list[Field]] = {}
+        self.buffers: dict[Field, Field | None] = {}  # None: nowhere, nobody will ask
+        self.doubles: dict[Field, list[Field]] = {}
         self.position = 0  # in the cycle: what comes next
         loops = (one for one in cycle.operations if not one.domain.all_memory)
         self.backend = next((one.backend for one in loops), None)  # what they run on
 
+    def saved(self) -> Callable[[], None]:
+        """What brings everything back to as it is now."""
+        buffers = dict(self.buffers)  # second buffers stay: they are there for the next who asks
+
+        def restore() -> None:
+            self.buffers = dict(buffers)
+
+        return restore
+
     def buffer(self, one: Field) -> Field:
-        where = self.at.get(one, None if one.transient else one)
+        where = self.buffers.get(one, None if one.transient else one)
         if where is None:
             raise KernelError(
                 f"field {one.name} is transient, but a program reads it before it is written; write it first, or make"
@@ -34,10 +45,10 @@ class Memory:
         return self.graph.is_live(one, self.position, part or EVERYWHERE)
 
     def place_for(self, one: Field, taken: set[Field]) -> Field:
-        """A buffer to write a field to: its home, else a spare one, made at need."""
-        spare = self.spare.setdefault(one, [])
-        free = next((b for b in (one, *spare) if b not in taken), None)
+        """A buffer to write a field to: its own, else a second one, made at need."""
+        doubles = self.doubles.setdefault(one, [])
+        free = next((b for b in (one, *doubles) if b not in taken), None)
         if free is None:
-            free = Field(one.set, f"{one.name}_{len(spare) + 2}", one.components, dtype=one.dtype, layout=one.layout)
-            spare.append(free)
+            free = Field(one.set, f"{one.name}_{len(doubles) + 2}", one.components, dtype=one.dtype, layout=one.layout)
+            doubles.append(free)
         return free

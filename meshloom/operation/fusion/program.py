@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from meshloom.errors import one_line
@@ -12,10 +12,10 @@ from meshloom.kernel.state import compared_once
 from meshloom.mesh.core import Field
 from meshloom.operation import in_memory
 from meshloom.operation.dataflow import Dataflow
-from meshloom.operation.fusion.absorb import absorbed
 from meshloom.operation.fusion.compose import NoConstant, fused
-from meshloom.operation.fusion.cost import seconds_by_count
-from meshloom.operation.fusion.groups import fills_moved_on, grouped, why_apart
+from meshloom.operation.fusion.cost import seconds_by_count, slowed_by_registers
+from meshloom.operation.fusion.groups import Group, fusion_blocker, grouped, sink_initialisers
+from meshloom.operation.fusion.into_lines import fused_into_lines
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.fusion.recompute import with_recomputing
 from meshloom.operation.operation import Operation
@@ -41,7 +41,7 @@ class FusedProgram:
         return sum(step.compulsory for step in self.body)
 
     @cached_property
-    def stays_apart(self) -> bool:
+    def unfused(self) -> bool:
         """Is nothing of it fused, on a CPU, where the loops by themselves are best?"""
         steps = (*self.prologue, *self.body)
         together = any(step.backend.target.together for step in steps if not step.domain.all_memory)
@@ -63,12 +63,12 @@ class FusedProgram:
             return ""
         if step.composed:
             return f" over {step.over}" if step.domain.visits_elements else " in one pass over its lines"
-        why = why_apart(step, gathers=self.gathers)
+        why = fusion_blocker(step, gathers=self.gathers)
         return f" by itself{f': {why}' if why else ', as there is nothing to join'}"
 
     def explain(self, measured: Sequence[float] = ()) -> str:
         """One line for every step; ``measured``: seconds of each, where they are known."""
-        if self.stays_apart:
+        if self.unfused:
             return "\n  ".join(["loop by loop: no loops would be faster as one", *map(one_line, self.notes)])
         text_lines = ["fused program, each replay:"]
         for k, step in enumerate(self.body):
@@ -107,9 +107,9 @@ def _fused(graph: Dataflow) -> FusedProgram:
     """
     targets = {o.backend.target for o in graph.operations if not o.domain.all_memory}
     if all(target.together for target in targets):
-        return min(_ways(fills_moved_on(graph), True), key=lambda way: way.bytes_moved)
+        return min(_ways(sink_initialisers(graph), True), key=lambda way: way.bytes_moved)
     (target,) = targets
-    moved = fills_moved_on(absorbed(graph, together=False))
+    moved = sink_initialisers(fused_into_lines(graph, together=False))
     best, every = FusedProgram((), graph.operations, {}), _ways(moved, True)
     gathered = any(step.spec.racy_maps for way in every for step in way.body if step.composed)
     for ways in (_ways(moved, False), every) if gathered else (every,):
@@ -151,43 +151,76 @@ def _rotated(graph: Dataflow, constants: dict[Field, float], gathers: bool, *, h
     cycle = Dataflow([*graph.operations[head:], *first])
     memory = Memory(cycle, constants)
     prologue = tuple(_steps(Dataflow(first), memory, len(cycle.operations) - head, gathers))
-    start = dict(memory.at)
+    start = dict(memory.buffers)
     body = tuple(_steps(cycle, memory, 0, gathers))
     # The next replay must find everything that it asks for where the first one did.
-    asked = [f for f in memory.at if memory.is_live(f)]
-    same = all(memory.at[f] is start.get(f, None if f.transient else f) for f in asked)
+    asked = [f for f in memory.buffers if memory.is_live(f)]
+    same = all(memory.buffers[f] is start.get(f, None if f.transient else f) for f in asked)
     return FusedProgram(prologue, body, constants, gathers) if same else None
 
 
 def _straight(graph: Dataflow, constants: dict[Field, float], gathers: bool) -> FusedProgram:
     memory = Memory(graph, constants)
     body = list(_steps(graph, memory, 0, gathers))
-    for one in [f for f in memory.at if not f.transient]:
-        body += _home(one, (), memory)
+    for one in [f for f in memory.buffers if not f.transient]:
+        body += _copy_back(one, (), memory)
     return FusedProgram((), tuple(body), constants, gathers)
 
 
-def _steps(graph: Dataflow, memory: Memory, start: int, gathers: bool) -> Iterator[Operation]:
-    """The operations of a graph, which begins at position ``start`` of the memory's cycle."""
-    for group in grouped(graph, gathers):
-        memory.position = start + group.end
-        several = len(group.parts) > 1
-        if group.part is not None and several:  # other points of what it writes stay where they are: at home
-            for operation in group.parts:
-                yield from _homecoming(operation, memory)
-        if group.on is not None and (several or (not group.part and _gains(group.parts[0], memory))):
-            yield from fused(group, memory)
-            continue
+def _steps(graph: Dataflow, memory: Memory, start: int, gathers: bool, since: int = 0) -> Iterator[Operation]:
+    """The operations of a graph, which begins at position ``start`` of the memory's cycle; those from ``since`` on. A
+    group is cut where one more loop would need so many registers that both take longer than apart."""
+    for group in grouped(graph, gathers, since):
+        restore, end = memory.saved(), group.end
+        steps = list(_steps_of_group(group, memory, start))
+        while _crowded(steps, group.loops):
+            restore()
+            group = _without_last_loop(group)
+            steps = list(_steps_of_group(group, memory, start))
+        yield from steps
+        if group.end < end:
+            yield from _steps(graph, memory, start, gathers, group.end)
+            return
+
+
+def _steps_of_group(group: Group, memory: Memory, start: int) -> Iterator[Operation]:
+    memory.position = start + group.end
+    several = len(group.parts) > 1
+    if group.part is not None and several:  # other points of what it writes stay where they are: at home
         for operation in group.parts:
-            yield from _homecoming(operation, memory)
-            yield operation
+            yield from _copied_back(operation, memory)
+    if group.on is not None and (several or (not group.part and _gains(group.parts[0], memory))):
+        yield from fused(group, memory)
+        return
+    for operation in group.parts:
+        yield from _copied_back(operation, memory)
+        yield operation
+
+
+def _without_last_loop(group: Group) -> Group:
+    """The same without its last loop, and without the fills right before it: they belong to what follows them."""
+    *_, before, _ = (k for k, one in enumerate(group.parts) if one.domain.visits_elements)
+    kept = group.parts[: before + 1]
+    return replace(group, parts=kept, end=group.begin + len(kept))
+
+
+def _crowded(steps: Sequence[Operation], loops: Sequence[Operation]) -> bool:
+    """Does one loop take longer than several, or nearly so, because its values are too many for registers?"""
+    made = [step for step in steps if step.how.as_one]
+    if len(loops) < 2 or not made:
+        return False
+    rates = loops[0].backend.target.rates
+    if not any(slowed_by_registers(step, rates) > 1.0 for step in made):
+        return False
+    takes, apart = (math.fsum(seconds_by_count(step, rates) for step in those) for those in (made, loops))
+    return takes > WORTH * apart
 
 
 def _gains(operation: Operation, memory: Memory) -> bool:
     """Is an operation better composed even alone? A field is not at home, or one is written that needs no store: nobody
     will ask for it, or it is a copy of another."""
     fields = [f for f in (*operation.reads, *operation.writes) if isinstance(f, Field)]
-    away = any(memory.at.get(f, f) is not f for f in fields)
+    away = any(memory.buffers.get(f, f) is not f for f in fields)
     written = [f for f in operation.writes if isinstance(f, Field)]
     return away or any(not memory.is_live(f) or (f.transient and _only_copied(operation, f)) for f in written)
 
@@ -197,27 +230,27 @@ def _only_copied(operation: Operation, one: Field) -> bool:
     return all(value.op == "load" for value in values)
 
 
-def _homecoming(operation: Operation, memory: Memory) -> Iterator[Operation]:
+def _copied_back(operation: Operation, memory: Memory) -> Iterator[Operation]:
     """Copies that bring everything home that an operation by itself uses, or would overwrite."""
     for one in operation.writes:
         if isinstance(one, Field) and one in memory.constants:
             raise NoConstant(one)
     wanted = operation.reads
-    for one, where in list(memory.at.items()):
+    for one, where in list(memory.buffers.items()):
         if where is None and not operation.needs(one):
             continue  # a loop over a part of a grid writes it; nobody asks for its other points
         if one in wanted or (where is not one and where in operation.writes and memory.is_live(one)):
-            yield from _home(one, wanted, memory)
-    memory.at |= {one: one for one in operation.writes if isinstance(one, Field)}
+            yield from _copy_back(one, wanted, memory)
+    memory.buffers |= {one: one for one in operation.writes if isinstance(one, Field)}
 
 
-def _home(one: Field, wanted: Sequence[object], memory: Memory) -> Iterator[Operation]:
+def _copy_back(one: Field, wanted: Sequence[object], memory: Memory) -> Iterator[Operation]:
     """Copies that bring a field home; what still lives there, and is needed, goes to its own home before."""
     where = memory.buffer(one)
     if where is one:
         return
-    for other, lives in list(memory.at.items()):
+    for other, lives in list(memory.buffers.items()):
         if other is not one and lives is one and (other in wanted or memory.is_live(other)):
-            yield from _home(other, wanted, memory)
+            yield from _copy_back(other, wanted, memory)
     yield in_memory.copy(where, one)
-    memory.at[one] = one
+    memory.buffers[one] = one

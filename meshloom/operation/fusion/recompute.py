@@ -1,13 +1,13 @@
 """A stencil over a stencil's results: values computed again where they are read, instead of stored and loaded.
 
-A loop over points of a grid (the *maker*) sets a field that a later loop (the *reader*) looks at from other points. The
-two are no group: what the reader needs, other points make. But it may make that itself: the maker's formula at the
-shifted points, its own reads shifted with it. Such a reader is a loop as others are, which asks for what the maker
-reads; nobody may need the field then, and the maker is gone.
+A loop over points of a grid (the *producer*) sets a field that a later loop (the *consumer*) looks at from others.
+The two are no group: what the consumer needs, other points make. But it may make that itself: the producer's formula at
+the shifted points, its own reads shifted with it. Such a consumer is a loop as others are, which asks for what the
+producer reads; nobody may need the field then, and the producer is gone.
 
-That is right where the maker has set every point that the reader looks at, and what the maker reads has not changed in
-between. It is done where the cost model says that the whole program takes less time: the field is not moved, but its
-formula is evaluated at every offset, less what neighbouring evaluations share.
+That is right where the producer has set every point that the consumer looks at, and what the producer reads is the same
+version there. It is done where the cost model says that the whole program takes less time: the field is not moved, but
+its formula is evaluated at every offset, less what neighbouring evaluations share.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from meshloom.operation.body import BodyGraph, GivenBody
 from meshloom.operation.dataflow import Dataflow, written_region
 from meshloom.operation.domain import BoxPoints
 from meshloom.operation.fusion.cost import seconds_at_points
-from meshloom.operation.fusion.groups import MOST_OPERATIONS, why_apart
+from meshloom.operation.fusion.groups import MOST_OPERATIONS, fusion_blocker
 from meshloom.operation.operand import DIRECTLY, Operand, Reach
 from meshloom.operation.operation import Operation
 
@@ -51,10 +51,10 @@ MOST_REGISTERS = 96
 @dataclass(frozen=True)
 class StencilPair:
     """A loop that looks at ``fields`` from other points than its own, and the loop that has set them. ``position``: of
-    the reader in the program; ``refused``: why it cannot compute them itself, or nothing."""
+    the consumer in the program; ``refused``: why it cannot compute them itself, or nothing."""
 
-    maker: Operation
-    reader: Operation
+    producer: Operation
+    consumer: Operation
     position: int
     fields: tuple[Field, ...]
     refused: str = ""
@@ -66,21 +66,21 @@ class StencilPair:
 
 def pairs_of(graph: Dataflow, position: int) -> list[StencilPair]:
     """Readers that look around in what the loop at a position sets."""
-    maker = graph.operations[position]
-    if not maker.domain.visits_elements or not isinstance(maker.set, Grid):
+    producer = graph.operations[position]
+    if not producer.domain.visits_elements or not isinstance(producer.set, Grid):
         return []
     seen: dict[int, list[Field]] = {}
-    for one in dict.fromkeys(w for w in maker.writes if isinstance(w, Field)):
-        for k in graph.consumers(one, position + 1, written_region(maker, one)):
+    for one in dict.fromkeys(w for w in producer.writes if isinstance(w, Field)):
+        for k in graph.consumers(one, position + 1, written_region(producer, one)):
             if graph.operations[k].needs(one) and graph.changed_by(one, position + 1, k) is None:
                 seen.setdefault(k, []).append(one)
     found: list[StencilPair] = []
     for k in sorted(seen):
-        reader = graph.operations[k]
-        if reader.domain.visits_elements and _seen_around(reader).intersection(seen[k]):
-            fields = tuple(one for one in dict.fromkeys(reader.storages) if isinstance(one, Field) and one in seen[k])
-            pair = StencilPair(maker, reader, k, fields)
-            found.append(replace(pair, refused=_why_not(pair, graph, position)))
+        consumer = graph.operations[k]
+        if consumer.domain.visits_elements and _seen_around(consumer).intersection(seen[k]):
+            fields = tuple(one for one in dict.fromkeys(consumer.storages) if isinstance(one, Field) and one in seen[k])
+            pair = StencilPair(producer, consumer, k, fields)
+            found.append(replace(pair, refused=_blocker(pair, graph, position)))
     return found
 
 
@@ -90,28 +90,29 @@ def _seen_around(loop: Operation) -> set[Field]:
     return {o.storage for o in loaded if isinstance(o.storage, Field) and o.reach.looks_around}
 
 
-def _why_not(pair: StencilPair, graph: Dataflow, position: int) -> str:
-    """Why the reader cannot compute the fields itself; empty where it can. ``position``: of the maker."""
-    maker, reader = pair.maker, pair.reader
-    for loop in (maker, reader):
-        apart = why_apart(loop) or ("it goes through a map" if loop.maps else "")
+def _blocker(pair: StencilPair, graph: Dataflow, position: int) -> str:
+    """Why the consumer cannot compute the fields itself; empty where it can. ``position``: of the producer."""
+    producer, consumer = pair.producer, pair.consumer
+    for loop in (producer, consumer):
+        apart = fusion_blocker(loop) or ("it goes through a map" if loop.maps else "")
         if apart:
             return f"{loop.name} stays by itself: {apart}"
     for one in pair.fields:
-        if maker.needs(one) or len(_formulas(maker, one)) < one.dim or one in reader.writes:
+        if producer.needs(one) or len(_formulas(producer, one)) < one.dim or one in consumer.writes:
             return f"{one.name} is changed, not set"
-        outside = _not_covered(maker, reader, one)
+        outside = _not_covered(producer, consumer, one)
         if outside:
             return outside
-    made_from = {what for one in pair.fields for what in _inputs(maker, one)}
-    inputs = [what for what in dict.fromkeys(maker.storages) if what in made_from]
+    made_from = {what for one in pair.fields for what in _inputs(producer, one)}
+    inputs = [what for what in dict.fromkeys(producer.storages) if what in made_from]
     for what in inputs:
         changing = graph.changed_by(what, position, pair.position)
-        if changing is maker:
-            return f"{maker.name} changes {what.name}, from which it is made"
+        if changing is producer:
+            return f"{producer.name} changes {what.name}, from which it is made"
         if changing is not None:
             return f"{changing.name} changes {what.name} in between"
-    own = next((w for w in reader.writes if w in _seen_around(reader) or (w in inputs and not _sets(reader, w))), None)
+    around = _seen_around(consumer)
+    own = next((w for w in consumer.writes if w in around or (w in inputs and not _sets(consumer, w))), None)
     return f"it changes {own.name}, which it would look at from other points" if own is not None else ""
 
 
@@ -121,28 +122,30 @@ def _sets(loop: Operation, one: Field | Global) -> bool:
     return isinstance(one, Field) and not combined and len(_formulas(loop, one)) == one.dim
 
 
-def _formulas(maker: Operation, one: Field) -> dict[int, Node]:
-    """What the maker sets the components of a field to."""
-    return {o.comp: o.value for o in maker.spec.outputs if maker.storages[o.param] is one}
+def _formulas(producer: Operation, one: Field) -> dict[int, Node]:
+    """What the producer sets the components of a field to."""
+    return {o.comp: o.value for o in producer.spec.outputs if producer.storages[o.param] is one}
 
 
-def _inputs(maker: Operation, one: Field) -> set[Field | Global]:
-    """What the maker reads for a field."""
-    return {maker.storages[param] for param, _, _ in loads(_formulas(maker, one).values())}
+def _inputs(producer: Operation, one: Field) -> set[Field | Global]:
+    """What the producer reads for a field."""
+    return {producer.storages[param] for param, _, _ in loads(_formulas(producer, one).values())}
 
 
-def _not_covered(maker: Operation, reader: Operation, one: Field) -> str:
-    """Where the reader looks at points that the maker does not set, or too far round the end of a grid; or nothing."""
-    grid = maker.set
+def _not_covered(producer: Operation, consumer: Operation, one: Field) -> str:
+    """Where the consumer looks at points that the producer does not set, or too far round the end of a grid; or
+    nothing."""
+    grid = producer.set
     assert isinstance(grid, Grid)
-    made, read = _box(maker), _box(reader)
-    for offset in _offsets_read(reader, one):
+    made, read = _box(producer), _box(consumer)
+    for offset in _offsets_read(consumer, one):
         for a, step in enumerate(offset):
             inside = made.low[a] <= read.low[a] + step and read.high[a] + step <= made.high[a]
             all_round = grid.wraps[a] and made.shape[a] == grid.shape[a]
             if not inside and not all_round:
                 return f"it looks at points beyond {made} on axis {AXES[a]}, which others set"
-            reach = max((abs(step + s[a]) for p in _inputs(maker, one) for s in _offsets_read(maker, p)), default=0)
+            offsets = [s for p in _inputs(producer, one) for s in _offsets_read(producer, p)]
+            reach = max((abs(step + s[a]) for s in offsets), default=0)
             if grid.wraps[a] and reach > grid.shape[a]:
                 return f"axis {AXES[a]} has only {grid.shape[a]} points"
     return ""
@@ -167,7 +170,7 @@ def _offset(loop: Operation, param: int, slot: int) -> Index:
 
 # ----- one loop of two ------------------------------------------------------------------------------------------------
 class _Joined:
-    """Collects what a reader needs that computes fields itself: one parameter for everything that it reads or writes,
+    """Collects what a consumer needs that computes fields itself: one parameter for everything that it reads or writes,
     a field that is read at several points with all of its offsets."""
 
     def __init__(self, pair: StencilPair):
@@ -176,8 +179,8 @@ class _Joined:
         self.names: dict[Field | Global, str] = {}
         self.offsets: dict[Field, list[Index]] = {}
         self.beside: dict[Field, Field] = {}  # what is written beside its place, because others look there
-        looked_at = {what for one in pair.fields for what in _inputs(pair.maker, one)}
-        for one in pair.reader.operands:
+        looked_at = {what for one in pair.fields for what in _inputs(pair.producer, one)}
+        for one in pair.consumer.operands:
             what, mode = one.storage, one.mode
             if mode.writes and what in looked_at and isinstance(what, Field):
                 what, mode = self.beside.setdefault(what, _twin(what)), Write
@@ -185,23 +188,23 @@ class _Joined:
                 self.modes[what], self.names[what] = mode, one.name
 
     def loops(self) -> list[Operation]:
-        """The reader that needs the fields no more, and loops that bring home what it has written beside its place."""
-        return [self._loop(), *(_brought_home(self.pair.reader, new, old) for old, new in self.beside.items())]
+        """The consumer that needs the fields no more, and loops that copy back what it has written beside its place."""
+        return [self._loop(), *(_copy_back_loop(self.pair.consumer, new, old) for old, new in self.beside.items())]
 
     def _loop(self) -> Operation:
-        reader, strict = self.pair.reader, self.pair.reader.strict or self.pair.maker.strict
-        values = passes.rewrite([o.value for o in reader.spec.outputs], self._read_by_reader)
+        consumer, strict = self.pair.consumer, self.pair.consumer.strict or self.pair.producer.strict
+        values = passes.rewrite([o.value for o in consumer.spec.outputs], self._read_by_consumer)
         best = passes.optimise(values, strict=strict)
         number = {what: k for k, what in enumerate(self.modes)}
-        written = [self.beside.get(s, s) if isinstance(s, Field) else s for s in reader.storages]
+        written = [self.beside.get(s, s) if isinstance(s, Field) else s for s in consumer.storages]
         outputs = tuple(Output(number[written[o.param]], o.slot, o.comp, v)
-                        for o, v in zip(reader.spec.outputs, best, strict=True))  # fmt: skip
+                        for o, v in zip(consumer.spec.outputs, best, strict=True))  # fmt: skip
         names = list(self.names.values())
         unique = [n if n not in names[:k] else f"{n}_{k}" for k, n in enumerate(names)]
         operands = tuple(Operand(what, mode, self._reach(what), name)
                          for (what, mode), name in zip(self.modes.items(), unique, strict=True))  # fmt: skip
-        body = GivenBody(BodyGraph(outputs), strict, (self.pair.maker, reader))
-        return Operation(reader.name, BoxPoints(_box(reader)), operands, body, reader.how, reader.backend)
+        body = GivenBody(BodyGraph(outputs), strict, (self.pair.producer, consumer))
+        return Operation(consumer.name, BoxPoints(_box(consumer)), operands, body, consumer.how, consumer.backend)
 
     def _reach(self, what: Field | Global) -> Reach:
         """How the loop reaches it."""
@@ -211,25 +214,25 @@ class _Joined:
         assert isinstance(what.set, Grid)
         return Reach(offsets=what.set.offsets(*offsets))
 
-    def _read_by_reader(self, node: Node) -> Node:
+    def _read_by_consumer(self, node: Node) -> Node:
         if node.op != "load":
             return node
-        reader, (param, slot, comp) = self.pair.reader, node.value
-        there, what = _offset(reader, param, slot), reader.storages[param]
+        consumer, (param, slot, comp) = self.pair.consumer, node.value
+        there, what = _offset(consumer, param, slot), consumer.storages[param]
         if isinstance(what, Field) and what in self.pair.fields:
-            return self._made_at(what, there)[comp]
-        return self._load(reader, param, there, node)
+            return self._produced_at(what, there)[comp]
+        return self._load(consumer, param, there, node)
 
-    def _made_at(self, one: Field, offset: Index) -> dict[int, Node]:
-        """What the maker sets the components of a field to at a point so far away."""
-        maker, found = self.pair.maker, _formulas(self.pair.maker, one)
+    def _produced_at(self, one: Field, offset: Index) -> dict[int, Node]:
+        """What the producer sets the components of a field to at a point so far away."""
+        producer, found = self.pair.producer, _formulas(self.pair.producer, one)
 
         def leaf(node: Node) -> Node:
             if node.op != "load":
                 return node
             param, slot, _ = node.value
-            there = tuple(x + d for x, d in zip(_offset(maker, param, slot), offset, strict=True))
-            return self._load(maker, param, there, node)
+            there = tuple(x + d for x, d in zip(_offset(producer, param, slot), offset, strict=True))
+            return self._load(producer, param, there, node)
 
         return dict(zip(found, passes.rewrite(list(found.values()), leaf), strict=True))
 
@@ -252,20 +255,20 @@ def _twin(one: Field) -> Field:
     return Field(one.set, f"{one.name}_new", one.components, dtype=one.dtype, layout=one.layout, transient=True)
 
 
-def _brought_home(reader: Operation, new: Field, old: Field) -> Operation:
-    """A loop that copies, at the points of a reader, what it has written elsewhere."""
+def _copy_back_loop(consumer: Operation, new: Field, old: Field) -> Operation:
+    """A loop that copies, at the points of a consumer, what it has written elsewhere."""
     values = tuple(Output(1, 0, c, load(0, 0, c, old.dtype)) for c in range(old.dim))
-    body = GivenBody(BodyGraph(values), reader.strict, (reader,))
+    body = GivenBody(BodyGraph(values), consumer.strict, (consumer,))
     operands = (Operand(new, Read, name="new"), Operand(old, Write, name="old"))
-    domain, name = BoxPoints(_box(reader)), f"{old.name} copied back"
-    return Operation(name, domain, operands, body, reader.how.asked(name, None), reader.backend)
+    domain, name = BoxPoints(_box(consumer)), f"{old.name} copied back"
+    return Operation(name, domain, operands, body, consumer.how.asked(name, None), consumer.backend)
 
 
 # ----- a program ------------------------------------------------------------------------------------------------------
 def without_store(graph: Dataflow, position: int, pairs: list[StencilPair]) -> tuple[Dataflow, list[StencilPair]]:
-    """The operations with readers that compute themselves what the loop at a position makes, wherever they can, and
+    """The operations with consumers that compute themselves what the loop at a position makes, wherever they can, and
     without that loop where nobody needs it any more; and the pairs."""
-    operations, maker, pairs = graph.operations, graph.operations[position], [*pairs]
+    operations, producer, pairs = graph.operations, graph.operations[position], [*pairs]
     if all(pair.refused for pair in pairs):
         return graph, pairs
     new: dict[int, list[Operation]] = {}
@@ -276,8 +279,8 @@ def without_store(graph: Dataflow, position: int, pairs: list[StencilPair]) -> t
             new |= {} if pairs[k].refused else {pair.position: [*loops]}
     rest = [one for k in range(position + 1, len(operations)) for one in new.get(k, [operations[k]])]
     changed = Dataflow([*operations[: position + 1], *rest])
-    temporary = all(isinstance(w, Field) and w.transient for w in maker.writes)
-    if temporary and not any(changed.is_live(w, position + 1, written_region(maker, w)) for w in maker.writes):
+    temporary = all(isinstance(w, Field) and w.transient for w in producer.writes)
+    if temporary and not any(changed.is_live(w, position + 1, written_region(producer, w)) for w in producer.writes):
         changed = Dataflow([*operations[:position], *rest])
     return changed, pairs
 
@@ -309,7 +312,8 @@ def with_recomputing(graph: Dataflow, fuse: Fuse) -> FusedProgram:
             share = _seconds(tried) / takes()
             notes += [_note(pair, share) for pair in taken]
             if share < WORTH:
-                position -= changed.operations[position - 1] is not graph.operations[position - 1]  # the maker is gone
+                gone = changed.operations[position - 1] is not graph.operations[position - 1]  # the producer
+                position -= gone
                 best, graph = tried, changed
                 takes.cache_clear()
     if position < len(graph.operations):
@@ -327,7 +331,7 @@ def _that_matter(pairs: list[StencilPair], takes: Callable[[], float]) -> list[S
     """The same, refused where it would not be worth it even if all of their loops took no time. ``takes``: seconds of
     the program."""
     asked = [pair for pair in pairs if not pair.refused]
-    loops = dict.fromkeys(one for pair in asked for one in (pair.maker, pair.reader))
+    loops = dict.fromkeys(one for pair in asked for one in (pair.producer, pair.consumer))
     most = sum(seconds_at_points(one, one.backend.target.rates) for one in loops)
     if not asked or most >= (1.0 - WORTH) * takes():
         return pairs
@@ -335,16 +339,16 @@ def _that_matter(pairs: list[StencilPair], takes: Callable[[], float]) -> list[S
 
 
 def _note(pair: StencilPair, share: float = 1.0) -> str:
-    count = len({offset for one in pair.fields for offset in _offsets_read(pair.reader, one)})
+    count = len({offset for one in pair.fields for offset in _offsets_read(pair.consumer, one)})
     points = f"{count} point{'s' if count != 1 else ''}"
     kept = f"{pair.names} {'is' if len(pair.fields) == 1 else 'are'}"
     percent = f"{100 * share:.0f}"
     estimated = f"{'as long' if percent == '100' else f'{percent} % of the time'} by the cost model"
     if pair.refused:
-        return f"{kept} stored for {pair.reader.name}: {pair.refused}"
+        return f"{kept} stored for {pair.consumer.name}: {pair.refused}"
     if share < WORTH:
-        return f"{kept} computed again by {pair.reader.name} at {points}, and not loaded: {estimated}"
-    found = f"{kept} stored for {pair.reader.name}: computed again at {points} it would take {estimated}"
+        return f"{kept} computed again by {pair.consumer.name} at {points}, and not loaded: {estimated}"
+    found = f"{kept} stored for {pair.consumer.name}: computed again at {points} it would take {estimated}"
     lasting = any(not one.transient for one in pair.fields)  # so that it is stored anyway, read or not
     they = "it" if len(pair.fields) == 1 else "they"
     return f"{found}; made inside the program, or transient, {they} need not be stored at all" if lasting else found

@@ -22,11 +22,11 @@ from meshloom.schedule.choice.counts import flops_per_element
 from meshloom.schedule.strategies import AUTOMATIC
 
 
-def absorbed(graph: Dataflow, *, together: bool) -> Dataflow:
+def fused_into_lines(graph: Dataflow, *, together: bool) -> Dataflow:
     """The operations with loops taken into the line loops beside them. ``together``: is it for a GPU?"""
     if together or not any(o.domain.along_lines for o in graph.operations):
         return graph
-    return _without_followers(_without_makers(graph))
+    return _with_epilogues(_with_prologues(graph))
 
 
 def at_points(operation: Operation) -> bool:
@@ -48,28 +48,28 @@ def _alike(loop: Operation, line: Operation) -> bool:
 
 
 @dataclass(frozen=True)
-class _Maker:
-    """A loop whose results are for line loops only. ``readers``: at their positions, what of it each reads."""
+class _Producer:
+    """A loop whose results are for line loops only. ``consumers``: at their positions, what of it each reads."""
 
     loop: Operation
-    readers: dict[int, list[Field]]
+    consumers: dict[int, list[Field]]
 
 
-def _without_makers(graph: Dataflow) -> Dataflow:
-    """Every maker that pays evaluated by the line loops that read what it makes. The last first: one may need another's
-    results, which then are asked for by the line loop."""
+def _with_prologues(graph: Dataflow) -> Dataflow:
+    """Every producer that pays evaluated by the line loops that read what it makes. The last first: one may need
+    another's results, which then are asked for by the line loop."""
     for position in reversed(range(len(graph.operations))):
-        maker = _maker(graph, position)
-        if maker is None or not _pays(maker):
+        producer = _producer(graph, position)
+        if producer is None or not _pays(producer):
             continue
-        new = {k: composed_lines(graph.operations[k], dict.fromkeys(fields, maker.loop), (), ())
-               for k, fields in maker.readers.items()}  # fmt: skip
+        new = {k: composed_lines(graph.operations[k], dict.fromkeys(fields, producer.loop), (), ())
+               for k, fields in producer.consumers.items()}  # fmt: skip
         if all(one.applies for one in new.values()):
             graph = Dataflow([new.get(k, one) for k, one in enumerate(graph.operations) if k != position])
     return graph
 
 
-def _maker(graph: Dataflow, position: int) -> _Maker | None:
+def _producer(graph: Dataflow, position: int) -> _Producer | None:
     """The loop there, if line loops can do it instead: all that it writes is temporary and read by these only, and what
     it reads is the same version there."""
     loop = graph.operations[position]
@@ -78,34 +78,34 @@ def _maker(graph: Dataflow, position: int) -> _Maker | None:
     made = [w for w in loop.writes if isinstance(w, Field)]
     if not all(one.transient and loop.defines(one) for one in made):
         return None
-    readers: dict[int, list[Field]] = {}
+    consumers: dict[int, list[Field]] = {}
     for one in made:
         for k in graph.consumers(one, position + 1, written_region(loop, one)):
-            readers.setdefault(k, []).extend([one] if graph.operations[k].needs(one) else [])
+            consumers.setdefault(k, []).extend([one] if graph.operations[k].needs(one) else [])
     needed = [one for one in loop.reads if loop.needs(one)]
-    for k, fields in readers.items():
+    for k, fields in consumers.items():
         line = graph.operations[k]
         reads_only = line.domain.along_lines and line.set is loop.set and not any(one in line.writes for one in made)
         unchanged = all(graph.changed_by(one, position + 1, k) is None for one in (*needed, *fields))
         if not (reads_only and unchanged and _alike(loop, line)):
             return None
-    return _Maker(loop, readers) if readers else None
+    return _Producer(loop, consumers) if consumers else None
 
 
-def _pays(maker: _Maker) -> bool:
+def _pays(producer: _Producer) -> bool:
     """Does it take less time at a point, by values moved and operations? A store counts twice: the place is read before
-    it is written. Calls of functions such as exp are not left to two readers: one takes as long as many values."""
-    spec, rates = maker.loop.spec, maker.loop.backend.target.rates
-    apart = _values_read(maker.loop, None) + 2 * sum(w.dim for w in maker.loop.writes)
+    it is written. Calls of functions such as exp are not left to two consumers: one takes as long as many values."""
+    spec, rates = producer.loop.spec, producer.loop.backend.target.rates
+    apart = _values_read(producer.loop, None) + 2 * sum(w.dim for w in producer.loop.writes)
     within = calling = 0
-    again = 0.0  # operations, each reader's
-    for wanted in maker.readers.values():
+    again = 0.0  # operations, each consumer's
+    for wanted in producer.consumers.values():
         apart += sum(w.dim for w in wanted)
-        within += _values_read(maker.loop, wanted)
-        outputs = _outputs(maker.loop, wanted)
+        within += _values_read(producer.loop, wanted)
+        outputs = _outputs(producer.loop, wanted)
         calling += bool(flops_by_kind(o.value for o in outputs).get("special"))
         again += flops_per_element(spec, outputs)
-    once, width = flops_per_element(spec, spec.outputs), maker.loop.writes[0].dtype.itemsize
+    once, width = flops_per_element(spec, spec.outputs), producer.loop.writes[0].dtype.itemsize
     gains = Cost(width * within, again).seconds(rates) <= Cost(width * apart, once).seconds(rates)
     return gains and calling <= 1
 
@@ -124,31 +124,31 @@ def _outputs(loop: Operation, wanted: Sequence[Field] | None) -> list[Output]:
 # --- after ----------------------------------------------------------------------------------------------------------
 
 
-def _without_followers(graph: Dataflow) -> Dataflow:
+def _with_epilogues(graph: Dataflow) -> Dataflow:
     """Every line loop with the loops right behind it that use its results at the same points."""
     found: list[Operation] = []
     position = 0
     while position < len(graph.operations):
         line, taken = graph.operations[position], 0
         if line.domain.along_lines:
-            line, taken = _with_followers(graph, position)
+            line, taken = _with_epilogue(graph, position)
         found.append(line)
         position += 1 + taken
     return Dataflow(found)
 
 
-def _with_followers(graph: Dataflow, position: int) -> tuple[Operation, int]:
+def _with_epilogue(graph: Dataflow, position: int) -> tuple[Operation, int]:
     """A line loop with as many of the loops behind it as its method can take along, and their number."""
-    line, loops = graph.operations[position], list(_followers(graph, position))
+    line, loops = graph.operations[position], list(_epilogue(graph, position))
     for taken in range(len(loops), 0, -1):
-        idle = _idle((line, *loops[:taken]), graph.operations[position + 1 + taken :])
-        made = composed_lines(line, {}, loops[:taken], idle)
+        dead = _dead((line, *loops[:taken]), graph.operations[position + 1 + taken :])
+        made = composed_lines(line, {}, loops[:taken], dead)
         if made.applies:
             return made, taken
     return line, 0
 
 
-def _followers(graph: Dataflow, position: int) -> Iterator[Operation]:
+def _epilogue(graph: Dataflow, position: int) -> Iterator[Operation]:
     """The loops right behind a line loop that can be done where it stores: each needs what that or one before it has
     made. None may write what the line loop reads: it reads points that others have not come to yet."""
     line = graph.operations[position]
@@ -162,7 +162,7 @@ def _followers(graph: Dataflow, position: int) -> Iterator[Operation]:
         yield operation
 
 
-def _idle(parts: Sequence[Operation], rest: Sequence[Operation]) -> list[Field]:
+def _dead(parts: Sequence[Operation], rest: Sequence[Operation]) -> list[Field]:
     """Temporary fields that the parts write, and nobody reads before they are written again."""
     written = dict.fromkeys(w for one in parts for w in one.writes if isinstance(w, Field) and w.transient)
     behind = Dataflow(rest)

@@ -1,0 +1,86 @@
+"""Loops that together need more registers than a GPU has threads for run apart: fewer bytes would take longer."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import meshloom as ml
+from meshloom.kernel.count import live_bytes
+from meshloom.kernel.expr import Node, const, load, operate, topological
+
+
+@ml.kernel
+def weigh(u: ml.Read, s: ml.Write):
+    total = np.sum(u)
+    s[...] = np.sum(u * (total - u))
+
+
+@ml.kernel
+def spread(u: ml.Read, w: ml.Read, s: ml.Read, t: ml.Write):
+    total = np.sum(w)
+    t[...] = np.sum(w * (u - s) * (total - w))
+
+
+def steps(backend: str, values: int) -> tuple[ml.Program, ml.Field]:
+    ml.use(backend)
+    cells = ml.Set(80_000, "cells")
+    rng = np.random.default_rng(5)
+    u, w = (cells.field(name, (values,), data=rng.random((cells.total, values))) for name in "uw")
+    s, t = cells.field("s"), cells.field("t")
+
+    @ml.program
+    def step() -> None:
+        weigh(cells, u, s)
+        spread(cells, u, w, s, t)
+
+    return step, t
+
+
+@pytest.mark.parametrize(("values", "expected"), [(4, ["weigh+spread"]), (48, [])])
+def test_loops_with_many_values_run_apart_on_a_gpu(values: int, expected: list[str]) -> None:
+    step, _ = steps("emulated", values)
+    assert [one.name for one in step.fused_steps] == expected
+
+
+def test_a_group_that_was_cut_gives_the_same() -> None:
+    (cut, found), (plain, wanted) = steps("emulated", 48), steps("numpy", 48)
+    for one in (cut, plain):
+        one.run(1)
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-12)
+
+
+# ----- the count ------------------------------------------------------------------------------------------------------
+def test_values_that_are_needed_later_are_counted() -> None:
+    one = [load(0, 0, c, np.dtype("f8")) for c in range(4)]
+    chain = one[0]
+    for other in one[1:]:
+        chain = operate("add", [chain, other])
+    assert live_bytes([chain]) == 24, "a sum, the next value, and what they give"
+    again = operate("mul", [chain, operate("add", one[:2])])
+    assert live_bytes([again]) == 8 * 4, "two of the values wait for the end"
+    assert live_bytes([const(1.0, np.dtype("f8"))]) == 0
+    half = [load(0, 0, c, np.dtype("f4")) for c in range(2)]
+    assert live_bytes([operate("add", half)]) == 12
+    assert live_bytes(one) == 32, "results stay"
+
+
+@given(st.integers(0, 2**32), st.integers(1, 30))
+@settings(max_examples=60, deadline=None)
+def test_the_count_is_that_of_every_moment(seed: int, size: int) -> None:
+    rng = random.Random(seed)
+    nodes: list[Node] = [load(0, 0, c, np.dtype("f8")) for c in range(3)]
+    for _ in range(size):
+        nodes.append(operate(rng.choice(["add", "mul"]), [rng.choice(nodes), rng.choice(nodes)]))
+    roots = rng.sample(nodes, rng.randint(1, 3))
+    order = list(topological(roots))
+    moments = []
+    for k in range(len(order)):
+        later = {argument for node in order[k + 1 :] for argument in node.args} | set(roots) | {order[k]}
+        used_now = set(order[k].args)
+        moments.append(8 * len((later | used_now) & set(order[: k + 1])))
+    assert live_bytes(roots) == max(moments)
