@@ -166,7 +166,7 @@ def fused_loops(case: FlowCase) -> list[ml.Loop]:
         equations.take_slopes(flow.q, flow.slopes)
         equations.rate(flow.q, flow.slopes, rate)
 
-    loops = fused_into_lines(ml.program(right_hand_side).loops, together=False)
+    loops = fused_into_lines(Dataflow(ml.program(right_hand_side).loops), together=False).operations
     return [o for o in loops if o.domain.along_lines]
 
 

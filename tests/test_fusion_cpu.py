@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion import compose, groups
 from meshloom.operation.fusion import program as fused_program
 from meshloom.schedule.fused import chunks
@@ -78,7 +79,7 @@ def test_elements_that_many_chunks_would_evaluate_stay_apart(small_chunks: None)
     text = ml.program(step).explain()
     assert "as one loop" not in text and "no loops would be faster as one" in text
     twice = [*ml.program(step).loops, *ml.program(lambda: [take(cells, total, u) for _ in range(2)]).loops]
-    text = fused_program.fuse(twice).explain()
+    text = fused_program.fuse(Dataflow(twice)).explain()
     assert "take+take+take as one loop over cells" in text
     assert "give by itself: chunks of the set that it adds to would evaluate its elements 1.9 times" in text
 

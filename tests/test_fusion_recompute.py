@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion import program as fused_program
 from meshloom.operation.fusion import recompute
 
@@ -439,9 +440,9 @@ def test_a_long_program_is_weighed_in_part_only(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(recompute, "MOST_WEIGHED", 40)
     trials = list[int]()
 
-    def counted(operations: Sequence[ml.Loop]) -> fused_program.FusedProgram:
-        trials.append(len(operations))
-        return fused_program._fused(operations)
+    def counted(graph: Dataflow) -> fused_program.FusedProgram:
+        trials.append(len(graph.operations))
+        return fused_program._fused(graph)
 
     def many(case: Case) -> Callable[[], None]:
         inner = ml.program(twice(case))
@@ -452,6 +453,6 @@ def test_a_long_program_is_weighed_in_part_only(monkeypatch: pytest.MonkeyPatch)
         return steps
 
     (case,) = compare(many, ["cpu"], periodic=True)
-    found = recompute.with_recomputing(case.program.loops, counted)
+    found = recompute.with_recomputing(Dataflow(case.program.loops), counted)
     assert len(trials) >= 2 and sum(trials[1:]) <= 40 + len(case.program.loops)
     assert len(found.notes) == len(set(found.notes)) and "nobody asked what to compute again" in found.notes[-1]

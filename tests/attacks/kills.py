@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import meshloom
 from meshloom.run.folder import THE_ONE_OF_BEFORE
 from tests.attacks.campaign import Broken, Campaign
-from tests.attacks.forked import Ended, done_here
+from tests.attacks.forked import Ended
 from tests.attacks.operations import Files, check_end, check_same, found, write
 
 _ROOT = Path(meshloom.__file__).parents[1]
@@ -120,10 +120,9 @@ def uninterrupted(arguments: tuple[str, ...]) -> Whole:
 
 @cache
 def old_run() -> Files:
-    """A finished run to be overwritten."""
-    with TemporaryDirectory() as folder:
-        done_here((*_OLD, "--out", f"{folder}/run"))
-        return found(Path(folder))
+    """A finished run to be overwritten: of a process of its own, as those that are compared with it. In this one tests
+    may have registered back ends, which run.toml would name."""
+    return uninterrupted((*_OLD, "--out", "run")).files
 
 
 def _after(seconds: float) -> Callable[[subprocess.Popen[str], Path], None]:

@@ -17,6 +17,7 @@ from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Engine
 from meshloom.backend.cuda.kernels import GpuCode, GpuText
 from meshloom.errors import CompilerError, ScheduleError, install
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion import fuse
 from meshloom.operation.program import FusedRecording
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilGas, AirfoilMeshOptions, kernels
@@ -116,7 +117,7 @@ def test_the_fused_airfoil_iteration_compiles_without_spills(precision: str) -> 
     for loop in case.program.loops:
         if loop.domain.visits_elements:
             loop.backend = backend
-    FusedRecording(fuse(case.program.loops), backend)
+    FusedRecording(fuse(Dataflow(case.program.loops)), backend)
     found = backend.engine.resources
     assert len(found) == 3 * len(ARCHITECTURES)  # before the first iteration, first stage, second stage
     for name, per_kernel in found.items():
