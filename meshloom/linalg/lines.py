@@ -31,6 +31,7 @@ from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.choice.explain import algebra_of, amount
 from meshloom.schedule.choice.schedule import Schedule
+from meshloom.schedule.lines.along import SystemsAlong
 from meshloom.schedule.lines.methods import LineMethod, method
 from meshloom.schedule.lines.spec import LineSpec, as_tuning, renumbered
 from meshloom.schedule.plan.plan import Plan
@@ -88,8 +89,8 @@ def _count(name: str, given: int | None, listed: Sequence[Sequence[Storage]]) ->
 
 def _check(name: str, domain: GridLines, body: LineBody) -> None:
     grid, axis = domain.grid, domain.axis
-    if body.systems:
-        body.systems.check_lines(f"line loop {name}", grid, axis, body.targets)
+    if body.factors:
+        body.factors.check_lines(f"line loop {name}", grid, axis, body.targets)
     elif body.operators[0].matrix.periodic != grid.periodic[axis]:
         both = (body.operators[0].matrix.periodic, grid.periodic[axis])
         words = ["periodic" if p else "closed" for p in both]
@@ -122,12 +123,16 @@ class LineBody(Body):
     values: int  # that are solved for
     operators: tuple[LineOperator, ...]
     strict: bool
-    systems: LineFactors | None = None
+    factors: LineFactors | None = None
+
+    @property
+    def systems(self) -> SystemsAlong | None:  # type: ignore[override]
+        return self.factors.along if self.factors else None
 
     @property
     def line_storages(self) -> tuple[Storage, ...]:
         """All that it reads and writes, each once."""
-        given = self.systems.fields if self.systems else ()
+        given = self.factors.fields if self.factors else ()
         return tuple(dict.fromkeys((*self.sources, *given, *self.targets)))
 
     @property
@@ -162,7 +167,7 @@ class LineBody(Body):
     def graph(self, of: Operation) -> BodyGraph:
         numbers = {s: k for k, s in enumerate(of.storages)}
         outputs, combines = self._results(numbers)
-        given = self.systems.fields if self.systems else ()
+        given = self.factors.fields if self.factors else ()
         coefficients = tuple(load(numbers[one], 0, 0, one.dtype) for one in given)
         return BodyGraph(outputs, (*self._operands(numbers), *coefficients), combines)
 
