@@ -21,6 +21,7 @@ from meshloom.mesh.components import MOST_COMPONENTS
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.layout import Layout
+from meshloom.mesh.stored import Stored
 from meshloom.operation.body import Body, BodyGraph
 from meshloom.operation.calls import remembered
 from meshloom.operation.domain import GridLines
@@ -313,9 +314,10 @@ def _dtype(of: Operation) -> np.dtype:
 def line_loop(grid: Grid, axis: int, operator: Operators, reads: Fields, writes: Fields, **options: Any) -> None:
     """Run a ``LineLoop`` (see there for the arguments), kept for the next call with the same; in a program, record."""
     fields = [tuple(x) if isinstance(x, list | tuple) else (x,) for x in (reads, writes)]
-    known = tuple((k, id(v) if isinstance(v, Kernel) else str(v)) for k, v in sorted(options.items()))
-    known_by = id(operator.inverse) if isinstance(operator, LineFactors) else repr(operator)
-    key = (LineLoop, current().key, axis, known_by, *(tuple(map(id, one)) for one in fields), known)
+    known = tuple((k, v.serial if isinstance(v, Kernel) else str(v)) for k, v in sorted(options.items()))
+    known_by = operator.inverse.serial if isinstance(operator, LineFactors) else repr(operator)
+    storages = [s.serial if isinstance(s, Stored) else None for s in (*fields[0], *fields[1])]  # None: refused
+    key = (LineLoop, current().key, axis, known_by, len(fields[0]), *storages, known)
     kernels = tuple(v for v in options.values() if isinstance(v, Kernel))
     if not isinstance(grid, Grid):
         raise MeshError(_NO_GRID.format(type(grid).__name__))

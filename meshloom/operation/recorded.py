@@ -21,7 +21,7 @@ class Recorded(list[Operation]):
     ``made``: fields and globals that the function made, in order. ``own``: loops with plain numbers, which belong to
     this recording alone, so that it may be given other numbers. ``hows``: how each was to run when it was recorded. A
     recording ``within`` another one shares both. ``calls``: which functions call each other up to here, the innermost
-    last: the address of a program, which is there as long as it records, and what it is given.
+    last: the serial number of a program, and what it is given.
     """
 
     def __init__(self, within: Any = None, call: tuple[int, Hashable] = (0, ())):
@@ -39,13 +39,13 @@ class Recorded(list[Operation]):
         self.made[target] = None
 
     def own_loop(self, key: tuple[Any, ...], make: Callable[[], Operation]) -> Operation:
-        """The loop of this key: made once. It holds what the key names by its address."""
+        """The loop of this key: made once."""
         if key not in self.own:
             self.own[key] = make()
         return self.own[key]
 
     def fill(self, target: Field | Global, value: float | int) -> None:
-        key = id(target), repr(value)  # no other has the address as long as the operation is there, which holds it
+        key = target.serial, repr(value)
         found = _fills.get(key)
         if found is None:
             found = _fills[key] = in_memory.fill(target, value)
