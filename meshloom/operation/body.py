@@ -13,7 +13,7 @@ from meshloom.errors import KernelError
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, topological, written
 from meshloom.kernel.model import Output, Param
-from meshloom.kernel.sameness import Distinct, Same
+from meshloom.kernel.sameness import Distinct
 from meshloom.kernel.state import State
 from meshloom.operation.plain import run_plainly
 from meshloom.schedule.lines.along import OperatorAlong, SystemsAlong
@@ -28,6 +28,7 @@ class Traced(Protocol):
     name: str
     function: Callable[..., None]
     strict: bool
+    serial: int
 
     @property
     def state(self) -> State: ...
@@ -84,7 +85,7 @@ class Body(Distinct, ABC):
     @property
     def known_by(self) -> Hashable:
         """What tells it from others, without holding fields or sets."""
-        return Same(self)
+        return self.serial
 
     @abstractmethod
     def graph(self, of: Operation) -> BodyGraph:
@@ -116,7 +117,7 @@ class KernelBody(Body):
 
     @property
     def known_by(self) -> Hashable:
-        return Same(self.kernel), self.strict
+        return self.kernel.serial, self.strict
 
     def graph(self, of: Operation) -> BodyGraph:
         return BodyGraph(self.kernel.outputs(of.params, strict=self.strict))
