@@ -115,6 +115,20 @@ def test_a_field_goes_when_nobody_wants_it() -> None:
     assert gone() is None
 
 
+@pytest.mark.parametrize("back_end", ["numpy", "cpu"])
+def test_coefficients_go_with_their_systems(back_end: str) -> None:
+    """What runs, and the text that was compiled, are kept for later: neither holds a field."""
+    ml.use(back_end)
+    mesh = Mesh()
+    systems, x = ml.linalg.LineSystems(mesh.grid, 0, 0.0, np.full(20, 2.0), 0.0), mesh.grid.field("x")
+    systems.solve(mesh.f, x)
+    assert x.numpy().tolist() == [0.5] * 20
+    gone = weakref.ref(systems.inverse)
+    del systems
+    gc.collect()
+    assert gone() is None
+
+
 def test_the_same_arguments_find_their_loop() -> None:
     ml.use("cpu")
     mesh = Mesh()

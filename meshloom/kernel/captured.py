@@ -23,7 +23,7 @@ import numpy as np
 
 from meshloom.kernel.c_state import NOTHING, entries_of
 from meshloom.kernel.notes import ArrayRead, Path, Read, called
-from meshloom.kernel.sameness import TABLES, identical, same
+from meshloom.kernel.sameness import TABLES, IdentityDict, identical, same
 from meshloom.kernel.survey import Survey
 
 Label = tuple[Path | None, str]  # what was read, and at which file:line
@@ -127,9 +127,9 @@ def captured(function: Callable[..., Any], survey: type[Survey] = Survey) -> Cap
     if one.asks_identity:
         one = survey(by_identity=True)
         key, rest = one.key_of(function), one.finish()
-    once: dict[Any, tuple[Read, Label]] = {}
+    once: IdentityDict[tuple[Read, Label]] = IdentityDict()
     for read, label in zip(one.reads, one.labels, strict=True):
-        once.setdefault((read[0], id(read[1]), id(read[2])), (read, label))
+        once.setdefault(read[:3], (read, label))
     found = Captured(
         (key, rest) if rest else key, tuple([read for read, _ in once.values()]), tuple(one.arrays), one.culprit,
         one.suspect, (*[label for _, label in once.values()], *one.array_labels), one.by_identity,

@@ -15,6 +15,7 @@ import numpy as np
 from meshloom.kernel import lookup
 from meshloom.kernel.bytecode import reads_of
 from meshloom.kernel.outside import homes_of, is_followed
+from meshloom.kernel.sameness import IdentityDict
 from meshloom.kernel.symbols import looked_up
 
 
@@ -57,11 +58,11 @@ def seeing_tables(function: Callable[..., Any]) -> Callable[..., Any]:
     if not any(_is_numbers(value) for found in reached.values() for value in found.values()):
         return function
     made = {one: _twin(one) for one in reached}
-    tables: dict[int, Any] = {}  # an array by two names is one table
+    tables: IdentityDict[Any] = IdentityDict()  # an array by two names is one table
     for one, twin in made.items():
         for name, value in reached[one].items():
             is_function = isinstance(value, types.FunctionType)
-            new = made.get(value, value) if is_function else tables.setdefault(id(value), as_table(value))
+            new = made.get(value, value) if is_function else tables.setdefault((value,), as_table(value))
             if name in one.__code__.co_freevars:
                 twin.__closure__[one.__code__.co_freevars.index(name)].cell_contents = new  # type: ignore[index]
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,20 @@ def _counted(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
     for length, entry in zip(shape, index, strict=True):
         number = number * length + entry
     return number
+
+
+class ParamArray(np.ndarray):
+    """The values of a parameter while its kernel is traced; a view of it is what the user gets."""
+
+    param: Param | None = None
+
+
+def owner_of(array: np.ndarray) -> Param | None:
+    """The parameter whose values an array shows, if any: views lead back to it, copies do not."""
+    root: Any = array
+    while isinstance(root, np.ndarray) and not isinstance(root, ParamArray):
+        root = root.base
+    return root.param if isinstance(root, ParamArray) else None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from meshloom.errors import shown
 from meshloom.kernel.c_state import entries_of
 from meshloom.kernel.outside import RandomDraw, Unrepeatable
-from meshloom.kernel.sameness import ATOMS
+from meshloom.kernel.sameness import ATOMS, IdentityDict
 
 MOST = 10_000  # values that are compared at every call
 #: Of what is looked at: the path before, "" (a name), "." (its attribute) or "[" (its entry), and which.
@@ -48,8 +48,7 @@ class Notes:
         self.path: Path | None = None  # of what is looked at
         self.place = ""  # file:line of the read that is followed
         self._count = 0
-        self._met: dict[Any, tuple[str, int]] = {}
-        self._keep: list[Any] = []  # so that no address is used twice while the survey lasts
+        self._met: IdentityDict[int] = IdentityDict()
 
     @property
     def goes_on(self) -> bool:
@@ -85,9 +84,5 @@ class Notes:
 
     def again(self, *what: Any) -> tuple[str, int] | None:
         """How to name objects that were met before; None, and remembered, where they were not."""
-        address = tuple(map(id, what))
-        if address in self._met:
-            return self._met[address]
-        self._met[address] = ("met", len(self._met))
-        self._keep.append(what)
-        return None
+        number = self._met.setdefault(what, new := len(self._met))
+        return None if number == new else ("met", number)

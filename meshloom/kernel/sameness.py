@@ -4,13 +4,14 @@ else by being itself."""
 from __future__ import annotations
 
 import hashlib
+import itertools
 import struct
 import types
 import weakref
 from collections.abc import Callable, Hashable, Mapping
 from operator import is_
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -22,6 +23,21 @@ _METHODS = (types.BuiltinMethodType, types.MethodWrapperType)
 _REAL: Any = complex.real.__get__  # whatever a derived class calls so
 _IMAG: Any = complex.imag.__get__
 Content = tuple[str, tuple[int, ...], bytes]  # of an array
+V = TypeVar("V")
+_serials = itertools.count(1)
+
+
+class Distinct:
+    """What is known by being itself. ``serial``: its number, which no other object of this process has, or gets when it
+    is gone: a key names it by that, and does not keep it. A copy, in another process too, has a number of its own."""
+
+    __slots__ = ("serial",)
+    serial: int
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        made = super().__new__(cls)
+        object.__setattr__(made, "serial", next(_serials))  # frozen classes, too
+        return made
 
 
 class Entries(tuple[Any, ...]):
@@ -34,10 +50,10 @@ class Same:
     """An object as part of a key: equal to itself alone. Keys are kept for a while: they keep alive only what cannot be
     referred to weakly, which is small; once it is gone, nothing is equal to it, whatever takes its place."""
 
-    __slots__ = ("_address", "_what")
+    __slots__ = ("_hash", "_what")
 
     def __init__(self, what: Any):
-        self._address = id(what)
+        self._hash = object.__hash__(what)
         try:
             self._what: Callable[[], Any] = weakref.ref(what)
         except TypeError:
@@ -47,7 +63,27 @@ class Same:
         return self is other or (isinstance(other, Same) and self._what() is other._what() is not None)
 
     def __hash__(self) -> int:
-        return self._address
+        return self._hash
+
+
+class IdentityDict(Generic[V]):
+    """Values by objects, by one or several of them, each equal to itself alone. For a walk over objects of any kind: it
+    holds them, so that no other one gets the address of one that was met."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[int, ...], tuple[tuple[Any, ...], V]] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def setdefault(self, objects: tuple[Any, ...], value: V) -> V:
+        """The value of these objects: this one, where they have none yet."""
+        return self._entries.setdefault(tuple(map(id, objects)), (objects, value))[1]
+
+    def values(self) -> list[V]:
+        return [value for _, value in self._entries.values()]
 
 
 def is_number(value: Any) -> bool:

@@ -14,6 +14,7 @@ from meshloom.kernel.captured import Captured, captured
 from meshloom.kernel.model import Output, Param, Trace
 from meshloom.kernel.outside import Unrepeatable
 from meshloom.kernel.recent import Recent
+from meshloom.kernel.sameness import Distinct
 from meshloom.kernel.survey_values import MOST_BYTES
 
 MOST_STATES = 16  # sets of captured values whose traces a kernel keeps
@@ -48,7 +49,7 @@ class Traces(Recent[tuple[Param, ...], Trace]):
         return super().keep(key, replace(value, again=None))
 
 
-class State:
+class State(Distinct):
     """What a kernel traces to while the values that it captured are the same, by its parameters."""
 
     def __init__(self, kernel: str = "", suspect: tuple[str, str] = ("", "")) -> None:

@@ -16,7 +16,7 @@ from meshloom.kernel import outside
 from meshloom.kernel.bytecode import ReadOfName, identities_asked, names_in, reads_of
 from meshloom.kernel.c_state import NOTHING, decimal_settings, in_cell
 from meshloom.kernel.notes import Path
-from meshloom.kernel.sameness import ATOMS, TABLES, Entries, Same, is_number
+from meshloom.kernel.sameness import ATOMS, TABLES, Entries, IdentityDict, Same, is_number
 from meshloom.kernel.survey_values import ValueSurvey, is_sentinel
 
 #: Functions of Python that reach any variable by its name.
@@ -49,7 +49,8 @@ class Survey(ValueSurvey):
         self._reached: list[_Reached] = []
         self._current: _Reached | None = None  # the function that is looked at, if in the depth of an object
         self._plain_functions: list[tuple[types.FunctionType, Path | None, str]] = []  # without attributes, yet
-        self._of_python: dict[int, tuple[dict[str, Any], set[str]]] = {}  # names that variables of modules could shadow
+        #: Names that variables of modules could shadow: of each module its variables, and these.
+        self._of_python: IdentityDict[tuple[dict[str, Any], set[str]]] = IdentityDict()
 
     def followed(self, module: str) -> bool:
         return outside.is_followed(module)
@@ -238,8 +239,7 @@ class Survey(ValueSurvey):
 
     def _of_python_itself(self, one: ReadOfName, function: types.FunctionType) -> Hashable:
         """A name that no variable of the module has, yet: a function of Python's, or what somebody put beside them."""
-        names = self._of_python.setdefault(id(function.__globals__), (function.__globals__, set()))[1]
-        names.add(one.name)
+        self._of_python.setdefault((function.__globals__,), (function.__globals__, set()))[1].add(one.name)
         if one.name in _ANYTHING:
             self.fail(f"variables by {one.name}()")
         if one.name in outside.ASKS:

@@ -14,7 +14,7 @@ import numpy as np
 
 from meshloom.kernel import dense, expr, lookup
 from meshloom.kernel.expr import BOOL, FLOAT32, FLOAT64, INT64
-from meshloom.kernel.model import Param
+from meshloom.kernel.model import Param, owner_of
 from meshloom.kernel.operands import OF_SEQUENCES, named, positional
 from meshloom.kernel.values import (
     Value,
@@ -485,15 +485,3 @@ def _clip(value: Any, low: Any = None, high: Any = None) -> Any:
         if bound is not None:
             value = elementwise(name, value, bound)
     return _wrap(objects(value))
-
-
-# --- which parameter an array shows --------------------------------------------------------------------------------
-params_by_array: dict[int, Param] = {}
-
-
-def owner_of(array: SymbolArray) -> Param | None:
-    """The parameter whose values an array shows, if any: views lead back to it, copies do not."""
-    root: Any = array
-    while isinstance(root, np.ndarray) and id(root) not in params_by_array:
-        root = root.base
-    return None if root is None else params_by_array.get(id(root))

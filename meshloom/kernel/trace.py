@@ -21,10 +21,10 @@ from meshloom.kernel.constants import seeing_tables
 from meshloom.kernel.define import place
 from meshloom.kernel.expr import Node
 from meshloom.kernel.listed import arrays_of_symbols
-from meshloom.kernel.model import Output, Param, Trace
+from meshloom.kernel.model import Output, Param, ParamArray, Trace
 from meshloom.kernel.signature import of_all
 from meshloom.kernel.stencil import Stencil
-from meshloom.kernel.symbols import Symbol, SymbolArray, params_by_array, to_node
+from meshloom.kernel.symbols import Symbol, SymbolArray, to_node
 from meshloom.kernel.table import LookupTable
 from meshloom.kernel.values import OWN_FOLDERS, enters_kernels
 from meshloom.kernel.weak import symbol
@@ -68,9 +68,6 @@ def _traced(function: Callable[..., Any], name: str, params: Sequence[Param], sc
     """What one call of the function gives to its parameters; what a ``scope`` loads is the same at every call."""
     defined = f"{place(function)}: "
     arrays = [_symbols(k, p, scope) for k, p in enumerate(params)]
-    # The arrays of symbols hold the values; a view of each is what the user gets.
-    for array, param in zip(arrays, params, strict=True):
-        params_by_array[id(array)] = param
     try:
         with arrays_of_symbols():
             given = [_handed_over(p, a) for p, a in zip(params, arrays, strict=True)]
@@ -81,7 +78,7 @@ def _traced(function: Callable[..., Any], name: str, params: Sequence[Param], sc
         raise KernelError(explained(error, name, {p.name: p.shape for p in params})) from error
     finally:
         for array in arrays:
-            del params_by_array[id(array)]
+            array.param = None  # a view that is left somewhere shows no parameter
     if returned is not None:
         raise KernelError(f"{defined}kernel {name} returns a value; write to a parameter instead")
     return tuple(
@@ -112,10 +109,11 @@ def explained(error: Exception, kernel: str, shapes: Mapping[str, tuple[int, ...
     return f"{where}kernel {kernel}: {text}{listed}"
 
 
-def _symbols(number: int, param: Param, scope: int) -> np.ndarray:
+def _symbols(number: int, param: Param, scope: int) -> ParamArray:
     """An object array of loads (for what may be read) or of bases (for what was there before)."""
     make = expr.load if param.mode.reads else expr.base
-    array = np.empty(param.shape, object)
+    array = ParamArray(param.shape, object)
+    array.param = param
     for index in np.ndindex(param.shape):
         array[index] = symbol(make(number, *param.address(index), param.dtype, scope), param.number)
     return array

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -17,7 +18,29 @@ from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 
 MOST_GROWTH = 1e6  # of a row divided by its pivot: beyond it the solution loses that many digits
+COEFFICIENTS = ("inverse", "lower", "upper")
 LEAST_LEFT = 1e-12  # of what goes round a periodic line, to be divided by: less is rounding
+
+
+@dataclass(frozen=True, eq=False)
+class FactorsAlong:
+    """What the code of a line loop needs of factors besides their fields, which it does not hold: see ``SystemsAlong``.
+    ``tables``: coefficients (n,) that all lines have, by name."""
+
+    periodic: bool
+    varying: tuple[str, ...]
+    tables: Mapping[str, np.ndarray]
+
+    def table(self, name: str) -> np.ndarray:
+        return self.tables[name]
+
+    def solved(self, right: np.ndarray, given: Mapping[str, np.ndarray]) -> np.ndarray:
+        """x for right-hand sides (n, lines), by ``varying`` coefficients (n, lines), in double."""
+        inverse, lower, upper = (
+            np.asarray(given[name] if name in given else self.table(name)[:, None], np.float64) for name in COEFFICIENTS
+        )
+        h = swept(inverse * right, -inverse * lower, self.periodic)
+        return swept(h[::-1], (-inverse * upper)[::-1], self.periodic)[::-1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,19 +56,17 @@ class LineFactors:
     lower: Field | np.ndarray
     upper: Field | np.ndarray
 
-    @property
-    def varying(self) -> tuple[str, ...]:
-        return tuple(name for name in ("inverse", "lower", "upper") if isinstance(getattr(self, name), Field))
+    @cached_property
+    def along(self) -> FactorsAlong:
+        """The same without its fields."""
+        given = {name: getattr(self, name) for name in COEFFICIENTS}
+        tables = {name: one for name, one in given.items() if isinstance(one, np.ndarray)}
+        return FactorsAlong(self.periodic, tuple(name for name in given if name not in tables), tables)
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The ``varying`` coefficients."""
-        return tuple(getattr(self, name) for name in self.varying)
-
-    def table(self, name: str) -> np.ndarray:
-        found = getattr(self, name)
-        assert isinstance(found, np.ndarray)
-        return found
+        """The coefficients that vary."""
+        return tuple(getattr(self, name) for name in self.along.varying)
 
     def check_lines(self, who: str, grid: Grid, axis: int, targets: Sequence[Field | Global]) -> None:
         """MeshError unless these are its lines, and nothing is written that it needs."""
@@ -55,15 +76,6 @@ class LineFactors:
         for one in targets:
             if one in self.fields:
                 raise MeshError(f"{who}: {one.name} is a coefficient of its systems, so it cannot be written")
-
-    def solved(self, right: np.ndarray, given: Mapping[str, np.ndarray]) -> np.ndarray:
-        """x for right-hand sides (n, lines), by ``varying`` coefficients (n, lines), in double."""
-        inverse, lower, upper = (
-            np.asarray(given[name] if name in given else self.table(name)[:, None], np.float64)
-            for name in ("inverse", "lower", "upper")
-        )
-        h = swept(inverse * right, -inverse * lower, self.periodic)
-        return swept(h[::-1], (-inverse * upper)[::-1], self.periodic)[::-1]
 
 
 def swept(own: np.ndarray, factors: np.ndarray, periodic: bool) -> np.ndarray:

@@ -21,6 +21,7 @@ from meshloom.mesh.components import MOST_COMPONENTS
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.layout import Layout
+from meshloom.mesh.stored import Stored
 from meshloom.operation.body import Body, BodyGraph
 from meshloom.operation.calls import remembered
 from meshloom.operation.domain import GridLines
@@ -31,6 +32,7 @@ from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.choice.explain import algebra_of, amount
 from meshloom.schedule.choice.schedule import Schedule
+from meshloom.schedule.lines.along import SystemsAlong
 from meshloom.schedule.lines.methods import LineMethod, method
 from meshloom.schedule.lines.spec import LineSpec, as_tuning, renumbered
 from meshloom.schedule.plan.plan import Plan
@@ -88,8 +90,8 @@ def _count(name: str, given: int | None, listed: Sequence[Sequence[Storage]]) ->
 
 def _check(name: str, domain: GridLines, body: LineBody) -> None:
     grid, axis = domain.grid, domain.axis
-    if body.systems:
-        body.systems.check_lines(f"line loop {name}", grid, axis, body.targets)
+    if body.factors:
+        body.factors.check_lines(f"line loop {name}", grid, axis, body.targets)
     elif body.operators[0].matrix.periodic != grid.periodic[axis]:
         both = (body.operators[0].matrix.periodic, grid.periodic[axis])
         words = ["periodic" if p else "closed" for p in both]
@@ -122,12 +124,16 @@ class LineBody(Body):
     values: int  # that are solved for
     operators: tuple[LineOperator, ...]
     strict: bool
-    systems: LineFactors | None = None
+    factors: LineFactors | None = None
+
+    @property
+    def systems(self) -> SystemsAlong | None:  # type: ignore[override]
+        return self.factors.along if self.factors else None
 
     @property
     def line_storages(self) -> tuple[Storage, ...]:
         """All that it reads and writes, each once."""
-        given = self.systems.fields if self.systems else ()
+        given = self.factors.fields if self.factors else ()
         return tuple(dict.fromkeys((*self.sources, *given, *self.targets)))
 
     @property
@@ -162,7 +168,7 @@ class LineBody(Body):
     def graph(self, of: Operation) -> BodyGraph:
         numbers = {s: k for k, s in enumerate(of.storages)}
         outputs, combines = self._results(numbers)
-        given = self.systems.fields if self.systems else ()
+        given = self.factors.fields if self.factors else ()
         coefficients = tuple(load(numbers[one], 0, 0, one.dtype) for one in given)
         return BodyGraph(outputs, (*self._operands(numbers), *coefficients), combines)
 
@@ -308,9 +314,10 @@ def _dtype(of: Operation) -> np.dtype:
 def line_loop(grid: Grid, axis: int, operator: Operators, reads: Fields, writes: Fields, **options: Any) -> None:
     """Run a ``LineLoop`` (see there for the arguments), kept for the next call with the same; in a program, record."""
     fields = [tuple(x) if isinstance(x, list | tuple) else (x,) for x in (reads, writes)]
-    known = tuple((k, id(v) if isinstance(v, Kernel) else str(v)) for k, v in sorted(options.items()))
-    known_by = id(operator.inverse) if isinstance(operator, LineFactors) else repr(operator)
-    key = (LineLoop, current().key, axis, known_by, *(tuple(map(id, one)) for one in fields), known)
+    known = tuple((k, v.serial if isinstance(v, Kernel) else str(v)) for k, v in sorted(options.items()))
+    known_by = operator.inverse.serial if isinstance(operator, LineFactors) else repr(operator)
+    storages = [s.serial if isinstance(s, Stored) else None for s in (*fields[0], *fields[1])]  # None: refused
+    key = (LineLoop, current().key, axis, known_by, len(fields[0]), *storages, known)
     kernels = tuple(v for v in options.values() if isinstance(v, Kernel))
     if not isinstance(grid, Grid):
         raise MeshError(_NO_GRID.format(type(grid).__name__))

@@ -120,8 +120,8 @@ class LineSystems(LineFactors):
         correct(self.grid, found, left, x)
 
     def __repr__(self) -> str:
-        kind = "periodic" if self.periodic else "closed"
-        return f"LineSystems({kind} lines of {self.grid.name} along axis {self.axis}: {', '.join(self.varying)} vary)"
+        kind, varying = "periodic" if self.periodic else "closed", ", ".join(self.along.varying)
+        return f"LineSystems({kind} lines of {self.grid.name} along axis {self.axis}: {varying} vary)"
 
 
 def _lines(who: str, grid: Grid, axis: int, given: Given) -> np.ndarray:

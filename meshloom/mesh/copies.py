@@ -19,12 +19,13 @@ from weakref import ref
 import numpy as np
 
 from meshloom.errors import ProgramError
+from meshloom.kernel.sameness import Distinct
 from meshloom.recording import refuse_in_program
 
 T = TypeVar("T")
 
 
-class Sent:
+class Sent(Distinct):
     """What is pickled with what it refers to."""
 
     __slots__ = ()
@@ -87,10 +88,11 @@ class ItsOwnCopy(Sent):
 
     def _sent(self) -> dict[str, Any]:
         kind = type(self)
-        made = {name for one in kind.__mro__ for name, found in vars(one).items() if isinstance(found, cached_property)}
+        own = {name for one in kind.__mro__ for name, found in vars(one).items() if isinstance(found, cached_property)}
+        own |= {"serial", *self._made_again}
         slots = [name for one in kind.__mro__ for name in getattr(one, "__slots__", ()) if hasattr(self, name)]
         known = {name: getattr(self, name) for name in slots} | getattr(self, "__dict__", {})
-        return {name: _packed(value) for name, value in known.items() if name not in {*made, *self._made_again}}
+        return {name: _packed(value) for name, value in known.items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():

@@ -29,12 +29,13 @@ class Stored(Sent):
     """
 
     __slots__ = ("__weakref__", "_storage", "_version", "_watchers", "dtype", "lent", "mutex", "name",
-                 "stays", "undefined_after")  # fmt: skip
+                 "stays", "storage_version", "undefined_after")  # fmt: skip
     name: str
     dtype: np.dtype
 
     def __init__(self, storage: Any):
         self._storage, self._version = storage, next(_versions)
+        self.storage_version = self._version  # which buffer it is: no other one, of any field, has had this number
         self.stays = False  # may it not move, because somebody else looks at the same memory?
         self.lent = False  # has anybody got its memory, who may write to it unseen?
         self.undefined_after = ""  # the program that ran last, if it leaves no values: those of transient fields
@@ -49,7 +50,7 @@ class Stored(Sent):
         return copy(self)
 
     def _sent(self) -> dict[str, Any]:
-        own = {"__weakref__", "_storage", "_version", "_watchers", "mutex"}
+        own = {"__weakref__", "_storage", "_version", "_watchers", "mutex", "serial", "storage_version"}
         names = [name for one in type(self).__mro__ for name in getattr(one, "__slots__", ()) if name not in own]
         return {name: getattr(self, name) for name in names} | {
             "_storage": on_host(self._storage), "stays": False, "lent": False
@@ -58,7 +59,8 @@ class Stored(Sent):
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             setattr(self, name, value)
-        self._version, self._watchers, self.mutex = next(_versions), weakref.WeakSet(), None
+        self._watchers, self.mutex = weakref.WeakSet(), None
+        self.storage_version = self.changed()
 
     @property
     def version(self) -> int:
@@ -97,13 +99,13 @@ class Stored(Sent):
             self.check_movable()
             _check_buffer(self.name, storage, self.dtype, self._places)
             self._storage = storage
-            self.changed()  # whoever gives another buffer says that it holds the same, and may be wrong
+            self.storage_version = self.changed()  # whoever gives another buffer may be wrong that it holds the same
             for watcher in list(self._watchers):
                 watcher.invalidate()
 
     def placement(self) -> dict[str, Any]:
         """Where the values are and how they lie, for ``put_back``."""
-        return {"_storage": self._storage, "_version": self._version}
+        return {"_storage": self._storage, "storage_version": self.storage_version, "_version": self._version}
 
     def put_back(self, before: dict[str, Any]) -> bool:
         """Be where it was, and as it was: values have not changed since. Did anything differ?"""

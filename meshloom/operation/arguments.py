@@ -150,15 +150,15 @@ def check_aliases(kernel: str, domain: Domain, operands: Sequence[Operand]) -> N
     The exceptions are a field of a grid that is read at offsets outside of the box where it is written, and a field
     that is written at the elements of a part of its set, and read through a map that leads to none of them.
     """
-    seen: dict[int, list[Operand]] = {}
+    seen: dict[Field | Global, list[Operand]] = {}
     for one in operands:
-        for before in seen.setdefault(id(one.storage), []):
+        for before in seen.setdefault(one.storage, []):
             if (one.mode.writes or before.mode.writes) and not _apart(domain, one, before):
                 raise KernelError(
                     f"kernel {kernel}: {one.storage.name} is passed as {before.name} and as {one.name}, and one of"
                     " them is written; pass it once, as ReadWrite, or use a second field"
                 )
-        seen[id(one.storage)].append(one)
+        seen[one.storage].append(one)
 
 
 def check_memory(

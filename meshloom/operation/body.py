@@ -13,7 +13,7 @@ from meshloom.errors import KernelError
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, topological, written
 from meshloom.kernel.model import Output, Param
-from meshloom.kernel.sameness import Same
+from meshloom.kernel.sameness import Distinct
 from meshloom.kernel.state import State
 from meshloom.operation.plain import run_plainly
 from meshloom.schedule.lines.along import OperatorAlong, SystemsAlong
@@ -28,6 +28,7 @@ class Traced(Protocol):
     name: str
     function: Callable[..., None]
     strict: bool
+    serial: int
 
     @property
     def state(self) -> State: ...
@@ -71,7 +72,7 @@ class BodyGraph:
         return frozenset(k for k, *_ in loads(self._roots))
 
 
-class Body(ABC):
+class Body(Distinct, ABC):
     """What an operation computes. ``of`` in its answers is the operation, which it does not hold."""
 
     kernels: tuple[Traced, ...] = ()  # whose captured values count
@@ -79,12 +80,12 @@ class Body(ABC):
     composed: tuple[Operation, ...] = ()  # what it was put together from
     operators: tuple[OperatorAlong, ...] = ()  # of each operand along a line
     systems: SystemsAlong | None = None  # or, for all of them, systems with coefficients of their own at every point
-    given_as: tuple[object, ...] = ()  # what tells it from others, where no kernel does
+    given_as: tuple[Body, ...] = ()  # what tells it from others, where no kernel does
 
     @property
     def known_by(self) -> Hashable:
         """What tells it from others, without holding fields or sets."""
-        return Same(self)
+        return self.serial
 
     @abstractmethod
     def graph(self, of: Operation) -> BodyGraph:
@@ -116,7 +117,7 @@ class KernelBody(Body):
 
     @property
     def known_by(self) -> Hashable:
-        return Same(self.kernel), self.strict
+        return self.kernel.serial, self.strict
 
     def graph(self, of: Operation) -> BodyGraph:
         return BodyGraph(self.kernel.outputs(of.params, strict=self.strict))
@@ -138,7 +139,7 @@ class GivenBody(Body):
     composed: tuple[Operation, ...] = ()
 
     @property
-    def given_as(self) -> tuple[object, ...]:  # type: ignore[override]
+    def given_as(self) -> tuple[Body, ...]:  # type: ignore[override]
         return (self,)
 
     def graph(self, of: Operation) -> BodyGraph:

@@ -104,8 +104,8 @@ def remembered(
 ) -> None:  # fmt: skip
     """Run the loop ``make(*arguments)``, which is made when it is needed; inside a program, record it.
 
-    ``key`` names by their addresses what the loop is made of: ``tied`` says why it may. ``numbers``: the plain numbers
-    among the arguments, of which the key tells the kinds alone: a call sets them and runs what is there.
+    ``key`` names by their serial numbers what the loop is made of. ``numbers``: the plain numbers among the arguments,
+    of which the key tells the kinds alone: a call sets them and runs what is there.
     """
     record = recorder.get()
     if record is not None:

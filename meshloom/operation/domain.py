@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
-from meshloom.kernel.sameness import Same
 from meshloom.mesh.box import Box, Index
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.grid import Grid
@@ -89,7 +88,7 @@ class SetElements(Domain):
 
     @property
     def known_by(self) -> Hashable:
-        return Same(self.of)
+        return self.of.serial
 
     def __str__(self) -> str:
         return self.of.name
@@ -136,7 +135,7 @@ class BoxPoints(Domain):
 
     @property
     def known_by(self) -> Hashable:
-        return Same(self.of.grid), self.of.low, self.of.high
+        return self.of.grid.serial, self.of.low, self.of.high
 
     def __str__(self) -> str:
         return str(self.of)
@@ -172,7 +171,7 @@ class GridLines(Domain):
 
     @property
     def known_by(self) -> Hashable:
-        return Same(self.grid), self.axis
+        return self.grid.serial, self.axis
 
     def __str__(self) -> str:
         return f"the lines of {self.grid.name} along axis {self.axis}"

@@ -157,7 +157,8 @@ class ByStrategy(How):
         # kernels, given bodies and maps may come and go, and their forms, with plans, with them
         parts = (*of.states, *of.body.given_as, *of.ways)
         through = tuple([one.reach.as_member for one in of.operands])  # which its parameters do not tell
-        key = (*map(id, parts), of.strict, of.backend.key, self.wish, of.params, layouts, through, of.box)
+        serials = [one.serial for one in parts]
+        key = (*serials, of.strict, of.backend.key, self.wish, of.params, layouts, through, of.box)
         forms: Recent[Any, Form] = loops_over(of.set).forms
         found = forms.find(key)
         if found is None:

@@ -14,6 +14,7 @@ from meshloom.exclusion import holding, mutexes_of
 from meshloom.kernel import define, passes
 from meshloom.kernel.access import RandomNumbers, ReadWrite
 from meshloom.kernel.model import Output, Param, Trace
+from meshloom.kernel.sameness import Distinct
 from meshloom.kernel.signature import Signature
 from meshloom.kernel.state import State, States
 from meshloom.kernel.survey_values import compare_by
@@ -24,6 +25,7 @@ from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.number import PlainNumber, kind_of_number
 from meshloom.mesh.random import Random, element_numbers
 from meshloom.mesh.sharing import hidden_values
+from meshloom.mesh.stored import Stored
 from meshloom.operation.arguments import Argument, as_operands, domain_of
 from meshloom.operation.body import KernelBody
 from meshloom.operation.calls import remembered
@@ -43,7 +45,7 @@ compare_by(None, Set, Map, Box, Mesh)
 compare_by(lambda stored: on_host(stored.storage), Field, Global)
 
 
-class Kernel:
+class Kernel(Distinct):
     """A NumPy function of one element. Calling it with a set runs it over that set."""
 
     def __init__(self, function: Callable[..., None], *, strict: bool = False):
@@ -67,7 +69,7 @@ class Kernel:
         """Run over a set or a box of a grid; inside a program, record. Arguments may be named, and be plain numbers."""
         one, given = self._for_loop(on, arguments, named)
         numbers = [a for a in given if type(a) not in _STORED and kind_of_number(a) is not None]
-        key = (id(one), current().key, str(schedule), *map(_known_by, given))
+        key = (one.serial, current().key, str(schedule), *map(_known_by, given))
         if not self.draws:
             remembered(on, key, (one,), loop_over, one, on, given, schedule, numbers=numbers)
             return
@@ -178,10 +180,12 @@ class Kernel:
 
 def _known_by(argument: Argument) -> Any:
     """What tells an argument from others in a key; access through a map is made anew at every call, and a plain number
-    may be another one every time."""
+    may be another one every time. None of what no loop takes."""
     if type(argument) is Arg:
-        return id(argument.field), id(argument.map), id(argument.offsets), argument.slots
-    return id(argument) if type(argument) in _STORED else kind_of_number(argument) or id(argument)
+        through, around = argument.map, argument.offsets
+        return (argument.field.serial, None if through is None else through.serial,
+                None if around is None else around.serial, argument.slots)  # fmt: skip
+    return argument.serial if isinstance(argument, Stored) else kind_of_number(argument)
 
 
 @overload

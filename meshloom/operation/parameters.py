@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from meshloom.errors import ProgramError, UserError, one_line
+from meshloom.kernel.sameness import Distinct
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.stored import Stored
 
@@ -33,8 +34,10 @@ class Given(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """By their addresses: for whoever goes with the first of them that goes."""
-        return (*map(id, self.values), *((name, id(one)) for name, one in sorted(self.named.items())))
+        """By their names and serial numbers: it keeps none of them. None is what no program takes."""
+        names = sorted(self.named)
+        listed = (*self.values, *map(self.named.__getitem__, names))
+        return (*names, *[one.serial if isinstance(one, Distinct) else None for one in listed])
 
     @property
     def parts(self) -> tuple[Known, ...]:

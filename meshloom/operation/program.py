@@ -16,6 +16,7 @@ from meshloom.errors import KernelError, ProgramError, UserError, interrupted, o
 from meshloom.exclusion import belong, exclusive, mutex_of
 from meshloom.kernel.captured import Captured
 from meshloom.kernel.recent import Recent
+from meshloom.kernel.sameness import Distinct
 from meshloom.markup import Explanation
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.copies import NoCopy
@@ -45,7 +46,7 @@ T = TypeVar("T", Tape, ReadyProgram)
 _ABSENT: Any = object()  # the function of a decorator with options alone
 
 
-class Program(NoCopy):
+class Program(NoCopy, Distinct):
     """The loops and fills that a function calls, in order. The function runs when the program is first needed, and
     again before a run where a Python value that it read has changed: a number, a flag, another field in one's place.
     What it does besides is not repeated, so what would then differ from calling it at every replay is refused
@@ -226,8 +227,8 @@ class Program(NoCopy):
     def _recorded(self, given: Given) -> Recorded:
         """The operations that the function calls with these arguments."""
         before = recorder.get()
-        recorded = Recorded(before, call=(id(self), given.key))
-        *outer, this = (one for one in recorded.calls if one[0] == id(self))
+        recorded = Recorded(before, call=(self.serial, given.key))
+        *outer, this = (one for one in recorded.calls if one[0] == self.serial)
         if this in outer or len(outer) >= MOST_NESTED:
             again = " again and again" if given.parts else ""
             raise ProgramError(f"program {self.name} calls itself{again}: it would never end")

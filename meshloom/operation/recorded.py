@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
-from meshloom.kernel.sameness import Same
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.number import PlainNumber
 from meshloom.operation import in_memory
@@ -21,7 +20,7 @@ class Recorded(list[Operation]):
     ``made``: fields and globals that the function made, in order. ``own``: loops with plain numbers, which belong to
     this recording alone, so that it may be given other numbers. ``hows``: how each was to run when it was recorded. A
     recording ``within`` another one shares both. ``calls``: which functions call each other up to here, the innermost
-    last: the address of a program, which is there as long as it records, and what it is given.
+    last: the serial number of a program, and what it is given.
     """
 
     def __init__(self, within: Any = None, call: tuple[int, Hashable] = (0, ())):
@@ -39,13 +38,13 @@ class Recorded(list[Operation]):
         self.made[target] = None
 
     def own_loop(self, key: tuple[Any, ...], make: Callable[[], Operation]) -> Operation:
-        """The loop of this key: made once. It holds what the key names by its address."""
+        """The loop of this key: made once."""
         if key not in self.own:
             self.own[key] = make()
         return self.own[key]
 
     def fill(self, target: Field | Global, value: float | int) -> None:
-        key = id(target), repr(value)  # no other has the address as long as the operation is there, which holds it
+        key = target.serial, repr(value)
         found = _fills.get(key)
         if found is None:
             found = _fills[key] = in_memory.fill(target, value)
@@ -94,8 +93,8 @@ def _used(one: Operation, made: Mapping[Any, int], numbers: list[PlainNumber] | 
     differ."""
     found: list[Hashable] = []
     for storage, mode, reach, _ in one.operands:
-        through = None if reach.map is None else Same(reach.map)
-        around = None if reach.offsets is None else (Same(reach.offsets.grid), reach.offsets.offsets)
+        through = None if reach.map is None else reach.map.serial
+        around = None if reach.offsets is None else (reach.offsets.grid.serial, reach.offsets.offsets)
         what: Hashable
         if numbers is not None and isinstance(storage, PlainNumber):
             numbers.append(storage)
@@ -103,7 +102,7 @@ def _used(one: Operation, made: Mapping[Any, int], numbers: list[PlainNumber] | 
         elif storage in made:
             what = made[storage], _like(storage)
         else:
-            what = Same(storage)
+            what = storage.serial
         found.append((what, mode, through, around, *reach[2:]))
     return tuple(found)
 
@@ -112,7 +111,7 @@ def _like(one: Field | Global) -> Hashable:
     """What another field or global has in common with one that it can stand for."""
     if isinstance(one, Field):
         layout = None if one.layout_is_free else str(one.layout)
-        return Same(one.set), one.components, one.dtype, one.transient, layout
+        return one.set.serial, one.components, one.dtype, one.transient, layout
     return type(one), one.shape, one.dtype
 
 

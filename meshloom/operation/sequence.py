@@ -20,6 +20,7 @@ from meshloom.backend import current
 from meshloom.errors import ProgramError, SolveError, interrupted, shown, whole_number
 from meshloom.exclusion import belong, exclusive, holding, mutex_of, unowned
 from meshloom.kernel.outside import is_followed
+from meshloom.kernel.sameness import IdentityDict
 from meshloom.markup import Explanation
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Global, on_host
@@ -156,12 +157,11 @@ def calls_only_ours(*functions: Callable[..., Any]) -> bool:
     value that a program reads. A callback of the user's may be held anywhere: by a sequence that is a part of another
     one, by an object that a function is a method of, by a closure."""
     waiting: list[Any] = list(functions)
-    met: set[int] = set()
+    met: IdentityDict[int] = IdentityDict()
     while waiting:
         one = waiting.pop()
-        if type(one) in _SILENT or id(one) in met:
+        if type(one) in _SILENT or met.setdefault((one,), new := len(met)) != new:
             continue
-        met.add(id(one))
         held = _held_by(one)
         if held is None:
             return False

@@ -51,7 +51,7 @@ class Tape:
     def __init__(self, name: str, recorded: Recorded, had_its_say: WeakSet[Field]):
         self.name, self.recorded, self.operations = name, recorded, tuple(recorded)
         self.fuse = self.branches = True
-        self._ready: tuple[tuple[int, ...], Recording] | None = None
+        self._ready: tuple[bool, Recording] | None = None  # with ``branches``, or without
         self._fused: tuple[tuple[object, ...], FusedProgram, list[FusedRecording]] | None = None
         self.laid_out = False  # do fields have the layouts that it likes?
         self._had_its_say = had_its_say
@@ -202,12 +202,11 @@ class Tape:
         with together():
             ready = self.made_ready()
             executables = [ready[o] for o in self.loops]
-            signature = (self.branches, *map(id, executables))
-            if self._ready is None or self._ready[0] != signature:
+            if self._ready is None or self._ready[0] != self.branches or not self._ready[1].has(executables):
                 self._check_memory()
                 waits = Dataflow(self.loops).waits if self.branches else None
                 made = one.recording(executables, waits) if one else Recording(executables)
-                self._ready = signature, made
+                self._ready = self.branches, made
         return self._ready[1]
 
     def _check_memory(self) -> None:
@@ -259,7 +258,7 @@ class Tape:
             operation.refresh()
         states = [state for operation in self.loops for state in operation.states]
         versions = [one.version for operation in self.loops for one in operation.maps]
-        signature = (self.branches, *(id(one.storage) for one in storages), *states, *versions)
+        signature = (self.branches, *[one.storage_version for one in storages], *states, *versions)
         if self._fused is None or self._fused[0] != signature:
             self._check_memory()
             with PREPARING:

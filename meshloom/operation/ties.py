@@ -27,9 +27,7 @@ class Kept(dict[K, V]):
 
 def tied(home: Any, key: Hashable, parts: Iterable[Any]) -> tuple[weakref.ref[Any], ...]:
     """Weak references for the entry ``key`` of ``home`` to hold: when the first of the parts goes, so does the entry.
-
-    So a key may name a part by its address: no other object gets the address before the entry is gone.
-    """
+    The key, which keeps none of them, names them by their serial numbers."""
     where = weakref.ref(home)  # a strong one would make a cycle, which only the collector frees
 
     def forget(_: weakref.ref[Any]) -> None:

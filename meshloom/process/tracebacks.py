@@ -32,17 +32,17 @@ def shorten(kind: type[BaseException]) -> None:
 def shortened(error: BaseException) -> None:
     """Cut the package's frames from an error and all that led to it; what happened in the package alone is left out."""
     error.__traceback__ = _users(error.__traceback__) or error.__traceback__
-    seen = {id(error)}
+    seen = [error]
     while True:
         led = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        if led is None or id(led) in seen:
+        if led is None or any(led is one for one in seen):
             return
         users = _users(led.__traceback__)
         if users is None:
             error.__cause__, error.__suppress_context__ = None, True
             return
         led.__traceback__ = users
-        seen.add(id(led))
+        seen.append(led)
         error = led
 
 

@@ -7,7 +7,7 @@ are the compulsory ones, each datum once, and flops are counted; what nobody kno
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from types import NoneType
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from meshloom.errors import CompilerError, MeshloomError, one_line
+from meshloom.kernel.sameness import Same
 from meshloom.operation.operation import Operation
 from meshloom.operation.past_times import Spent, Timed
 from meshloom.operation.program import Program
@@ -111,14 +112,14 @@ class Stopwatch:
         """Where the seconds of so many iterations went."""
         rows: list[LoopTime] = []
         kinds: set[str] = set()
-        seen: set[int] = set()
+        seen: set[Hashable] = set()
         for part, spent in zip(self.parts, self._parts_in_run(seconds, iterations), strict=True):
             found = [row for row in self._loops_in_run(part) if row[0] not in seen]
             seen.update(key for key, _ in found)
             kinds.update("fused" if " loops as one " in row.what else "loops" for _, row in found)
             rows += [row for _, row in found]
-            if not found and id(part) not in seen and spent.seconds > 0.0:
-                seen.add(id(part))
+            if not found and Same(part) not in seen and spent.seconds > 0.0:
+                seen.add(Same(part))
                 kinds.add("graph" if isinstance(part, Program) else "functions")
                 rows.append(_of_part(part, spent))
         rows.sort(key=lambda row: -row.seconds)
@@ -127,16 +128,16 @@ class Stopwatch:
             rows.append(LoopTime(REST, "Python between the loops, monitors", rest, 0))
         return TimeTable(seconds, tuple(rows), " ".join(text for kind, text in _UNITS.items() if kind in kinds), copy)
 
-    def _loops_in_run(self, part: Any) -> list[tuple[Any, LoopTime]]:
+    def _loops_in_run(self, part: Any) -> list[tuple[Hashable, LoopTime]]:
         """The operations of a part that ran, by which object they are, and those that it no longer has, by name."""
-        found, gone = list[tuple[Any, LoopTime]](), self._spent_in_run(part)
+        found, gone = list[tuple[Hashable, LoopTime]](), self._spent_in_run(part)
         for timed in self._timed((part,)):
             spent = timed.spent.minus(self._before.get(timed.operation, Spent()))
             if spent.calls > 0:
-                found.append((id(timed.operation), _of_operation(timed.operation, spent)))
+                found.append((timed.operation, _of_operation(timed.operation, spent)))
                 gone[timed.unit] = gone[timed.unit].minus(spent)
         dropped = [(unit, spent) for unit, spent in gone.items() if spent.calls > 0]
-        return found + [((id(part), unit), _of_dropped(*unit, spent)) for unit, spent in dropped]
+        return found + [((part, unit), _of_dropped(*unit, spent)) for unit, spent in dropped]
 
     def _spent_in_run(self, part: Any) -> dict[tuple[str, str], Spent]:
         """All that ran of a program, by name and domain."""

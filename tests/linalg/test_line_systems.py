@@ -292,7 +292,7 @@ def test_cells_that_are_hardly_held(n: int) -> None:
         links[0] *= 0.0 if closed or n == 1 else 1.0
         factors = link_factors("cells", grid, 0, links, lambda i: margins, periodic=not closed, dtype=np.dtype(float))
         b = dice.uniform(0.5, 1.5, (n, 3))
-        x = factors.solved(b, {"inverse": grid.shaped(factors.inverse).reshape(n, 3)})
+        x = factors.along.solved(b, {"inverse": grid.shaped(factors.inverse).reshape(n, 3)})
         for row, margin in enumerate(margins):
             matrix = np.diag(links + np.roll(links, -1) + margin)
             for i in range(n):

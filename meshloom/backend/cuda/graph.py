@@ -18,6 +18,7 @@ from meshloom.backend.cuda.driver import DeviceKernel
 from meshloom.backend.cuda.engine import Device
 from meshloom.backend.cuda.repeat import WhileGraph, repeated, while_graph
 from meshloom.kernel.recent import Recent
+from meshloom.kernel.sameness import Same
 from meshloom.mesh.condition import Comparison
 from meshloom.mesh.core import Global
 from meshloom.native.runtime import PATIENCE
@@ -117,8 +118,8 @@ class GraphRecording(Recording):
         """The operations as a loop on the device; None where that cannot be had."""
         if self._host_asks:
             return None
-        number = until.right.item() if isinstance(until.right, np.ndarray) else id(until.right)
-        key = (id(until.left), until.sign, number, until.right.dtype)  # the loop holds the buffers that it goes by
+        number = until.right.item() if isinstance(until.right, np.ndarray) else Same(until.right)
+        key = (Same(until.left), until.sign, number, until.right.dtype)
         found = self._loops.find(key)
         if found is None:
             found = while_graph(self._device, until, partial(branched, self.operations, self._dealt, self._cupy))

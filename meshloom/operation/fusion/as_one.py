@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshloom.kernel.count import loads
-from meshloom.mesh.core import Map
+from meshloom.mesh.core import Field, Global, Map
 from meshloom.operation.how import How
 from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.counts import flops_per_element
@@ -62,11 +62,11 @@ class AsOne(How):
         loaded = loads(o.value for o in (*spec.outputs, *spec.starts))
         read = {(param, comp) for param, _, comp in loaded}
         written = {(o.param, o.comp) for o in spec.other_outputs}
-        moved: dict[tuple[int, int], int] = {}
+        moved: dict[tuple[Field | Global, int], int] = {}
         for k, comp in read | written:
             storage = of.storages[k]
             if not spec.params[k].is_global and not spec.params[k].racy:
-                ways, place = ((k, comp) in read) + ((k, comp) in written), (id(storage), comp)
+                ways, place = ((k, comp) in read) + ((k, comp) in written), (storage, comp)
                 rows = self._rows(of, k, [slot for param, slot, c in loaded if (param, c) == (k, comp)])
                 moved[place] = max(moved.get(place, 0), ways * rows * storage.dtype.itemsize)
         every = range(len(of.maps))

@@ -77,7 +77,7 @@ class _Composer:
               offsets: Offsets | None = None) -> int:  # fmt: skip
         """The number of a parameter; direct reads and writes of one buffer share one, so that they keep their order."""
         seen_at = offsets.offsets if offsets is not None else ()
-        key = (id(storage), id(through), mode if isinstance(storage, Global) or mode.combine else None, seen_at)
+        key = (storage, through, mode if isinstance(storage, Global) or mode.combine else None, seen_at)
         if key not in self._numbers:
             layout = Layout("aos") if isinstance(storage, Global) else storage.layout
             number = None if through is None else self.map_number(through)
@@ -287,7 +287,7 @@ def _finished(composer: _Composer) -> tuple[FusedSpec, Plan]:
 def _finished_spec(composer: _Composer, plan: FusedPlan | ChunkPlan) -> FusedSpec:
     params, maps = tuple(composer.params), composer.maps
     dense = next((n for n, one in plan.gathers.items() if isinstance(one, FusedGather) and one.tables), None)
-    same = [id(s) for s in composer.storages]
+    same = composer.storages  # equal to themselves alone
     if dense is not None:
         twin = {k: next((j for j, p in enumerate(params) if p.map == dense and same[j] == same[k] and not p.racy), None)
                 for k, p in enumerate(params) if p.map is None and not p.is_global and not p.mode.writes}  # fmt: skip
