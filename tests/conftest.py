@@ -1,4 +1,4 @@
-"""Shared by all tests: only those that were asked for are built, each begins with the same back end, none leaves files."""
+"""Shared by all tests: only those asked for are built, each begins with the same back end, none leaves files."""
 
 from __future__ import annotations
 
