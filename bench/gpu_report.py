@@ -99,19 +99,6 @@ def asked_for(result: Row, option: str) -> list[str]:
     return [*takewhile(lambda word: not word.startswith("--"), after)]
 
 
-def readme_race(result: Row) -> list[str]:
-    """The residual loop beside others, in Hilbert order."""
-    auto = fastest(timed(result["variants"], order="hilbert", strategy="auto", precision="float64"))
-    peers = {p["peer"]: p for p in timed(result["peers"], order="hilbert")}
-    named = {"Meshloom, from the ten lines above": auto, "CUDA by hand, with the same tables": peers.pop(RINGS, None),
-             "CUDA by hand, plain": peers.pop(BY_HAND, None)}  # fmt: skip
-    named |= {name: row for name, row in peers.items() if not name.startswith("hand CUDA")}
-    rows = [[name, *figures(row)] for name, row in named.items() if row]
-    cells = f"{result['mesh']['cells'] / 1e6:.2f}"
-    text = f"The residual loop above on {cells} million cells, double, Hilbert order:"
-    return [text, "", *rows_table(("", "ms", "share of copy bandwidth"), rows)]
-
-
 # --- bench.airfoil --------------------------------------------------------------------------------------------------
 
 
@@ -159,12 +146,6 @@ def iteration_goals(result: Row) -> list[Goal]:
         else:
             found.append(Goal("7,200 cells, loops per second", row["loops_per_second"], "at least", 2e4))
     return found
-
-
-def readme_iteration(result: Row) -> list[str]:
-    mine = {r["fused"]: r["ms"] for r in result["runs"] if (r["order"], r["precision"]) == ("given", "float64")}
-    text = f"The whole iteration, nine loops, takes {mine[False]:.2f} ms loop by loop and {mine[True]:.2f} ms fused."
-    return [f"{text} {against_cores(result)}." if "cpu" in result else text]
 
 
 def reference_rows(results: Sequence[Row]) -> list[str]:
