@@ -47,7 +47,7 @@ def residual(result: Result) -> Panel:
     """The airfoil's residual loop in Hilbert order, with the automatic schedule."""
     own = fastest(timed(result["variants"], order="hilbert", strategy="auto", precision="float64"))
     words = {RINGS: "hand-written CUDA (same tables)", BY_HAND: "hand-written CUDA (plain)"}
-    peers = {words.get(p["peer"], p["peer"]): p["share_of_copy"] for p in timed(result["peers"], order="hilbert")
+    peers = {str(words.get(p["peer"], p["peer"])): p["share_of_copy"] for p in timed(result["peers"], order="hilbert")
              if p["peer"] in words or not p["peer"].startswith("hand CUDA")}  # fmt: skip
     assert own is not None
     return _panel(f"Residual loop, {result['mesh']['cells'] / 1e6:.2f} million cells", own["share_of_copy"], peers)
