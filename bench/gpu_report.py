@@ -77,7 +77,7 @@ def race_goals(result: Row) -> list[Goal]:
 
 
 def order_rows(result: Row) -> list[str]:
-    """The automatic schedule in all orders of a run, beside the hand-written kernel with the same tables."""
+    """The automatic schedule in all orders of a run, next to the hand-written kernel with the same tables."""
     rows = []
     for order in dict.fromkeys(r["order"] for r in result["variants"]):
         auto = fastest(timed(result["variants"], order=order, strategy="auto", precision="float64"))
@@ -120,7 +120,7 @@ def iteration_rows(result: Row) -> list[str]:
 
 
 def against_cores(result: Row) -> str:
-    """One sentence: the cores beside the GPU, loop by loop as they run, against both ways on the GPU."""
+    """One sentence: the cores next to the GPU, loop by loop as they run, against both ways on the GPU."""
     cpu = result["cpu"]
     apart, fused = (next(r["ms"] for r in result["runs"] if (r["order"], r["precision"], r["fused"])
                          == (cpu["order"], "float64", f)) for f in (False, True))  # fmt: skip

@@ -1,7 +1,7 @@
-"""Poisson's equation around solid cells, into which nothing flows: what ``FastPoisson`` does beside its transforms.
+"""Poisson's equation around solid cells, into which nothing flows: what ``FastPoisson`` does next to its transforms.
 
 Transforms know whole boxes only. So the box is solved as if there were nothing solid in it, and then once more with a
-source in one of the two cells beside each face of the solids, and as much less in the other: just as strong as it takes
+source in one of the two cells of each face of the solids, and as much less in the other: just as strong as it takes
 that nothing flows through these faces any more. How strong follows from what would flow there, by a matrix of faces
 times faces that is made once (the capacitance method). With A of the box, G the differences across the faces and W
 their areas over distances, A - G W G' is the operator without these faces, and what is solved is

@@ -60,7 +60,7 @@ class Condition:
     __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __and__
 
     def __invert__(self) -> Condition:
-        raise ProgramError(f"{self}: a condition is one comparison; turn its sign round instead of ~")
+        raise ProgramError(f"{self}: a condition is one comparison; turn its sign around instead of ~")
 
     @property
     def globals(self) -> tuple[Global, ...]:

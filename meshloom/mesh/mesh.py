@@ -326,7 +326,7 @@ class Mesh(Measured, ItsOwnCopy, ShownMesh):
 
         Cells have different nodes, positive volumes and do not cross themselves; every side of a cell belongs to
         exactly one face, which lies between the cells it names (nodes may differ where their places agree, as at a wake
-        cut) and has its normal from the first to the second; cells round a node do not overlap. No node lies on the
+        cut) and has its normal from the first to the second; cells around a node do not overlap. No node lies on the
         side of a cell that does not have it, unless the side is in a named group of the boundary: cells that should
         meet have the same nodes. ``ml.read`` does this. ``faces=False`` leaves out what holds in any case where faces
         were derived (``from_cells``).

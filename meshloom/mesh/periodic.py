@@ -1,7 +1,7 @@
 """Periodic boundaries: the faces of two groups are paired, and every pair becomes one interior face.
 
 The two sides of such a face, a ``Joint``, lie apart by a shift. The face has the nodes, and so the place, of its first
-cell's side; its second cell lies beside it once the shift is added to the cell's place. Nodes stay what they are: those
+cell's side; its second cell lies next to it once the shift is added to its place. Nodes stay what they are: those
 of the two sides are different ones.
 """
 

@@ -103,7 +103,7 @@ def march(
     What is measured of the ``fields``: ``probes``, {"wake": (1.2, 0.0)}, values at places, in ``probes.csv``;
     ``integrals``, {"heat": "t"} or {"loss": {"of": "t", "over": "wall"}}, in ``integrals.csv``, both after
     ``probe_every`` steps, 10 where that is 0; ``lines``, {"axis": {"from": (0, 0), "to": (1, 0)}}, at the end;
-    ``surface``: boundary groups whose faces are written beside the fields.
+    ``surface``: boundary groups whose faces are written next to the fields.
 
     Ctrl-C ends the step, writes a checkpoint and raises KeyboardInterrupt, which has a ``done``. ``progress``: the bar
     is there on a terminal; True gives lines elsewhere, too, False nothing. ``profile``: print at the end which loop

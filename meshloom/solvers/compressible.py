@@ -33,7 +33,7 @@ def square(vector: Any) -> Any:
 
 
 def mirrored(V: Any, normal: Any) -> Any:
-    """The state V with the velocity along the unit ``normal`` (d,) turned round."""
+    """The state V with the velocity along the unit ``normal`` (d,) turned around."""
     velocity = V[1:-1] - 2.0 * (V[1:-1] @ normal) * normal
     return np.stack([V[0], *velocity, V[-1]])
 

@@ -130,7 +130,7 @@ def _inputs(maker: Operation, one: Field) -> set[Field | Global]:
 
 
 def _not_covered(maker: Operation, reader: Operation, one: Field) -> str:
-    """Where the reader looks at points that the maker does not set, or too far round the end of a grid; or nothing."""
+    """Where the reader looks at points that the maker does not set, or too far around the end of a grid; or nothing."""
     grid = maker.set
     assert isinstance(grid, Grid)
     made, read = _box(maker), _box(reader)
@@ -183,7 +183,7 @@ class _Joined:
                 self.modes[what], self.names[what] = mode, one.name
 
     def loops(self) -> list[Operation]:
-        """The reader that needs the fields no more, and loops that bring home what it has written beside its place."""
+        """The reader that needs the fields no more, and loops that bring home what it has written next to its place."""
         return [self._loop(), *(_brought_home(self.pair.reader, new, old) for old, new in self.beside.items())]
 
     def _loop(self) -> Operation:

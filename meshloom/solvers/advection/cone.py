@@ -145,7 +145,7 @@ class RotatingCone(AdvectionCase):
         return slopes
 
     def picture(self) -> Image:
-        """The solution beside its errors over the steps."""
+        """The solution next to its errors over the steps."""
         return self._image("phi", "phi", ("error_l1", "error_l2", "error_max"))
 
     def maps(self) -> dict[str, Image]:

@@ -73,7 +73,7 @@ def _check_smoothing(time: Any, usual: Any) -> None:
 
 
 def _check_neighbours(mesh: ml.Mesh) -> None:
-    """A cell that none lies beside has no place in a matrix through faces."""
+    """A cell that none lies next to has no place in a matrix through faces."""
     alone = np.bincount(mesh.face_cells.indices.ravel(), minlength=len(mesh.cells)) == 0
     if alone.any():
         cell = int(np.argmax(alone))

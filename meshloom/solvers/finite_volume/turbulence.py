@@ -101,7 +101,7 @@ class SpalartAllmaras:
 
     def assemble(self, terms: FlowTerms, matrix: ml.Matrix | None = None) -> None:
         """Sets ``rate`` (volume d nu/dt), ``diagonal``, the part of minus its derivative by the cell's own nu that is
-        positive, and what belongs beside the diagonal in ``matrix``."""
+        positive, and what belongs next to the diagonal in ``matrix``."""
         flow, inside = self.flow, self.flow.at.inside
         slope = self._gradient(terms)
         for one in (self.rate, self.diagonal):

@@ -40,7 +40,7 @@ class FractionalStepOptions:
     form: str = option(
         STAGGERED,
         "staggered: velocities at faces alone, which loses no kinetic energy with central convection; collocated: at"
-        " centres of cells, with those through faces beside them, which loses some (monitor energy_lost)",
+        " centres of cells, with those through faces next to them, which loses some (monitor energy_lost)",
         allowed=FORMS,
     )
     time: str = option(
@@ -91,5 +91,5 @@ class DirectPressureOptions(PressureOptions):
 class CollocatedOptions(FractionalStepOptions):
     """The same around solids, which velocities at faces alone do not know."""
 
-    form: str = option(COLLOCATED, "collocated: velocities at centres of cells, with those through faces beside them,"
+    form: str = option(COLLOCATED, "collocated: velocities at centres of cells, with those through faces next to them,"
                        " which loses some kinetic energy (monitor energy_lost)", allowed=(COLLOCATED,))  # fmt: skip

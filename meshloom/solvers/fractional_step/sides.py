@@ -215,7 +215,7 @@ class Boundaries:
     @property
     def open_last_faces(self) -> list[Any]:
         """The ghosts with the last faces of axes through which not the same flows at all times: those of axes that go
-        round, and of sides where the velocity is not given."""
+        around, and of sides where the velocity is not given."""
         given = {side.axis for side in self.sides if side.given_through and side.end == HIGH}
         return [self.cells.last_faces(axis) for axis in range(self.cells.rank) if axis not in given]
 

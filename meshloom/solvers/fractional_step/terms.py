@@ -75,7 +75,7 @@ def stored(faces: Any, one: Spacing, face: int) -> Any:
 
 
 def slope_at_face(p: Any, one: Spacing, face: int = FIRST) -> Any:
-    """dp/dx at the first or last face of the cell along an axis, from the two cells beside it; none at a solid."""
+    """dp/dx at the first or last face of the cell along an axis, from the two cells next to it; none at a solid."""
     before, behind = _beside(one, face)
     return one.if_open(_OUTWARDS[face], (p[behind] - p[before]) / one.distance(face), 0.0)
 
