@@ -4,7 +4,7 @@
     python -m bench.compressible --again FILE ... --draw wing.png
 
 Airfoil: lift and drag of NACA 0012 at Mach 0.8 and 1.25 degrees on three meshes, the finest of which is judged.
-Cylinder: drag and length of the wake at Re 40, and how much of the drag is another one at a tenth of the Mach number;
+Cylinder: drag and recirculation length at Re 40, and how much of the drag is another one at a tenth of the Mach number;
 street: the frequency of eddies at Re 100. Plate: friction at x = 0.97 by Spalart and Allmaras' model. Wing:
 ONERA M6, inviscid, seconds of so many steps that lift and drag stay within 0.5 %, those included in which the mesh is
 made; wing_rans: the same turbulent. ``--draw``: the pressure on the seven sections next to ONERA's test.

@@ -42,7 +42,7 @@ class Comparison(NamedTuple):
 
 
 class Condition:
-    """``left`` sign ``right``, such as ``residual < 1e-6``: true or false whenever somebody asks. Not a number is
+    """``left`` sign ``right``, such as ``residual < 1e-6``: evaluated lazily. Not a number is
     neither less than anything nor greater. Made by comparing a Global with a number or with another Global."""
 
     __slots__ = ("left", "right", "sign")

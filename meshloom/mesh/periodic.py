@@ -138,7 +138,7 @@ def joined(mesh: Mesh, pairs: Mapping[str, str], tolerance: float) -> dict[str, 
 
 
 def _paired(mesh: Mesh, name: str, other: str, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
-    """Boundary faces (p,) of one group and of the other that lie at the same places but for a shift."""
+    """Boundary faces (p,) of one group and of the other that are matched by translation."""
     from scipy.spatial import cKDTree
 
     here, there = mesh.group(name), mesh.group(other)

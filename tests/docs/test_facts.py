@@ -258,8 +258,8 @@ def test_messages_are_those_of_the_code(row: int, function: Callable[..., None])
 
 
 def test_rooms_are_those_of_contributing() -> None:
-    described = re.findall(r"`(\w+)`", " ".join(row[0] for row in table("docs/architecture.md", "room")))
-    rooms = [row[0].strip("`") for row in table("CONTRIBUTING.md", "room")]
+    described = re.findall(r"`(\w+)`", " ".join(row[0] for row in table("docs/architecture.md", "module")))
+    rooms = [row[0].strip("`") for row in table("CONTRIBUTING.md", "module")]
     assert set(described) == set(rooms) - {"meshloom", "__main__"}
 
 

@@ -74,7 +74,7 @@ class Cylinder(FiniteVolumeCase):
     """A stream at low speed past a circular cylinder: two eddies stay behind it, or leave it in turn."""
 
     name: ClassVar[str] = "cylinder"
-    title: ClassVar[str] = "laminar flow past a cylinder, steady (Re 40) or with a street of eddies (finite volumes)"
+    title: ClassVar[str] = "laminar flow past a cylinder, steady (Re 40) or with a vortex street (finite volumes)"
     Config: ClassVar[type] = CylinderConfig
     small: ClassVar[Mapping[str, Any]] = {"mesh.around": 8, "mesh.outward": 4, "mesh.far": 5.0}
 
@@ -111,7 +111,7 @@ class Cylinder(FiniteVolumeCase):
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         x, u = self.wake()
-        near, label = x < 10.0, f"velocity on the axis (eddies: {self.wake_length():.3g} diameters long)"
+        near, label = x < 10.0, f"velocity on the axis (recirculation length: {self.wake_length():.3g} diameters)"
         return (*super().charts(history), Chart("wake", x[near], {"u": u[near]}, "x", label))
 
 

@@ -25,7 +25,7 @@ def check_sense(config: Any, mesh: ml.Mesh, conditions: Mapping[str, BoundaryCon
         if isinstance(condition, AdiabaticWall) and name in mesh.groups:
             key = toml_key(("boundary", name))
             if config.gas.viscosity == "none" and config.turbulence.model == "none":  # a model says so itself
-                raise ConfigError(f"{key}: gas sticks to a wall by friction, and gas.viscosity is 'none'; say"
+                raise ConfigError(f"{key}: a no-slip wall needs a viscosity, and gas.viscosity is 'none'; say"
                                   " kind = \"slip\", or choose a viscosity")  # fmt: skip
     if config.time.method == "implicit":
         _check_neighbours(mesh)

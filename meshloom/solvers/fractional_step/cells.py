@@ -3,7 +3,7 @@
 The points of the grid are the centres of cells, where their values lie; the face between a cell and the one
 before it along an axis belongs to the cell behind it, so the last face of an axis lies in the first ghost cell.
 
-Blocks of cells may be solid. Nothing flows through their faces, the fluid sticks to them, and inside everything is 0:
+Blocks of cells may be solid. Their faces are no-slip walls, and inside everything is 0:
 kernels then take one argument more, where the fluid is, and ``Spacing`` asks it; without blocks nothing is asked.
 """
 

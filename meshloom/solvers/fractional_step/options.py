@@ -46,7 +46,7 @@ class FractionalStepOptions:
     time: str = option(
         RK3.name,
         "rk3: three stages, of third order; euler: one, of first; abcn: Adams-Bashforth for convection and"
-        " Crank-Nicolson for friction, of second order, where friction does not limit the step",
+        " Crank-Nicolson for the viscous term, of second order, where viscosity does not limit the step",
         allowed=tuple(SCHEMES),
     )
     convection: str = option(

@@ -152,7 +152,7 @@ def _staggered_end(even: tuple[bool, ...]) -> dict[str, Any]:
         u[...] = np.stack([u[a] + dt * slope_at_face(p, axes[a]) for a in range(rank)])
 
     def power_of(u: Any, viscosity: Any, force: Any, axes: Sequence[Spacing], a: int) -> Any:
-        """What friction and force do in the cell around a face."""
+        """What viscosity and force do in the cell around a face."""
         rate = viscosity * staggered_laplacian(u, axes, a) + (force if a == 0 else 0.0)
         return u[here][a] * rate * axes[a].distance() * area(axes, a)
 
