@@ -9,7 +9,7 @@ PHRASES = {
     r"clap of hands|beside a pillar": "an acoustic pulse next to a cylinder",
     r"none is lost": "no update is lost (no race condition)",
     r"the fifth word": "scheduling is automatic; you can override it",
-    r"the very text of": "the same generated source",
+    r"the very (same )?text\b": "the same generated source",
     r"(what|that) may (not )?stand in (a kernel|one)": "what a kernel may contain",
     r"answered when(ever)? (some|any)body asks|when(ever)? somebody asks,": "evaluated lazily",
     r"(counts? as )?the last one that fits": "saturates",
@@ -33,7 +33,7 @@ PHRASES = {
     r"\bbeside\b(?!`)": "next to",
     r"(goes?|going|turned|turns?|way|flow|cells|grid|all|wraps?|walls) round (?!off|after|by)": "around",
     r"\bround (the|an?|each|their|its?) (?!constants)": "around",
-    r"comes? along\b|what comes of it": "included, result",
+    r"comes? along\b|what (comes|came) of it": "included, result",
 }  # fmt: skip
 _PATTERNS = [(re.compile(pattern.replace(" ", r"\s+"), re.IGNORECASE), word) for pattern, word in PHRASES.items()]
 
