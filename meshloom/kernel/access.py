@@ -42,7 +42,7 @@ class ReadWrite(Mode):
 
 
 class Inc(Mode):
-    """Increments (``+=``, ``-=``) are added to what is there; the schedule handles elements that meet."""
+    """Increments (``+=``, ``-=``) are added to what is there; the schedule handles conflicting updates."""
 
     combine = "add"
 
@@ -54,13 +54,13 @@ class Sum(Inc):
 
 
 class Min(Mode):
-    """The smallest value offered (``p[0] = value``) survives; the schedule handles elements that meet."""
+    """The smallest value offered (``p[0] = value``) survives; the schedule handles conflicting updates."""
 
     combine, globals = "minimum", True
 
 
 class Max(Mode):
-    """The largest value offered (``p[0] = value``) survives; the schedule handles elements that meet."""
+    """The largest value offered (``p[0] = value``) survives; the schedule handles conflicting updates."""
 
     combine, globals = "maximum", True
 
