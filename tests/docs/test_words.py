@@ -90,15 +90,14 @@ def test_planted_names_are_found() -> None:
 
 def spoken() -> Iterator[tuple[str, str]]:
     """(where, text) of what people read: pages, and every docstring and message of the package and the benchmarks."""
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))):
+    pages = ["*.md", "docs/*.md", "docs/notebooks/*.py", "examples/*.py", "meshloom/catalogue/starts/*.txt"]
+    for path in sorted(path for one in pages for path in ROOT.glob(one) if path.name != "CHANGELOG.md"):
         yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
     for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")):
         where = path.relative_to(ROOT).as_posix()
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
                 yield f"{where}:{node.lineno}", node.value
-    for path in sorted((ROOT / "meshloom" / "catalogue" / "starts").glob("*.txt")):
-        yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
 
 
 def test_docs_and_messages_say_what_the_literature_says() -> None:
