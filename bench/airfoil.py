@@ -1,4 +1,4 @@
-"""The whole airfoil iteration on a device: time, launches, share of the compulsory bytes, against the CPU beside it.
+"""The whole airfoil iteration on a device: time, launches, share of the compulsory bytes, against the CPU next to it.
 
     python -m bench.airfoil --device cuda [--i 800 --j 1200] [--orders given hilbert shuffled] [--json FILE]
 

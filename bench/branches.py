@@ -3,7 +3,7 @@
     python -m bench.branches [--points 256 512 1024] [--box 64] [--shares 0.02 0.1 ...] [--json FILE]
 
 ``LARGE`` of ``backend/cuda/graph.py`` is the share of the threads of a device from which on an operation is no longer
-run beside others. Every step is replayed with other shares, the shipped one always among them, and in one branch; each
+run next to others. Every step is replayed with other shares, the shipped one always among them, and in one branch; each
 must leave the same bits as the step in one branch.
 """
 

@@ -1,4 +1,4 @@
-"""The graph-coloring paper's experiment: its algorithms 3 to 11 on five meshes, beside its tables, and what beats them.
+"""The graph-coloring paper's experiment: its algorithms 3 to 11 on five meshes with its tables, and what beats them.
 
     python -m bench.coloring --device cuda|cpu [--levels 1 2 3 4 5] [--variants alg5 alg11 ...] [--parts ...]
     python -m bench.coloring --again FILE --plot FILE
@@ -196,7 +196,7 @@ def line_of(row: dict[str, Any]) -> str:
 
 
 def shown(result: dict[str, Any], picture: Path | None) -> int:
-    """Print what was found beside the paper, and draw it; the exit code."""
+    """Print what was found next to the paper, and draw it; the exit code."""
     if any(row["part"] == "groups" for row in result["rows"]):
         for text_lines in (group_lines, time_lines, by_group_lines, strategy_lines, conclusion_lines):
             print("\n".join(["", *text_lines(result)]))

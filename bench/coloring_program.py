@@ -1,4 +1,4 @@
-"""A whole program beside the paper's: which share of a step each loop takes (Table 1), and the GPU against all cores of
+"""A whole program and the paper's: which share of a step each loop takes (Table 1), and the GPU against all cores of
 the same machine (Figure 8)."""
 
 from __future__ import annotations

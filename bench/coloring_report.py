@@ -1,4 +1,4 @@
-"""Results of ``bench.coloring`` on paper, beside what the paper printed: tables, conclusions, goals and the picture.
+"""Results of ``bench.coloring`` on paper, next to what the paper printed: tables, conclusions, goals and the picture.
 
 Everything is computed from a result file; which of the paper's conclusions still hold, too.
 """
@@ -77,7 +77,7 @@ def strategy_rows(result: Row, loop: str, precision: str, components: int, level
 
 
 def group_lines(result: Row) -> list[str]:
-    """Group sizes beside Table 3."""
+    """Group sizes next to Table 3."""
     found = {row["level"]: row for row in part(result, "groups")}
     most = max([len(row["sizes"]) for row in found.values()] + [MOST_GROUPS])
     head = ["", *(f"mesh {level} (here) | mesh {level} (paper)" if level in paper.GROUPS else f"mesh {level}"
@@ -111,7 +111,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def time_lines(result: Row) -> list[str]:
-    """Seconds of 1000 runs beside Tables 4 to 7."""
+    """Seconds of 1000 runs next to Tables 4 to 7."""
     text_lines: list[str] = []
     for precision in PRECISIONS:
         rows = []
@@ -143,7 +143,7 @@ def before_lines(result: Row) -> list[str]:
 
 
 def by_group_lines(result: Row) -> list[str]:
-    """Every group by itself, beside Table 8."""
+    """Every group by itself, next to Table 8."""
     found = [row for row in part(result, "algorithms") if "groups_s_per_1000" in row and row["order"] == "given"]
     rows = []
     for row in found:
@@ -202,7 +202,7 @@ def automatic_lines(result: Row) -> list[str]:
 
 
 def program_lines(result: Row) -> list[str]:
-    """Shares of a step by loop beside Table 1, and the GPU against the cores beside Figure 8."""
+    """Shares of a step by loop next to Table 1, and the GPU against the cores next to Figure 8."""
     text_lines: list[str] = []
     for row in part(result, "program"):
         rows = [[f"`{one['loop']}`", one["races"] or "-", f"{one['ms']:.4f}", f"{100 * one['share']:.1f}",
@@ -258,7 +258,7 @@ def conclusions(result: Row) -> Iterator[Conclusion]:
                      min(maximum) > 1.0 - ALIKE if maximum else None)  # fmt: skip
     yield from (_atomics(result, loop) for loop in LOOPS)
     if faster := [row["cores_ms"] / row["ms"] for row in part(result, "program") if "cores_ms" in row]:
-        text = f"the whole program is {paper.GPU_OVER_CORES:.0f} times as fast on a GPU as on the cores beside it"
+        text = f"the whole program is {paper.GPU_OVER_CORES:.0f} times as fast on a GPU as on the cores next to it"
         yield Conclusion(text, _range(faster), min(faster) >= paper.GPU_OVER_CORES)
 
 

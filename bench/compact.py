@@ -5,7 +5,7 @@
 Parts: ``derivative`` (our one-pass solver on all sizes), ``fused`` (flux, derivative and sum of five variables),
 ``methods`` (the tridiagonal systems alone, by all our solvers), ``peers`` (cuSPARSE, cuFFT, JAX), ``seed`` (one line of
 256 points, planes with and without transposes, 1 to 14 variables in one launch); ``forms``, only where asked for: other
-ways to cut up lines beside the automatic one. Everything is checked against NumPy
+ways to cut up lines next to the automatic one. Everything is checked against NumPy
 before it is timed: on a small grid first, but for ``--quick``, and on some lines of the field itself. The limit is the
 compulsory bytes (16 per point in double) at the copy bandwidth measured in the same run. Rows are printed as they come,
 and the file is written after each: a run that is stopped keeps what it has.
@@ -229,7 +229,7 @@ def peer_rows(shape: tuple[int, ...], axis: int, device: Device) -> Iterator[dic
 
 
 def peer_seconds(peer: PeerRun) -> float:
-    """Seconds of one run, by the clock of the host round groups of runs: the median. Slow ones run less often."""
+    """Seconds of one run, by the clock of the host around groups of runs: the median. Slow ones run less often."""
 
     def taken(runs: int) -> float:
         peer.wait()

@@ -118,18 +118,6 @@ def solver_lines(result: dict[str, Any]) -> list[str]:
     return [*shown, *_peer_table(result["peers"])]
 
 
-def readme_lines(result: dict[str, Any]) -> list[str]:
-    """One sentence for the README."""
-    wanted = {"part": "derivative", "shape": list(BLOCKS[-1]), "precision": "float64", "ends": "periodic",
-              "method": OWN}  # fmt: skip
-    for group in grouped([r for r in result["rows"] if "ms" in r and all(r[k] == v for k, v in wanted.items())]):
-        x, y, z = (f"{row['share_of_limit']:.2f}" for row in group)
-        return [f"Sixth-order compact derivatives on {size_of(group[0])} points, double, along x, y and z:"
-                f" {x}, {y} and {z} of the speed of a copy, one read and one write per point and no"
-                " transpose."]  # fmt: skip
-    return []
-
-
 def _goal_table(goals: list[Goal]) -> list[str]:
     return [*goal_table(goals), ""] if goals else []
 

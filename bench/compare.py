@@ -1,4 +1,4 @@
-"""Two trees of Meshloom beside each other: is anything slower than before?
+"""Two trees of Meshloom next to each other: is anything slower than before?
 
     git worktree add OLD COMMIT
     python -m bench.compare --old OLD --device cuda|cpu [--only airfoil ...] [--rounds 7] [--json FILE]

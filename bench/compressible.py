@@ -4,10 +4,10 @@
     python -m bench.compressible --again FILE ... --draw wing.png
 
 Airfoil: lift and drag of NACA 0012 at Mach 0.8 and 1.25 degrees on three meshes, the finest of which is judged.
-Cylinder: drag and length of the wake at Re 40, and how much of the drag is another one at a tenth of the Mach number;
+Cylinder: drag and recirculation length at Re 40, and how much of the drag is another one at a tenth of the Mach number;
 street: the frequency of eddies at Re 100. Plate: friction at x = 0.97 by Spalart and Allmaras' model. Wing:
 ONERA M6, inviscid, seconds of so many steps that lift and drag stay within 0.5 %, those included in which the mesh is
-made; wing_rans: the same turbulent. ``--draw``: the pressure on the seven sections beside ONERA's test.
+made; wing_rans: the same turbulent. ``--draw``: the pressure on the seven sections next to ONERA's test.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ from meshloom.solvers.finite_volume.wing import measured_pressure
 LIFT, DRAG = (0.348, 0.363), (0.0221, 0.0230)
 #: Re 40: Dennis and Chang 1970, Fornberg 1980, Linnick and Fasel 2005; Re 100: Williamson 1989 and computations since.
 CYLINDER_DRAG, WAKE, STROUHAL = (1.49, 1.54), (2.2, 2.35), (0.164, 0.167)
+#: Figures of a row, as tables call them.
+SHOWN = {"lift": "lift", "drag": "drag", "wake": "recirculation length", "strouhal": "Strouhal number",
+         "friction": "skin friction"}  # fmt: skip
 OF_RANGE = 0.03  # beyond either end of a range of the cylinder
 SLOW, OF_SLOW = 10.0, 0.02  # a Mach number so many times smaller may change drag by so much
 FRICTION, OF_FRICTION = 0.00271, 0.03  # NASA's turbulence modelling resource, flat plate, at x = 0.97
@@ -43,7 +46,7 @@ WING_SECONDS = 180.0
 PIECE = 50  # steps between two looks
 IMPLICIT = ("time.method=implicit", "time.cfl=5.0")  # a few hundred steps to steady flow; explicit ones: thousands
 TURBULENT = "mesh.equations=rans"
-SETTLED = 0.4  # of a street of eddies: the part of its time that is looked at, at its end
+SETTLED = 0.4  # of a vortex street: the part of its time that is looked at, at its end
 
 
 def history_of(case: Case, iterations: int) -> tuple[np.ndarray, np.ndarray]:
@@ -226,7 +229,8 @@ def goals(rows: list[Row]) -> list[Goal]:
     fast, slow = (named.get(f"cylinder, Re 40, Mach {mach}, implicit") for mach in (0.1, 0.1 / SLOW))
     if fast:
         for key, allowed in (("drag", CYLINDER_DRAG), ("wake", WAKE)):
-            text = f"cylinder, Re 40: {key} {fast[key]:.3f}, outside of {allowed[0]} to {allowed[1]} by the share"
+            range_ = f"{allowed[0]} to {allowed[1]}"
+            text = f"cylinder, Re 40: {SHOWN[key]} {fast[key]:.3f}, outside of {range_} by the share"
             found.append(Goal(text, beyond(fast[key], allowed), "at most", OF_RANGE))
     if fast and slow:
         found.append(Goal("cylinder, Re 40: drag at Mach 0.01 against 0.1", abs(slow["drag"] / fast["drag"] - 1.0),
@@ -238,7 +242,7 @@ def goals(rows: list[Row]) -> list[Goal]:
     plates = [row for row in rows if row["name"].startswith("plate")]
     if plates:
         finest = max(plates, key=lambda row: row["cells"])
-        text = f"{finest['name']}: friction at x = 0.97 {finest['friction']:.5f}, against {FRICTION}"
+        text = f"{finest['name']}: skin friction at x = 0.97 {finest['friction']:.5f}, against {FRICTION}"
         found.append(Goal(text, abs(finest["friction"] / FRICTION - 1.0), "at most", OF_FRICTION))
     for row in (row for row in rows if "history" in row and "Euler" in row["name"]):
         at, by = steps_to_engineering(row["history"]), swings(row["history"])
@@ -250,14 +254,11 @@ def goals(rows: list[Row]) -> list[Goal]:
     return found
 
 
-_SHOWN = ("lift", "drag", "wake", "strouhal", "friction")
-
-
 def text_lines(found: list[dict[str, Any]]) -> list[str]:
     """All runs on paper."""
     rows = latest(found)
     table = [[row["name"], f"{row['cells']:,}", f"{row['steps']:,}", f"{row['seconds']:.1f}",
-              ", ".join(f"{key} {row[key]:.4g}" for key in _SHOWN if key in row),
+              ", ".join(f"{word} {row[key]:.4g}" for key, word in SHOWN.items() if key in row),
               f"{row['fall']:.1e}" if "fall" in row else ""] for row in rows]  # fmt: skip
     head = ("flow", "cells", "steps", "s", "found", "residual fell to")
     return [*rows_table(head, table), "", *goal_table(goals(rows))]

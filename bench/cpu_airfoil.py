@@ -1,4 +1,4 @@
-"""The airfoil step on the CPU: Meshloom beside hand-written C++, numba and NumPy, in one run on one machine.
+"""The airfoil step on the CPU: Meshloom next to hand-written C++, numba and NumPy, in one run on one machine.
 
     python -m bench.cpu_airfoil                      all of it, written to bench/results/ (some minutes)
     python -m bench.cpu_airfoil --order hilbert      the step on a renumbered mesh

@@ -1,6 +1,6 @@
 """What the forms of the incompressible scheme lose of the kinetic energy of vortices, and what they say about it.
 
-On few cells, and almost without friction.
+On few cells, and almost inviscid.
 
     python -m bench.energy [--end TIME] [--json FILE]
 """

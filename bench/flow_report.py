@@ -29,14 +29,6 @@ def vortex_lines(result: dict[str, Any]) -> list[str]:
     return text_lines
 
 
-def readme_lines(result: dict[str, Any]) -> list[str]:
-    """One sentence for the README."""
-    rows = result["runs"][0].get("taylor_green", [])
-    return [f"The Taylor-Green vortex on {row['points'][0]}^3 points takes"
-            f" {row['ns_per_cell_equation_right_hand_side']:.2g} ns per cell, equation and right-hand side."
-            for row in rows]  # fmt: skip
-
-
 def _row(case: str, device: str, row: dict[str, Any]) -> str:
     size = " x ".join(map(str, row["points"]))
     pieces = [f"{row['ms_in_a_step'][part]:.3g}" if part in row["ms_in_a_step"] else "-" for part in _PARTS]

@@ -77,7 +77,7 @@ def race_goals(result: Row) -> list[Goal]:
 
 
 def order_rows(result: Row) -> list[str]:
-    """The automatic schedule in all orders of a run, beside the hand-written kernel with the same tables."""
+    """The automatic schedule in all orders of a run, next to the hand-written kernel with the same tables."""
     rows = []
     for order in dict.fromkeys(r["order"] for r in result["variants"]):
         auto = fastest(timed(result["variants"], order=order, strategy="auto", precision="float64"))
@@ -97,19 +97,6 @@ def asked_for(result: Row, option: str) -> list[str]:
     words = str(result.get("command", "")).split()
     after = words[words.index(option) + 1 :] if option in words else []
     return [*takewhile(lambda word: not word.startswith("--"), after)]
-
-
-def readme_race(result: Row) -> list[str]:
-    """The residual loop beside others, in Hilbert order."""
-    auto = fastest(timed(result["variants"], order="hilbert", strategy="auto", precision="float64"))
-    peers = {p["peer"]: p for p in timed(result["peers"], order="hilbert")}
-    named = {"Meshloom, from the ten lines above": auto, "CUDA by hand, with the same tables": peers.pop(RINGS, None),
-             "CUDA by hand, plain": peers.pop(BY_HAND, None)}  # fmt: skip
-    named |= {name: row for name, row in peers.items() if not name.startswith("hand CUDA")}
-    rows = [[name, *figures(row)] for name, row in named.items() if row]
-    cells = f"{result['mesh']['cells'] / 1e6:.2f}"
-    text = f"The residual loop above on {cells} million cells, double, Hilbert order:"
-    return [text, "", *rows_table(("", "ms", "share of copy bandwidth"), rows)]
 
 
 # --- bench.airfoil --------------------------------------------------------------------------------------------------
@@ -133,7 +120,7 @@ def iteration_rows(result: Row) -> list[str]:
 
 
 def against_cores(result: Row) -> str:
-    """One sentence: the cores beside the GPU, loop by loop as they run, against both ways on the GPU."""
+    """One sentence: the cores next to the GPU, loop by loop as they run, against both ways on the GPU."""
     cpu = result["cpu"]
     apart, fused = (next(r["ms"] for r in result["runs"] if (r["order"], r["precision"], r["fused"])
                          == (cpu["order"], "float64", f)) for f in (False, True))  # fmt: skip
@@ -159,12 +146,6 @@ def iteration_goals(result: Row) -> list[Goal]:
         else:
             found.append(Goal("7,200 cells, loops per second", row["loops_per_second"], "at least", 2e4))
     return found
-
-
-def readme_iteration(result: Row) -> list[str]:
-    mine = {r["fused"]: r["ms"] for r in result["runs"] if (r["order"], r["precision"]) == ("given", "float64")}
-    text = f"The whole iteration, nine loops, takes {mine[False]:.2f} ms loop by loop and {mine[True]:.2f} ms fused."
-    return [f"{text} {against_cores(result)}." if "cpu" in result else text]
 
 
 def reference_rows(results: Sequence[Row]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Results of ``bench.layouts`` on paper: times, counts beside the paper's tables, and a picture like its Figure 5."""
+"""Results of ``bench.layouts`` on paper: times, counts next to the paper's tables, and a picture like its Figure 5."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _paper_cell(paper: Printed) -> str:
 
 
 def count_lines(result: Row) -> list[str]:
-    """Accesses as the paper counts them and as the engine does, with the speed-ups, beside the paper's Table 6."""
+    """Accesses as the paper counts them and as the engine does, with the speed-ups, next to the paper's Table 6."""
     rows = []
     for one in result["counts"]:
         paper, soa = PAPER[one["step"]], ratio(result["rows"], one["form"], one["step"], "soa")

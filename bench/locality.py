@@ -1,4 +1,4 @@
-"""The locality paper's five loops at its sizes: every strategy x layout x ordering x block, beside its P100 and V100.
+"""The locality paper's five loops at its sizes: every strategy x layout x ordering x block, next to its P100 and V100.
 
     python -m bench.locality --device cuda [--loops airfoil lulesh ...] [--seconds N] [--resume] [--json FILE]
 
@@ -300,7 +300,7 @@ def best_of_strategies(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def verdict(name: str, entry: dict[str, Any]) -> str:
-    """Our best share beside the paper's and the goal."""
+    """Our best share next to the paper's and the goal."""
     paper, best = CONTESTS[name].paper, best_of_strategies(entry["variants"])
     theirs = f"paper, best share of stream: {paper.best()}" + (f" ({paper.notes})" if paper.notes else "")
     if not best:

@@ -63,18 +63,6 @@ def loop_rows(results: Sequence[dict[str, Any]]) -> list[str]:
     return [*rows_table(head, rows), *_left_out(latest)]
 
 
-def short_rows(results: Sequence[dict[str, Any]]) -> list[str]:
-    """The best share of copy of each loop, beside the paper's."""
-    head = ("loop", "ms", "share of copy", "paper's best share on a V100", "goal", "")
-    rows, latest = [], _latest(results)
-    for name, result in latest.items():
-        best, paper = best_of_strategies(_timed(result, name))[0], CONTESTS[name].paper
-        rows.append([f"{name} `{paper.loop}`", f"{best['ms']:.3f}", f"{best['share_of_copy']:.2f}",
-                     f"{paper.share['V100']:.2f}", f"{paper.goal:.2f}",
-                     _verdict(best["share_of_copy"], paper.goal)])  # fmt: skip
-    return [*rows_table(head, rows), *_left_out(latest)]
-
-
 def order_rows(results: Sequence[dict[str, Any]]) -> list[str]:
     """The fastest variant of each loop in every order; what was declined or not reached says so."""
     latest = _latest(results)
@@ -131,14 +119,3 @@ def application_rows(result: dict[str, Any]) -> list[str]:
                      f"{apart['share_of_limit']:.2f}", f"{fused['ms']:.3f}", f"{fused['share_of_limit']:.2f}", cores,
                      f"{rate:.0f}"])  # fmt: skip
     return rows_table(head, rows)
-
-
-def short_applications(result: dict[str, Any]) -> list[str]:
-    """One sentence about LULESH for the README."""
-    found = result["applications"].get("lulesh")
-    if not found:
-        return []
-    best = min(found["device"], key=lambda row: row["ms"])
-    cores = f", {found['cpu_by_device']:.0f} times as fast as on the cores beside the GPU" if "cpu" in found else ""
-    return [f"LULESH runs at {best['cells'] / best['ms'] / 1e6:.1f} billion zones per second on {best['cells']:,}"
-            f" zones{cores}."]  # fmt: skip

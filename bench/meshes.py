@@ -76,7 +76,7 @@ def alone(level: int) -> dict[str, Any]:
 
 
 def wing_table(result: dict[str, Any]) -> list[str]:
-    """The sizes of the wing beside the paper's, in Markdown."""
+    """The sizes of the wing next to the paper's, in Markdown."""
     heads = ("level", "prisms", "tetrahedra", "cells, and the paper's in millions", "faces, and the paper's", "seconds",
              "of processors", "peak memory, GB")  # fmt: skip
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]

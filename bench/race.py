@@ -1,4 +1,4 @@
-"""The race: every strategy x layout x block size x precision x ordering on the airfoil residual loop, beside its peers.
+"""The race: every strategy x layout x block size x precision x ordering on the airfoil residual loop, with peers.
 
     python -m bench.race --device cuda [--orders given hilbert ...] [--json FILE] [--seconds N] [--resume] [--counters]
 

@@ -75,7 +75,7 @@ def hand_written(data: Data, device: Device) -> Iterator[dict[str, Any]]:
 
 
 def quadrilaterals(mesh: ml.Mesh) -> tuple[np.ndarray, np.ndarray]:
-    """(cells, 4) each: the neighbour behind every side and the node where the side begins, going round; -1 where there
+    """(cells, 4) each: the neighbour behind every side and the node where the side begins, going around; -1 where there
     is no neighbour, -2 for all of a cell whose sides do not close (as along a cut of the mesh)."""
     around = mesh.cell_nodes.positions
     near, found = np.full(around.shape, -1), np.zeros(len(around), int)

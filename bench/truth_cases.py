@@ -1,6 +1,6 @@
 """The applications compared with what their original programs gave: one function per run, one row per comparison.
 
-Bounds stand beside each comparison as a pair: on a CPU, and on a GPU, where sums of many threads come in another order
+Bounds stand next to each comparison as a pair: on a CPU, and on a GPU, where sums of many threads come in another order
 and the compiler fuses other products with other sums. The reference data are in ``tests/data``; what is too big for it
 is looked up in a folder of the originals' outputs, where one is given.
 """

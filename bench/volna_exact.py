@@ -3,7 +3,7 @@
     python -m bench.volna_exact [--json FILE] [--draw FOLDER]
 
 Mean errors of the depth over the mean depth on finer and finer meshes, in double precision, with the observed orders;
-and how far the original's states are, in single precision, beside how far rounding alone leads.
+and how far the original's states are, in single precision, next to how far rounding alone leads.
 ``--draw`` makes the picture of the docs.
 """
 

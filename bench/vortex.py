@@ -68,7 +68,7 @@ def check_vortex(device: str, points: int) -> float:
 
 
 def check_box(case: FlowCase) -> float:
-    """Some steps of Taylor-Green: energy must decay as friction says and mass must stay; returns how far it is off."""
+    """Some steps of Taylor-Green: energy must decay as viscosity says and mass must stay; returns how far it is off."""
     rows = case.monitor_rows(case.program.run(_CHECK_STEPS, record=case.recorded))
     lost, due = 0.125 - rows[-1, 2], rows[-1, 0] * 2.0 * case.gas.viscosity * 0.375
     mass = float(abs(rows[-1, 4] / rows[0, 4] - 1.0))

@@ -11,7 +11,7 @@ line and no standstill. A process that was forked has only the thread that forke
 Ctrl-C raises KeyboardInterrupt, and threads take turns, between two instructions of Python: behind a call, where a
 function begins, where a loop goes back. None of these lies between a mutex being taken and the block that it is taken
 for, nor between the end of that and its release: both are C's, and reached without a call. So the only way to hold
-mutexes is a ``with`` of each; a context manager written in Python round them could be interrupted as it ends.
+mutexes is a ``with`` of each; a context manager written in Python around them could be interrupted as it ends.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def load_case_file(path: Path) -> tuple[type[Case], list[Setting]]:
 
 
 def _named(settings: Sequence[Setting], name: str) -> type[Case]:
-    """The case that settings, of a file of that ``name``, name themselves; a Python file lies beside theirs."""
+    """The case that settings, of a file of that ``name``, name themselves; a Python file lies next to theirs."""
     named = [setting for setting in settings if setting.key == CASE]
     if not named:
         raise ConfigError(f'{name}: no case is named; put a line such as case = "{FIRST_CASE}" at the top')

@@ -1,4 +1,4 @@
-"""Shared by all tests: only those that were asked for are built, and each begins with the same back end."""
+"""Shared by all tests: only those asked for are built, each begins with the same back end, none leaves files."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from meshloom.backend import _BACKENDS
 from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.operation.operation import Operation
 from meshloom.target import EMULATED
+from tests import checkout
 from tests.asked_for import SLOW, building, unwanted, why_skipped
 from tests.later import leave_for_later
 from tests.thinned import thin_out
@@ -91,6 +92,23 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_configure(config: pytest.Config) -> None:
     if target := config.getoption("--target"):
         _BACKENDS["emulated"] = EmulatedCuda(EMULATED[target])
+
+
+FILES_BEFORE = pytest.StashKey[set[str]]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):  # once, not in every worker of a parallel run
+        session.config.stash[FILES_BEFORE] = checkout.unknown()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run after which the checkout holds new files has failed."""
+    before = session.config.stash.get(FILES_BEFORE, None)
+    if before is not None and (said := checkout.left(before)):
+        if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
+            reporter.write_line(f"\n{said}", red=True)
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(tryfirst=True)

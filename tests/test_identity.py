@@ -215,7 +215,6 @@ def test_what_was_met_is_held_and_a_key_holds_nothing() -> None:
 
 
 # ----- no key is an address -------------------------------------------------------------------------------------------
-_HELD = "within one call, whose operations hold what is compared"
 _OF_PYTHON = "the function itself, which a kernel of the user's may call"
 #: Where the package says ``id``, and why that is no key that outlives the object.
 ALLOWED = {
@@ -223,12 +222,6 @@ ALLOWED = {
     "kernel/c_state.py results_kept": "an order among objects that are all there, and no key",
     "kernel/survey.py": _OF_PYTHON,
     "kernel/survey.py Survey._of_python_itself": _OF_PYTHON,
-    "operation/fusion/groups.py _may_follow": _HELD,
-    "operation/fusion/groups.py _one_visit": _HELD,
-    "operation/fusion/compose.py _Composer.param": _HELD,
-    "operation/fusion/compose.py _finished_spec": _HELD,
-    "backend/branches.py footprint_of": _HELD,
-    "backend/branches.py footprint_of_whole": _HELD,
 }
 
 

@@ -24,7 +24,7 @@ SOME_LINES = 5
 
 @dataclass(frozen=True)
 class PeerRun:
-    """Something to measure beside our own loops."""
+    """Something to measure next to our own loops."""
 
     name: str
     run: Callable[[], Any]
@@ -68,7 +68,7 @@ def share(found: np.ndarray, expected: np.ndarray) -> float:
 
 
 def cusparse(shape: tuple[int, ...], axis: int) -> Iterator[PeerRun]:
-    """gtsv2StridedBatch on contiguous lines, with transposes round it on others; gtsvInterleavedBatch on axis 0."""
+    """gtsv2StridedBatch on contiguous lines, with transposes around it on others; gtsvInterleavedBatch on axis 0."""
     import cupy
 
     field = numbers(shape, cupy)

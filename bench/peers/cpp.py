@@ -163,5 +163,5 @@ class CppFused(_Cpp):
 
 
 def _turned(rows: np.ndarray, turned: np.ndarray) -> np.ndarray:
-    """Rows (n, 2), the other way round where ``turned`` (n,) says so."""
+    """Rows (n, 2), the other way around where ``turned`` (n,) says so."""
     return np.ascontiguousarray(np.where(turned[:, None], rows[:, ::-1], rows))

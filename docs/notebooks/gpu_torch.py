@@ -62,7 +62,7 @@ v.fill(2.0)
 print(f"before {before:.6f}, now {float(shared[3, 5]):.1f}")
 
 # %% [markdown]
-# The other way round: a field that lives in an array of somebody else, here of NumPy, wrapped without a copy.
+# The other way around: a field that lives in an array of somebody else, here of NumPy, wrapped without a copy.
 
 # %%
 ml.use("cpu")

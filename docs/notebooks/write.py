@@ -1,4 +1,4 @@
-"""Make the notebooks from the scripts beside this one: ``python docs/notebooks/write.py [name ...]``.
+"""Make the notebooks from the scripts next to this one: ``python docs/notebooks/write.py [name ...]``.
 
 A script's parts begin with ``# %%`` (code) or ``# %% [markdown]`` (text, each line behind ``# ``). All notebooks are
 executed in one kernel, cleared in between, in a folder that goes away. Needs the extra ``notebooks``.

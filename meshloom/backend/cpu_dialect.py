@@ -58,7 +58,7 @@ class CppPrinter(Printer):
         return "(ml_index)1"
 
     def shuffle(self, node: nodes.Shuffle) -> str:
-        raise ValueError("a thread of a CPU has no lanes beside it")
+        raise ValueError("a thread of a CPU has no lanes next to it")
 
 
 PRINTER = CppPrinter()

@@ -1,6 +1,6 @@
 """HIP: the passes of GPUs in AMD's words, compiled by hiprtc and launched through CuPy for ROCm.
 
-No AMD device has run this yet. The text runs emulated in every test of it; what is here beside the text is what CuPy
+No AMD device has run this yet. The text runs emulated in every test of it; what is here next to the text is what CuPy
 documents, and is run against a stand-in. CuPy has no graphs on ROCm: programs are launched operation by operation.
 """
 

@@ -179,7 +179,7 @@ def _warn(otherwise: Any, message: Warning | str, category: type[Warning], *rest
 
 
 def _flag(*names: str, **more: Any) -> Any:
-    """An option without a value. Newer versions of typer print <bool> beside it unless told what else to print."""
+    """An option without a value. Newer versions of typer print <bool> next to it unless told what else to print."""
     return typer.Option(*names, metavar="", **more)
 
 

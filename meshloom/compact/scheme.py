@@ -121,7 +121,7 @@ def _check(scheme: Scheme) -> None:
     if beside >= abs(scheme.interior.left[0]):
         raise _wrong(
             scheme,
-            f"is not dominant: beside {scheme.interior.left[0]} on the diagonal stand {beside} in all;"
+            f"is not dominant: next to {scheme.interior.left[0]} on the diagonal stand {beside} in all;"
             " the diagonal must be larger",
         )
     smallest = min(map(abs, _pivots(scheme)))

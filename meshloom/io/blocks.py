@@ -61,7 +61,7 @@ class Twins:
 class Listing:
     """The content of a mesh file; ``names`` gives the name of a tag of elements of a dimension, carried or not.
 
-    ``sets``: named groups of cells by number, the cells of all blocks counted from 0, beside those that tags make.
+    ``sets``: named groups of cells by number, the cells of all blocks counted from 0, next to those that tags make.
     ``numbers``: those that the file gives its points, None where it counts them from 0. ``twins``: periodic nodes.
     """
 

@@ -2,7 +2,7 @@
 
 Layout of the file: attributes ``format``, ``case``, ``iteration``, ``precision``, ``mesh`` (digest),
 ``config`` (TOML) and ``sha256``; the group ``state`` with one dataset (n, dim) per field, in the numbering the
-user gave the mesh; the dataset ``monitors`` (iteration, names) with attribute ``names``, or beside it the dataset
+user gave the mesh; the dataset ``monitors`` (iteration, names) with attribute ``names``, or next to it the dataset
 ``monitor_names`` where they are more than an attribute holds.
 
 In front stands a seal (``sealed``): a damaged file is refused before HDF5 sees it.

@@ -1,4 +1,4 @@
-"""Writing files so that nothing is ever lost: beside the target first, then renamed over it.
+"""Writing files so that nothing is ever lost: next to the target first, then renamed over it.
 
 Links are followed, and what is no regular file stays what it is: a UserError says so. Every failure of the file system
 becomes one RunError that names the file and the reason.

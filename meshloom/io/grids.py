@@ -1,6 +1,6 @@
 """Grids with fields for ParaView: ``.vti`` where all axes are even, ``.vtr`` where one is stretched.
 
-VTK counts points with x fastest; axis 0 of a grid is x, so values are turned round on the way.
+VTK counts points with x fastest; axis 0 of a grid is x, so values are turned around on the way.
 """
 
 from __future__ import annotations

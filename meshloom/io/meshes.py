@@ -55,7 +55,7 @@ def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
     with a warning. Which sides a Gmsh file says are periodic is in ``mesh.periodic_sides``; ``mesh.periodic()`` joins
     them. A 2-D mesh with a constant z column loses it. All numbers are those of the file; ``order`` says how the mesh
     lies in memory, see ``Mesh.arranged``: "auto" arranges it once if the file's order is bad, "given" never. The mesh
-    has passed ``Mesh.check``; cells that go round the other way are turned round before that (not in ``.dat`` files,
+    has passed ``Mesh.check``; cells that go around the other way are turned around before that (not in ``.dat`` files,
     which give their faces).
     """
     path = file_path("ml.read: the path", path, error=MeshError)

@@ -2,7 +2,7 @@
 each in text, compressed (``points.gz``) or not.
 
 OpenFOAM knows a cell by its faces alone. The four kinds are told by how many triangles and quadrilaterals a cell has,
-and its nodes are found by walking round: from a base, each of whose nodes has one edge that leaves it.
+and its nodes are found by walking around: from a base, each of whose nodes has one edge that leaves it.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def _save_map(
     path: Path, window: Window, paint: Callable[[Any], ColourScale | None], label: str, history: dict[str, np.ndarray],
     title: str, names: tuple[str, str] | None = None,
 ) -> None:  # fmt: skip
-    """What ``paint`` puts on the axes of a map of the window, with its colour bar, beside the monitors; ``names``: of
+    """What ``paint`` puts on the axes of a map of the window, with its colour bar, next to the monitors; ``names``: of
     both axes, where these are shown."""
     figure, left = _beside_history(window, history)
     scale = paint(left)

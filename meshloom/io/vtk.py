@@ -1,7 +1,7 @@
 """VTK files for ParaView, without any library: ``.vtu`` meshes with fields, and the ``.pvd`` list of a series.
 
 A ``.vtu`` file is XML whose arrays are base64 text, which every reader understands (raw appended bytes are smaller, but
-some readers find the wrong array in them). Files are written beside their place and renamed: nobody sees half of one.
+some readers find the wrong array in them). Files are written next to their place and renamed: nobody sees half of one.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class ReadWrite(Mode):
 
 
 class Inc(Mode):
-    """Increments (``+=``, ``-=``) are added to what is there; the schedule handles elements that meet."""
+    """Increments (``+=``, ``-=``) are added to what is there; the schedule handles conflicting updates."""
 
     combine = "add"
 
@@ -54,13 +54,13 @@ class Sum(Inc):
 
 
 class Min(Mode):
-    """The smallest value offered (``p[0] = value``) survives; the schedule handles elements that meet."""
+    """The smallest value offered (``p[0] = value``) survives; the schedule handles conflicting updates."""
 
     combine, globals = "minimum", True
 
 
 class Max(Mode):
-    """The largest value offered (``p[0] = value``) survives; the schedule handles elements that meet."""
+    """The largest value offered (``p[0] = value``) survives; the schedule handles conflicting updates."""
 
     combine, globals = "maximum", True
 
@@ -76,7 +76,7 @@ MODES: dict[str, type[Mode]] = {m.__name__: m for m in (Read, Write, ReadWrite, 
 
 def identity(combine: str, dtype: np.dtype) -> float | int:
     """The value that changes nothing when combined: zero, of floating-point numbers the negative one, because 0.0 would
-    turn -0.0 round; or the largest or smallest of the type."""
+    turn -0.0 around; or the largest or smallest of the type."""
     if combine == "add":
         return -0.0 if dtype.kind == "f" else 0
     sign = 1 if combine == "minimum" else -1

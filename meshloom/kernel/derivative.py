@@ -28,7 +28,7 @@ def jacobian(function: Callable[[Any], Any], at: Any) -> Any:
     """The derivatives of ``function`` at the values ``at``, exact but for rounding: an array of the shape of what it
     returns followed by that of ``at``; inside a kernel, or of plain numbers.
 
-    ``function`` takes one argument of the shape of ``at`` and does with it what may stand in a kernel. Where there is a
+    ``function`` takes one argument of the shape of ``at`` and does with it what a kernel may contain. Where there is a
     kink (``np.abs``, ``np.maximum``) it is the derivative of one side, ``np.sign(x)`` of ``np.abs(x)``; steps have
     none, and a root at 0 has 0.
     """

@@ -48,7 +48,7 @@ def at(array: np.ndarray, key: Any, name: str) -> np.ndarray:
     if any(array.shape[a] == 0 for a in axes.values()):
         fail(f"{name} has no entries to look up: its shape is {array.shape}")
     if any(isinstance(one, bool | np.bool_) or getattr(one, "dtype", None) == BOOL for one in parts):
-        fail(f"{name} is indexed by truth values beside an index that is known only at run time; use np.where")
+        fail(f"{name} is indexed by truth values next to an index that is known only at run time; use np.where")
     # Where entries come from is asked of NumPy: first with 0 for every unknown index, then which of several it is.
     known = tuple(np.zeros(unknown[k].shape, int) if k in unknown else one for k, one in enumerate(parts))
     first = np.asarray(np.arange(array.size).reshape(array.shape)[known])

@@ -238,7 +238,7 @@ class Survey(ValueSurvey):
         return self.walk(value, one.chain)
 
     def _of_python_itself(self, one: ReadOfName, function: types.FunctionType) -> Hashable:
-        """A name that no variable of the module has, yet: a function of Python's, or what somebody put beside them."""
+        """A name that no variable of the module has, yet: a function of Python's, or what somebody put next to them."""
         self._of_python.setdefault((function.__globals__,), (function.__globals__, set()))[1].add(one.name)
         if one.name in _ANYTHING:
             self.fail(f"variables by {one.name}()")

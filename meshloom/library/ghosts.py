@@ -29,7 +29,7 @@ def _copier(offset: Index) -> Kernel:
 
 
 def fill_ghosts(*fields: Field, closed: str | None = "copy") -> None:
-    """Give the ghosts of fields of a grid their values: round the end of periodic axes, else by ``closed``.
+    """Give the ghosts of fields of a grid their values: around the end of periodic axes, else by ``closed``.
 
     "copy" repeats the value at the end, "mirror" takes that of the point as far inside, None leaves them as they are.
     Axis after axis, so that edges and corners are right, too. Inside a program it is recorded.

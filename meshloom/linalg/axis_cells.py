@@ -110,7 +110,7 @@ class AxisCells:
 
     def interpolation(self, m: int) -> np.ndarray:
         """(n, 2): how much a cell takes of the two of m coarser ones around it, linear by index; what lies behind an
-        end is the last cell itself, with its sign turned where the value at the end is held."""
+        end is the last cell itself, with its sign turned at a Dirichlet end."""
         place = (np.arange(len(self)) + 0.5) * m / len(self) - 0.5
         before = np.floor(place)
         weights = np.stack([before + 1.0 - place, place - before], axis=1)

@@ -1,6 +1,6 @@
 """A difference operator on one grid of cells, and the smoothing of errors: loops that look at neighbouring cells.
 
-Cells are those of a grid without ghosts all of whose axes go round; where an axis ends, the link round it is 0. So
+Cells are those of a grid without ghosts all of whose axes go around; where an axis ends, the link around it is 0. So
 every neighbour that a loop looks at is a cell, sums over neighbours need no case, and maps may lead from one such grid
 to another, as they do between the levels of a multigrid method.
 """

@@ -84,7 +84,7 @@ def _gathered(a: Sparse, row_of: np.ndarray, block: int) -> np.ndarray:
 
 
 def _colors(a: Sparse, row_of: np.ndarray, order: np.ndarray, ends: np.ndarray, wanted: int | None) -> np.ndarray:
-    """Of blocks ``order[ends[b]:ends[b + 1]]`` of rows: two that share an entry beside the diagonal differ."""
+    """Of blocks ``order[ends[b]:ends[b + 1]]`` of rows: two that share an entry next to the diagonal differ."""
     fewest = _fewest(a, row_of, order, ends)
     if wanted is None or wanted == fewest.max() + 1:
         return fewest
@@ -96,7 +96,7 @@ def _colors(a: Sparse, row_of: np.ndarray, order: np.ndarray, ends: np.ndarray, 
 
 
 def _fewest(a: Sparse, row_of: np.ndarray, order: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """By the engine's coloring: its elements are entries beside the diagonal, and the two of a pair have one target."""
+    """By the engine's coloring: its elements are the off-diagonal entries, and the two of a pair have one target."""
     beside = a.columns != row_of
     row, column = row_of[beside], a.columns[beside]
     if not len(row):

@@ -3,7 +3,7 @@
 With A = L + D + U, where L holds the entries at columns whose color comes before that of the row and U those behind,
 z = (D + U)^-1 D (D + L)^-1 r. Rows of one color share no entry, so each is one loop: down through the colors
 z = D^-1 r - (D^-1 L) z, and up again z = z - (D^-1 U) z. What the loops read, D^-1 and the entries times it, is kept
-beside the matrix, color by color and side by side, and is made again where the matrix has changed.
+next to the matrix, color by color and side by side, and is made again where the matrix has changed.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Where the factors are W D^-1 W^T with W = D + L, L the entries of A below its diagonal, A is W + W^T - K with
 K = 2 D - diag A, so the split operator is W^-1 A W^-T p = t + W^-1 (p - K t) with t = W^-T p: one sweep up, one down,
 and no product. Rows and columns are scaled by D^-1/2 at the start of a solution and back at its end, so that D is 1 in
-between. An iteration reads each entry beside the diagonal once, half of what a product and two sweeps take.
+between. An iteration reads each entry next to the diagonal once, half of what a product and two sweeps take.
 
 The residual that is carried along is W^-1 r. Its norm, times what the two were to each other when the residual was last
 computed, stands for that of r; where that says that the end is reached r is computed, and if need be it goes on.

@@ -2,7 +2,7 @@
 
 A = (1 + lower S-/d) d (1 + upper S+/d) with shifts S, where the pivots d differ from point to point. Forwards h =
 (f - lower h(before))/d, backwards x = h - upper/d x(behind): a point needs nothing but its own coefficients. A periodic
-line has such factors, too, that go round: its pivots come back to the same number after one turn.
+line has such factors, too, that go around: its pivots come back to the same number after one turn.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FactorsAlong:
 
 @dataclass(frozen=True, eq=False)
 class LineFactors:
-    """``inverse``: one over the pivots. ``lower`` and ``upper``: entries beside the diagonal, fields of the grid, or
+    """``inverse``: one over the pivots. ``lower`` and ``upper``: entries next to the diagonal, fields of the grid, or
     arrays (n,) where all lines have the same."""
 
     name: str
@@ -106,8 +106,8 @@ def inverse_pivots(who: str, lower: np.ndarray, diag: np.ndarray, upper: np.ndar
             share = upper[i] * found[i]
         for one in (lower, upper) if periodic else ():
             turn = np.prod(-one * found, axis=0)
-            _refuse_where(who, ~(np.abs(1.0 - turn) > LEAST_LEFT), "what goes round it makes it singular")
-            _refuse_where(who, ~(np.abs(turn) < MOST_GROWTH), "what goes round it grows too much to be solved for")
+            _refuse_where(who, ~(np.abs(1.0 - turn) > LEAST_LEFT), "what goes around it makes it singular")
+            _refuse_where(who, ~(np.abs(turn) < MOST_GROWTH), "what goes around it grows too much to be solved for")
     return found
 
 
@@ -157,7 +157,7 @@ def _share_round(who: str, lower: np.ndarray, diag: np.ndarray, upper: np.ndarra
         size = np.maximum.reduce([np.abs(one) for one in (p, q, r, s)])
         p, q, r, s = p / size, q / size, r / size, s / size
     root = np.sqrt((p - s) ** 2 + 4.0 * q * r)
-    _refuse_where(who, ~np.isfinite(root), "the diagonal, too small for what stands beside it, makes it singular")
+    _refuse_where(who, ~np.isfinite(root), "the diagonal, too small for what stands next to it, makes it singular")
     largest = 0.5 * (p + s + np.copysign(root, p + s))
     return np.where(np.abs(largest - s) > np.abs(largest - p), (largest - s) / r, q / (largest - p))
 

@@ -123,7 +123,7 @@ class FastPoisson(NoCopy):
         x.changed()
 
     def _put(self, x: Any, b: Any) -> None:
-        """x = A^-1 b, arrays (*shape,) where loops run; of a singular A the one without a mean, of what b has beside
+        """x = A^-1 b, arrays (*shape,) where loops run; of a singular A the one without a mean, of what b has next to
         what no solution has."""
         if self._solids is None:
             self._put_whole(x, b)

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Fill:
-    """What is kept beside the entries of A: those up to a ``level``, or, where that is None, above ``drop``."""
+    """What is kept next to the entries of A: those up to a ``level``, or, where that is None, above ``drop``."""
 
     level: int | None
     drop: float
@@ -101,6 +101,6 @@ def diagonal_of(a: Sparse) -> np.ndarray:
 
 
 def _beside(a: Sparse) -> tuple[np.ndarray, np.ndarray]:
-    """Columns and values of the entries beside the diagonal."""
+    """Columns and values of the entries next to the diagonal."""
     beside = a.columns != np.repeat(np.arange(len(a)), np.diff(a.offsets))
     return a.columns[beside], a.values[beside]

@@ -51,7 +51,7 @@ class PICCG(NoCopy):
     and neither fill nor blocks.
 
     A Poisson operator, or a matrix on a grid that links neighbours along the axes alone, is solved as it is, with two
-    colors and no stored indices, where axes go round after an even number of points or not at all; asked for anything
+    colors and no stored indices, where axes go around after an even number of points or not at all; asked for anything
     else, by rows.
     """
 

@@ -17,7 +17,7 @@ from meshloom.mesh.grid import Grid
 
 
 class OfCells(Method):
-    """x and b go from the points of a grid to its ``cells``, which go round and have no ghosts, and back. ``poisson``:
+    """x and b go from the points of a grid to its ``cells``, which go around and have no ghosts, and back. ``poisson``:
     where that is singular b counts without what it adds up to, and x has no mean."""
 
     def __init__(self, grid: Grid, cells: Grid, dtype: np.dtype, poisson: Poisson | None):

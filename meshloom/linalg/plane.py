@@ -242,7 +242,7 @@ class Plane:
 
 
 class PlaneOnGPU:
-    """The plans, the steps round them, and room for cells in another order."""
+    """The plans, the steps around them, and room for cells in another order."""
 
     def __init__(self, plane: Plane):
         import cupy

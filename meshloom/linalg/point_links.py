@@ -15,7 +15,7 @@ from meshloom.mesh.grid import Grid
 
 @dataclass(frozen=True, eq=False)
 class PointLinks:
-    """On the points of ``grid``, whose ``cells`` are a grid of as many that goes round. A Poisson operator, or the
+    """On the points of ``grid``, whose ``cells`` are a grid of as many that goes around. A Poisson operator, or the
     entries of a matrix: ``values`` (*shape, offsets), for each point that at each of ``offsets``."""
 
     name: str
@@ -42,7 +42,7 @@ class PointLinks:
 
     @property
     def two_colors(self) -> bool:
-        """Have neighbours different colors, because no axis goes round after an odd number of points?"""
+        """Have neighbours different colors, because no axis goes around after an odd number of points?"""
         return not any(p and n % 2 and n > 1 for p, n in zip(self.periodic, self.cells.shape, strict=True))
 
     @property

@@ -34,7 +34,7 @@ class Poisson(NoCopy):
     ``Neumann(slope)``; a periodic axis has no sides.
 
     ``poisson(x, y)`` makes y = A x, and ``poisson.right_hand_side(f, b)`` makes b, with what is given at the sides;
-    inside a program both are recorded. Ghosts of x do not count. Where no value is held at any side A is ``singular``:
+    inside a program both are recorded. Ghosts of x do not count. Without a Dirichlet side A is ``singular``:
     constants have no residual, and what b adds up to must be 0 (``right_hand_side`` leaves it as it is; the solvers of
     this operator take it out and say so).
     """
@@ -57,7 +57,7 @@ class Poisson(NoCopy):
 
     @cached_property
     def singular(self) -> bool:
-        """Is no value held at any side?"""
+        """Is no side Dirichlet?"""
         return all(one.floating for one in self.axes)
 
     @exclusive

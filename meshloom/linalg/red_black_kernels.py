@@ -2,7 +2,7 @@
 
 A point is known by its parity along each axis; black ones have an even sum, and neighbours differ in color. Fields of
 one color have a component for each of its points, in the order of ``points``; those that are seen around have a slot
-for the cell itself, and for the one before and behind along each axis. A is its links, minus what it has beside the
+for the cell itself, and for the one before and behind along each axis. A is its links, minus what it has next to the
 diagonal, and its walls, what the diagonal has besides the sum of the links. ``e``, the last arguments of a kernel, are
 what a form of coefficients, ``AlongAxes`` or ``AtPoints``, finds both in.
 """
@@ -121,7 +121,7 @@ class Halves:
         return np.where(found > 0.0, found, 1.0)
 
     def nearby(self, e: Any, one: Parity, other: Any) -> Any:
-        """The values of the other color round a point, each times its link."""
+        """The values of the other color around a point, each times its link."""
         return sum(link * other[slot, which] for link, slot, which in self.links(e, one))
 
     def image(self, e: Any, one: Parity, own: Any, other: Any) -> Any:

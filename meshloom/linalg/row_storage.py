@@ -57,7 +57,7 @@ class _EqualRows:
 
 
 class RowStage:
-    """The rows ``first`` to ``last`` of a matrix, and their entries on one side of the diagonal, or all beside it.
+    """The rows ``first`` to ``last`` of a matrix, and their entries on one side of the diagonal, or all next to it.
     ``of``: the set of the rows, and ``to`` that of the columns."""
 
     def __init__(self, of: Set, to: Set, a: Sparse, first: int, last: int, storage: Storage):

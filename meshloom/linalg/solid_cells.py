@@ -1,7 +1,7 @@
-"""Poisson's equation around solid cells, into which nothing flows: what ``FastPoisson`` does beside its transforms.
+"""Poisson's equation around solid cells, into which nothing flows: what ``FastPoisson`` does next to its transforms.
 
 Transforms know whole boxes only. So the box is solved as if there were nothing solid in it, and then once more with a
-source in one of the two cells beside each face of the solids, and as much less in the other: just as strong as it takes
+source in one of the two cells of each face of the solids, and as much less in the other: just as strong as it takes
 that nothing flows through these faces any more. How strong follows from what would flow there, by a matrix of faces
 times faces that is made once (the capacitance method). With A of the box, G the differences across the faces and W
 their areas over distances, A - G W G' is the operator without these faces, and what is solved is
@@ -123,7 +123,7 @@ class Solids:
         return self.in_fluid(found)
 
     def put(self, x: Any, b: Any, in_box: InBox) -> None:
-        """x to what solves the operator; b counts in the fluid only, and where no value is held there without what it
+        """x to what solves the operator; b counts in the fluid only, and without a Dirichlet side there without what it
         adds up to. In solids x is 0. ``in_box(x, b)`` does the same in the whole box."""
         sources = self.in_fluid(b)
         if self.singular:
@@ -139,7 +139,7 @@ class Solids:
 
     def _made_matrix(self, x: Any, in_box: InBox) -> np.ndarray:
         """(m, m): from differences across the faces, of the box without solids, to the strengths of the sources. What
-        is constant in a region where no value is held needs no sources: such strengths are fixed to be none. ``x`` is
+        is constant in a region without a Dirichlet side needs no sources: such strengths are fixed to be none. ``x`` is
         written to."""
         faces = self.faces
         found, sources = np.diag(1.0 / faces.links), libraries(x)[0].zeros(self.shape, self.dtype)
@@ -181,7 +181,7 @@ def _regions(axes: tuple[AxisCells, ...], solid: np.ndarray) -> np.ndarray:
 
 
 def _free(region: np.ndarray, held: np.ndarray, faces: CellFaces, but: int | None) -> list[np.ndarray]:
-    """For each region where no value is held, ``but`` one, what flows out of it, (m,), where x is 1 in it and 0
+    """For each region without a Dirichlet side, ``but`` one, what flows out of it, (m,), where x is 1 in it and 0
     elsewhere: the strengths that change nothing, as they come from what is constant there."""
     loose = [one for one in distinct(region) if one != but and not held[region == one].any()]
     inside, outside = region[faces.cells], region[faces.others]

@@ -56,10 +56,10 @@ class LineSystems(LineFactors):
 
     Each coefficient is a number, an array (n,) along the axis, or one of the grid's shape or a field of it, where lines
     differ. Factors are made once, in double, of what is given then, and kept in ``dtype``; ``solve`` reads one number
-    of them at a point, and the entries beside the diagonal where these are given at points. At the ends of a closed
+    of them at a point, and the entries next to the diagonal where these are given at points. At the ends of a closed
     line what would stick out does not count. ``periodic``: as the grid says, unless told otherwise.
 
-    Where the diagonal does not dominate, going round a periodic line loses digits: how many is measured when factors
+    Where the diagonal does not dominate, going around a periodic line loses digits: how many is measured when factors
     are made, and ``solve`` then refines its solution once, which costs a second solve and a residual.
     """
 
@@ -148,7 +148,7 @@ def _lines(who: str, grid: Grid, axis: int, given: Given) -> np.ndarray:
 
 
 def _check_size(name: str, inverse: np.ndarray, dtype: np.dtype) -> None:
-    """MeshError where one over a pivot, or what counts beside it, is no number of a type with all its digits."""
+    """MeshError where one over a pivot, or what counts next to it, is no number of a type with all its digits."""
     known = np.finfo(dtype)
     if not ((np.abs(inverse) >= known.tiny) & (np.abs(inverse) <= known.eps * known.max)).all():
         size = 1.0 / float(np.abs(inverse).max()), 1.0 / float(np.abs(inverse).min())

@@ -4,7 +4,7 @@ Incomplete Cholesky factors of such a matrix, the first color first, keep the en
 carries along a residual that is zero at the rows of the first color from the first iteration on, and leaves just this:
 with A cut into (D, E; E^T, F), D and F diagonal, S = F - E^T D^-1 E with the pivots of the second color, which are the
 diagonal of S, as its preconditioner. Vectors have as many numbers as there are rows of the second color, about half;
-each entry beside the diagonal is read once. The residual of the whole is that of S, as the first color is solved for
+each entry next to the diagonal is read once. The residual of the whole is that of S, as the first color is solved for
 exactly.
 """
 

@@ -42,7 +42,7 @@ class Comparison(NamedTuple):
 
 
 class Condition:
-    """``left`` sign ``right``, such as ``residual < 1e-6``: true or false whenever somebody asks. Not a number is
+    """``left`` sign ``right``, such as ``residual < 1e-6``: evaluated lazily. Not a number is
     neither less than anything nor greater. Made by comparing a Global with a number or with another Global."""
 
     __slots__ = ("left", "right", "sign")
@@ -60,7 +60,7 @@ class Condition:
     __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __and__
 
     def __invert__(self) -> Condition:
-        raise ProgramError(f"{self}: a condition is one comparison; turn its sign round instead of ~")
+        raise ProgramError(f"{self}: a condition is one comparison; turn its sign around instead of ~")
 
     @property
     def globals(self) -> tuple[Global, ...]:

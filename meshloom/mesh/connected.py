@@ -1,4 +1,4 @@
-"""What is connected in a mesh beside cells and faces: edges, the cells round a node; and its named parts as sets."""
+"""What is connected in a mesh next to cells and faces: edges, the cells around a node; and its named parts as sets."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Connected:
 
     @property
     def cell_edges(self) -> Map | VaryingMap:
-        """For every cell its edges, in the order in which its faces go round; of varying arity where kinds differ."""
+        """For every cell its edges, in the order in which its faces go around; of varying arity where kinds differ."""
         return self._found_edges[3]
 
     @property
@@ -109,7 +109,7 @@ class Connected:
 
 
 def local_edges(kind: CellKind) -> tuple[tuple[int, int], ...]:
-    """The edges of a kind of cell by local nodes, as its faces go round; each once."""
+    """The edges of a kind of cell by local nodes, as its faces go around; each once."""
     found: dict[frozenset[int], tuple[int, int]] = {}
     for face in kind.faces:
         for k, one in enumerate(face):

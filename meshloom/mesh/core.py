@@ -261,7 +261,7 @@ class Map(Assignable, AnyMap):
 
 class ComputedMap(Map):
     """``formula``: the element's targets, integer expressions of its number. ``positions`` and ``indices`` are made
-    when somebody asks, which plans do, and go when nobody holds them."""
+    lazily, for plans, and go when nobody holds them."""
 
     held_by = "it is given by a formula"
 

@@ -1,6 +1,6 @@
 """Faces from cells: every face of every cell is listed, equal ones meet, and what meets nothing is boundary.
 
-1. ``oriented_cells`` turns each cell the right way round (positive volume) or names the cell that cannot be.
+1. ``oriented_cells`` turns each cell the right way around (positive volume) or names the cell that cannot be.
 2. Each cell then lists its faces with their nodes in outward order: the "half faces", cell by cell.
 3. Half faces with the same nodes are brought together by one sort of a 64-bit key of their sorted nodes.
    Two make an interior face, one alone a boundary face; three or more are an error.
@@ -63,8 +63,8 @@ def checked_cells(cells: CellTable, n_nodes: int) -> CellTable:
 def oriented_cells(x: np.ndarray, cells: CellTable) -> CellTable:
     """The cells with positive volume: inside-out ones are mirrored, flat or folded ones are refused.
 
-    One corner may point inwards (a quadrilateral like an arrow head); two mean that the nodes do not go round. In 3-D a
-    side may be such a quadrilateral, and sides may be warped. Of a polygon any number may.
+    One corner may point inwards (a quadrilateral like an arrow head); two mean that the nodes are out of order. In 3-D
+    a side may be such a quadrilateral, and sides may be warped. Of a polygon any number may.
     """
     turned, changed = [], False
     for block in cells.blocks:
@@ -92,7 +92,7 @@ def check_folds(x: np.ndarray, cells: CellTable) -> None:
         if block.kind.name not in ("triangle", "tetrahedron"):
             folded = _folded(x, block.nodes, block.kind)
             if folded.any():
-                shape = f"{{nodes}} do not go round a {block.kind.name} in VTK order"
+                shape = f"{{nodes}} do not go around a {block.kind.name} in VTK order"
                 raise _about(f"cell {{cells[0]}} is folded over: nodes {shape}", block, int(np.argmax(folded)), cells)
 
 
@@ -309,7 +309,7 @@ def _check_not_repeated(pairs: np.ndarray, cells: CellTable) -> None:
 
 
 def _check_opposite(halves: _HalfFaces, one: np.ndarray, other: np.ndarray) -> None:
-    """The two cells of a face must go round it in opposite senses, else they lie on the same side of it."""
+    """The two cells of a face must go around it in opposite senses, else they lie on the same side of it."""
     first, second = halves.nodes[one], halves.nodes[other]
     k = first.shape[1]
     if k == 2:  # an edge has two ends but no loop: its sense is which end comes first

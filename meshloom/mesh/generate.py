@@ -126,7 +126,7 @@ def _airfoil_faces(node: np.ndarray, cell: np.ndarray, i: int) -> np.ndarray:
 
 
 def _airfoil_boundary(node: np.ndarray, cell: np.ndarray, i: int) -> np.ndarray:
-    """Boundary faces (n, 4): two nodes, cell, group; airfoil, then once round the far field."""
+    """Boundary faces (n, 4): two nodes, cell, group; airfoil, then once around the far field."""
     wall = slice(i, 2 * i)
     sides = (
         (node[0, 1:][wall], node[0, :-1][wall], cell[0, wall], 1),

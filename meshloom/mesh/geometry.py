@@ -1,7 +1,7 @@
 """Measures of cells and faces: volumes, centroids, area vectors. Pure functions on arrays, vectorised.
 
 ``x`` is always (n, d) coordinates, ``nodes`` always (m, k) node numbers. "Volume" means area in 2-D; it is
-signed: positive where the nodes go round in the positive sense (counter-clockwise; VTK order in 3-D).
+signed: positive where the nodes go around in the positive sense (counter-clockwise; VTK order in 3-D).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def area_vectors(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
 
 
 def face_centroids(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """Centre of mass of each face, (m, d): of an edge its middle, of a loop of nodes the mean of its triangles round
+    """Centre of mass of each face, (m, d): of an edge its middle, of a loop of nodes the mean of its triangles around
     the mean of its nodes, each by the area that it shows along the normal of the loop."""
     return in_chunks(lambda part: _face_centroids(x, part), nodes)
 
@@ -139,7 +139,7 @@ def _centroids(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _volume_inside(p: list[np.ndarray], faces: tuple[tuple[int, ...], ...]) -> np.ndarray:
-    """The volume inside faces, which go round outwards, of nodes ``p``, each (m, 3), of which the first is the origin.
+    """The volume inside faces, which go around outwards, of nodes ``p``, each (m, 3), of which the first is the origin.
 
     It is the sum of the cones from the origin over the faces. A quadrilateral is the bilinear surface between its
     edges, as in a trilinear hexahedron, so that cells of all kinds fill space: the cone over it is the mean of those

@@ -170,7 +170,7 @@ class NodeLists(ItsOwnCopy):
         return NodeLists(self.starts, new_node[self.entries])
 
     def turned(self, which: np.ndarray) -> NodeLists:
-        """With the nodes of some elements, a mask (n,), the other way round."""
+        """With the nodes of some elements, a mask (n,), the other way around."""
         parts = []
         for size in self.sizes:
             nodes, here = size.nodes.copy(), which[size.numbers]

@@ -162,7 +162,7 @@ class GridPlaces:
         self.grid = grid
 
     def spot(self, place: Sequence[float]) -> Spot:
-        """The points round a place, and their weights there."""
+        """The points around a place, and their weights there."""
         ends = [self._along(axis, float(value)) for axis, value in enumerate(place)]
         elements, weights = [], []
         for corner in product(*ends):

@@ -83,7 +83,7 @@ class Measured(Connected):
 
     @property
     def face_shifts(self) -> np.ndarray:
-        """What to add to the place of the second cell of each interior face for it to lie beside the first, (faces, d):
+        """What to add to the place of an interior face's second cell for it to lie next to the first, (faces, d):
         0 but at faces between periodic sides."""
         x, found = self.coordinates.numpy(), np.zeros((self.faces.total, self.dim))
         sides = self.lists.faces.taken(self.joints.faces), self.joints.nodes

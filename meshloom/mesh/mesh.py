@@ -326,7 +326,7 @@ class Mesh(Measured, ItsOwnCopy, ShownMesh):
 
         Cells have different nodes, positive volumes and do not cross themselves; every side of a cell belongs to
         exactly one face, which lies between the cells it names (nodes may differ where their places agree, as at a wake
-        cut) and has its normal from the first to the second; cells round a node do not overlap. No node lies on the
+        cut) and has its normal from the first to the second; cells around a node do not overlap. No node lies on the
         side of a cell that does not have it, unless the side is in a named group of the boundary: cells that should
         meet have the same nodes. ``ml.read`` does this. ``faces=False`` leaves out what holds in any case where faces
         were derived (``from_cells``).
@@ -352,7 +352,7 @@ class Mesh(Measured, ItsOwnCopy, ShownMesh):
         """The mesh with the faces of groups paired, {"xmin": "xmax"}: each pair is an interior face, behind the others.
         Without ``pairs`` those that its file names, ``periodic_sides``.
 
-        Partners lie at the same places but for a shift, that of the middles of the groups; ``tolerance`` says how far
+        Partners are matched by translation, that of the middles of the groups; ``tolerance`` says how far
         off their centres may be, as a part of the size of a face. The face is at the side of its first cell;
         ``cell_distances``, ``cell_to_face`` and ``face_shifts`` lead to the other. A MeshError names the face that has
         no partner. Cells and nodes keep their numbers; the two groups are gone, until ``opened`` brings them back.

@@ -1,7 +1,7 @@
 """Periodic boundaries: the faces of two groups are paired, and every pair becomes one interior face.
 
 The two sides of such a face, a ``Joint``, lie apart by a shift. The face has the nodes, and so the place, of its first
-cell's side; its second cell lies beside it once the shift is added to the cell's place. Nodes stay what they are: those
+cell's side; its second cell lies next to it once the shift is added to its place. Nodes stay what they are: those
 of the two sides are different ones.
 """
 
@@ -138,7 +138,7 @@ def joined(mesh: Mesh, pairs: Mapping[str, str], tolerance: float) -> dict[str, 
 
 
 def _paired(mesh: Mesh, name: str, other: str, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
-    """Boundary faces (p,) of one group and of the other that lie at the same places but for a shift."""
+    """Boundary faces (p,) of one group and of the other that are matched by translation."""
     from scipy.spatial import cKDTree
 
     here, there = mesh.group(name), mesh.group(other)

@@ -6,7 +6,7 @@
    to zero, whatever the cells look like. A face may name nodes that a cell does not have if they lie at the same
    places: so a wake cut is joined. Where faces were derived from cells, this holds by construction.
 3. ``check_crossings``: no face of four nodes in space crosses itself.
-4. ``check_corners``: the angles of the cells round each node, solid ones in 3-D, make a full turn at most: cells that
+4. ``check_corners``: the angles of the cells around each node, solid ones in 3-D, make a full turn at most: cells that
    share a node do not overlap. That is how a wrong node number or a node that lies elsewhere is seen. Parts of a mesh
    that overlap without sharing a node are not looked for.
 """
@@ -111,12 +111,12 @@ def _check_turns(
         raise Fault(f"{label} {face} {{nodes}} is no side of its cell {{cells[0]}}, which has the nodes {around}",
                     cells=[cell], nodes=loops[face])  # fmt: skip
     direction = "out of its cell" if label != "face" else "from its first cell to its second"
-    raise Fault(f"{label} {face} {{nodes}} goes round the wrong way at cell {{cells[0]}}: its normal must point"
+    raise Fault(f"{label} {face} {{nodes}} goes around the wrong way at cell {{cells[0]}}: its normal must point"
                 f" {direction}", cells=[cell], nodes=loops[face])  # fmt: skip
 
 
 def _sides_of(x: np.ndarray, cells: CellTable, faces: NodeLists, of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which side (m,) of its cell ``of`` (m,) each face is, and whether its nodes go round it as the side does (1), the
+    """Which side (m,) of its cell ``of`` (m,) each face is, and whether its nodes go around as the side's do (1), the
     other way (-1) or are not those of any side (0)."""
     slot, turn = np.zeros(len(faces), dtype=np.int64), np.zeros(len(faces), dtype=np.int64)
     row_of = np.empty(len(cells), np.int64)  # in the block that is looked at
@@ -234,7 +234,7 @@ def _surely_sound(x: np.ndarray, cells: CellTable, numbers: np.ndarray) -> np.nd
 
 
 def check_corners(x: np.ndarray, cells: CellTable, boundary: tuple[NodeLists, np.ndarray]) -> None:
-    """The cells round each node fill a full turn at most.
+    """The cells around each node fill a full turn at most.
 
     They hang together in fans that end at boundary faces. In one fan of at most a full turn nothing overlaps; where
     several meet at a node, they are laid out side by side (in 2-D).
@@ -250,7 +250,7 @@ def check_corners(x: np.ndarray, cells: CellTable, boundary: tuple[NodeLists, np
         ends, single = boundary  # cells without a neighbour first: who does not belong here has none
         alone = distinct(single[_those_with(ends, node)])
         around = np.append(alone, np.setdiff1d(_those_with(cells.nodes, node), alone))
-        raise Fault(f"cells {{cells}} overlap: round their node {{node}} they fill {full_turns[node]:.6g} full turns",
+        raise Fault(f"cells {{cells}} overlap: around their node {{node}} they fill {full_turns[node]:.6g} full turns",
                     cells=around, nodes=[node])  # fmt: skip
     if dimension == 2:
         _check_fans(x, cells, angles, np.bincount(boundary[0].entries, minlength=len(x)) > 2)
@@ -270,7 +270,7 @@ def _those_with(lists: NodeLists, node: int) -> np.ndarray:
 
 
 def _check_fans(x: np.ndarray, cells: CellTable, angles: list[np.ndarray], meeting: np.ndarray) -> None:
-    """Corners (m, k) with these angles do not overlap round the nodes of which ``meeting`` (n,) is true."""
+    """Corners (m, k) with these angles do not overlap around the nodes of which ``meeting`` (n,) is true."""
     found = [_open_corners(block.listed(len(cells)), block.nodes, here, meeting)
              for block, here in zip(cells.blocks, angles, strict=True)]  # fmt: skip
     cell, node, beyond, angle = (np.concatenate(parts) for parts in zip(*found, strict=True))

@@ -1,7 +1,7 @@
 """The cache on disk: where it is, and how files and arrays get into it without ever being seen half-written.
 
 Everything in the cache can be made again, so nothing here is an error: what cannot be read is absent, what cannot be
-written is not cached, with a word about why. Files are written under a unique temporary name beside their place and
+written is not cached, with a word about why. Files are written under a unique temporary name next to their place and
 renamed; a reader sees the old file, the new file or none.
 
 What lies there is run and followed, so it must be our own (``trust.py``): where others may write, where there is no

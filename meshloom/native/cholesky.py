@@ -69,7 +69,7 @@ def factored(a: Sparse, stages: np.ndarray, *, fill: int | None, drop: float, sh
 
 
 def diagonal_factored(a: Sparse, *, shift: float) -> np.ndarray | int:
-    """The pivots (n,) where the entries beside the diagonal stay as they are, or the row where one is not positive."""
+    """The pivots (n,) where the entries next to the diagonal stay as they are, or the row where one is not positive."""
     pivots, verdict = ffi.empty(len(a), np.float64), np.zeros(2, np.int64)
     call("cholesky", f"diagonal_alone_{suffix(a.columns)}", len(a), a.offsets, a.columns, a.values, float(shift),
          pivots, verdict)  # fmt: skip

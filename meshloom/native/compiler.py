@@ -1,6 +1,6 @@
 """The host's C++ compiler: found once, its flags probed, its products cached by content.
 
-A shared library lives in the cache as ``<name>-<key>.so`` beside its source ``<name>-<key>.cpp``; the key is the
+A shared library lives in the cache as ``<name>-<key>.so`` next to its source ``<name>-<key>.cpp``; the key is the
 SHA-256 of source, flags, compiler version and processor. Loading a truncated library can kill the process before
 ``dlopen`` reports anything, so every library ends in a seal, the SHA-256 of its name and of what precedes the seal (the
 loader ignores trailing bytes), and one whose seal is broken is built again. Where the cache cannot be written, is full

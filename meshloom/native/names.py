@@ -1,4 +1,4 @@
-"""Names that a person gives, as they may stand in generated text and in the names of files: the one place."""
+"""Names that a person gives, as generated source and the names of files may have them: the one place."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def faces_of_sides(
 
     Cell c has the nodes ``entries[starts[c]:starts[c + 1]]`` and the sides of ``kinds[kind_of[c]]``. Faces are numbered
     as the cells meet them, and have the nodes of their earlier cell. None where sides do not fit: three are the same,
-    or two that meet go round in the same sense.
+    or two that meet go around in the same sense.
     """
     nodes = as_indices(entries, n_nodes)[:, 0]
     first = as_offsets(starts, len(nodes))

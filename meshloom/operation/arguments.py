@@ -118,7 +118,7 @@ def _reach(where: str, on: Set, arg: Arg) -> Reach:
 
 
 def _check_reach(where: str, box: Box | None, operand: Operand) -> None:
-    """What is seen at offsets must be stored, or lie round the end of a periodic axis; and it is only read."""
+    """What is seen at offsets must be stored, or lie around the end of a periodic axis; and it is only read."""
     if box is None or operand.is_global:
         return
     name, mode, offsets = operand.storage.name, operand.mode, operand.reach.offsets
@@ -197,7 +197,7 @@ def _read_outside(written: Operand, read: Operand) -> bool:
 
 
 def spec_box(box: Box, operands: Sequence[Operand], wish: Schedule) -> SpecBox:
-    """What generated code depends on: where offsets lead round the end of the grid, and how lines lie in memory."""
+    """What generated code depends on: where offsets lead around the end of the grid, and how lines lie in memory."""
     offsets: list[Index] = [o for one in operands if one.reach.offsets for o in one.reach.offsets.offsets]
     wraps = tuple(any(box.reaches_out(a, o[a]) for o in offsets) for a in range(box.grid.rank))
     grain = next(g for g in (4, 2, 1) if box.grid.places[-1] % g == 0)

@@ -18,7 +18,7 @@ _INK, _SOFT, _FILL, _FRAME = "#1b1f24", "#57606a", "#eef2f7", "#8a5a00"
 
 
 class Arrow(NamedTuple):
-    """A version of a field: the position of who makes it, that of who reads it, and what is written beside it."""
+    """A version of a field: the position of who makes it, that of who reads it, and what is written next to it."""
 
     first: int
     then: int
@@ -67,7 +67,7 @@ def _top(position: int) -> int:
 
 
 def _room(arrows: Sequence[Arrow]) -> int:
-    """How wide arrows and what is written beside them are."""
+    """How wide arrows and what is written next to them are."""
     return 30 + _LANE * len(arrows) + _LETTER * max([len(one.label) for one in arrows]) if arrows else 8
 
 
@@ -96,7 +96,7 @@ def _rectangle(x: float, y: float, width: float, height: float, style: str) -> s
 
 
 def _text(x: float, y: float, words: str, color: str, anchor: str) -> str:
-    """Beside lines with a white rim, drawn first: not everything that shows pictures knows an order of painting."""
+    """Next to lines with a white rim, drawn first: not everything that shows pictures knows an order of painting."""
     place, text = f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}"', escaped(words)
     rim = f'{place} stroke="#fff" stroke-width="3" aria-hidden="true">{text}</text>' if anchor != "middle" else ""
     return f'{rim}{place} fill="{color}">{text}</text>'

@@ -1,4 +1,4 @@
-"""Files that are written beside their place and renamed: a reader sees the old one, the new one or none."""
+"""Files that are written next to their place and renamed: a reader sees the old one, the new one or none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HALF_WRITTEN = re.compile(r"\.(?P<name>.+)\.\d+\.[0-9a-f]{32}\.tmp")  # what a w
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A unique temporary path beside ``path`` to write to; renamed to ``path`` at the end, removed on any error."""
+    """A unique temporary path next to ``path`` to write to; renamed to ``path`` at the end, removed on any error."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex}.tmp")
     with undone_if_stopped(temporary.unlink):
         try:

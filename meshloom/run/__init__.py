@@ -1,1 +1,1 @@
-"""Carrying a case out: the time loop and everything round it that is the same for all cases."""
+"""Carrying a case out: the time loop and everything around it that is the same for all cases."""

@@ -88,8 +88,8 @@ def march(
     ``steps``: so many in all, or at most so many where something else ends it. ``until=(t, end)``: until the global
     ``t``, which the program advances, has come to ``end``; a program that cuts its last step itself lands there
     exactly. ``until=(t, end, dt)``: the same with a step that only the script sets; the last one is cut, and ``t`` ends
-    at ``end`` to the bit. ``stop``: a condition such as ``rms < 1e-8``, asked after every step, or a function of no
-    arguments, asked after ``every`` steps (each, where that is 0), that says True; it is asked once before the first
+    at ``end`` to the bit. ``stop``: a condition such as ``rms < 1e-8``, checked after every step, or a function of no
+    arguments, called after ``every`` steps (each, where that is 0), that says True; it is asked once before the first
     one, whatever it says, so that one that cannot answer is found there.
 
     ``show``: globals for the bar, for ``monitors.csv`` and for ``history``. ``out``: a folder for the files; without
@@ -103,7 +103,7 @@ def march(
     What is measured of the ``fields``: ``probes``, {"wake": (1.2, 0.0)}, values at places, in ``probes.csv``;
     ``integrals``, {"heat": "t"} or {"loss": {"of": "t", "over": "wall"}}, in ``integrals.csv``, both after
     ``probe_every`` steps, 10 where that is 0; ``lines``, {"axis": {"from": (0, 0), "to": (1, 0)}}, at the end;
-    ``surface``: boundary groups whose faces are written beside the fields.
+    ``surface``: boundary groups whose faces are written next to the fields.
 
     Ctrl-C ends the step, writes a checkpoint and raises KeyboardInterrupt, which has a ``done``. ``progress``: the bar
     is there on a terminal; True gives lines elsewhere, too, False nothing. ``profile``: print at the end which loop

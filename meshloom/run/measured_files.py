@@ -1,4 +1,4 @@
-"""What a run measures, on the disk: rows of probes and integrals as they are due, faces of boundary groups beside the
+"""What a run measures, on the disk: rows of probes and integrals as they are due, faces of boundary groups next to the
 fields, and lines as charts."""
 
 from __future__ import annotations

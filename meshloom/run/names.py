@@ -27,7 +27,7 @@ def own_files(folder: Path) -> list[Path]:
 
 
 def half_written(folder: Path) -> list[Path]:
-    """What writers of a run's files leave beside them when they are killed; nobody else's."""
+    """What writers of a run's files leave next to them when they are killed; nobody else's."""
     return [path for path in sorted(folder.glob(".*")) if _is_half_written(path.name)]
 
 

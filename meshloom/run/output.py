@@ -76,7 +76,7 @@ def draw(
     title: str,
     history: Mapping[str, np.ndarray],
 ) -> None:
-    """A PNG, with monitors beside it where a ``history`` of them is given."""
+    """A PNG, with monitors next to it where a ``history`` of them is given."""
     from meshloom.io.plots import save_curves, save_image, save_picture, save_surface
 
     if isinstance(picture, Chart):

@@ -208,7 +208,7 @@ class RunTask(ABC):
 
     @property
     def watched(self) -> tuple[Field | Global, ...] | None:
-        """What must stay finite beside the monitors; None where these need not be so either."""
+        """What must stay finite next to the monitors; None where these need not be so either."""
         return ()
 
     def whereabouts(self, on: Set, element: int) -> str:

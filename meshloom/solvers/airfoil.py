@@ -1,4 +1,4 @@
-"""Inviscid flow round an airfoil: the OP2 airfoil benchmark, and the first case to run.
+"""Inviscid flow around an airfoil: the OP2 airfoil benchmark, and the first case to run.
 
 Steady two-dimensional compressible Euler equations, cell-centred finite volumes: the central flux plus a
 scalar dissipation, a local time step in every cell, two stages per iteration. The state of a cell is
@@ -42,7 +42,7 @@ WALL, FAR_FIELD = 1, 2  # kinds of boundary faces
 
 @dataclass(frozen=True)
 class AirfoilMeshOptions:
-    """Which mesh: a generated one round a NACA 0012, or a file."""
+    """Which mesh: a generated one around a NACA 0012, or a file."""
 
     i: int = option(100, "cells along the surface; the mesh has 3 i j cells", low=3, high=20_000)
     j: int = option(150, "cells from the surface outwards", low=2, high=20_000)
@@ -200,10 +200,10 @@ def kernels(gas: AirfoilGas) -> AirfoilKernels:
 
 
 class Airfoil(Case):
-    """Flow round a NACA 0012; the monitor ``rms`` is the root mean square change of the last stage."""
+    """Flow around a NACA 0012; the monitor ``rms`` is the root mean square change of the last stage."""
 
     name: ClassVar[str] = "airfoil"
-    title: ClassVar[str] = "inviscid flow round a NACA 0012 airfoil (Euler, finite volumes; the OP2 benchmark)"
+    title: ClassVar[str] = "inviscid flow around a NACA 0012 airfoil (Euler, finite volumes; the OP2 benchmark)"
     Config: ClassVar[type] = AirfoilConfig
     small: ClassVar[Mapping[str, Any]] = {"mesh.i": 3, "mesh.j": 3}
     monitors: ClassVar[tuple[str, ...]] = ("rms",)

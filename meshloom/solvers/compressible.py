@@ -1,4 +1,4 @@
-"""Compressible flow through a face, in the plane or in space: convection, Roe's flux, friction and conduction.
+"""Compressible flow through a face, in the plane or in space: convection, Roe's flux, viscous stress and conduction.
 
 States are arrays whose first axis counts components, so that every function serves one state inside a kernel, (d + 2,),
 and the states of all cells, (d + 2, n), alike. ``V`` holds d velocities in the middle and the temperature at the end;
@@ -33,7 +33,7 @@ def square(vector: Any) -> Any:
 
 
 def mirrored(V: Any, normal: Any) -> Any:
-    """The state V with the velocity along the unit ``normal`` (d,) turned round."""
+    """The state V with the velocity along the unit ``normal`` (d,) turned around."""
     velocity = V[1:-1] - 2.0 * (V[1:-1] @ normal) * normal
     return np.stack([V[0], *velocity, V[-1]])
 
@@ -106,7 +106,7 @@ def _wave_speeds(un: Any, c: Any, entropy_fix: float) -> tuple[Any, Any, Any]:
 
 
 def viscous_flux(viscosity: Any, conductivity: Any, velocity: Any, gradient: Any, area: Any) -> Any:
-    """Momentum and energy (d + 2,) per time that friction and conduction bring in through a face from the right.
+    """Momentum and energy (d + 2,) per time that viscous stress and conduction bring in through a face from the right.
 
     ``gradient`` (d + 2, d) is that of V. A flow in the plane is one in space whose third velocity is 0.
     """

@@ -129,7 +129,7 @@ def test_console_blocks(page: Path, tmp_path: Path) -> None:
 
 def test_first_screen_of_the_readme() -> None:
     screen = (ROOT / "README.md").read_text(encoding="utf-8").split("## ")[0]
-    assert "make demo" in screen and "make test" in screen and "@ml.kernel" in screen
+    assert "pip install" in screen and "meshloom run" in screen and "make demo" in screen and "@ml.kernel" in screen
     assert screen.count("\n") < 45, "the first screen has grown out of the screen"
 
 
@@ -179,9 +179,8 @@ def test_every_strategy_and_ordering_is_documented() -> None:
     from meshloom import order
 
     page = (ROOT / "docs" / "schedules.md").read_text(encoding="utf-8")
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for name in ml.strategies():
-        assert f"| `{name}` |" in page and f"| `{name}` |" in readme
+        assert f"| `{name}` |" in page
     for name in order.names():
         assert f"`{name}`" in page
 

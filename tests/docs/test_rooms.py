@@ -16,7 +16,7 @@ ROW = re.compile(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", re.MULTILINE)
 def allowed_imports() -> dict[str, set[str]]:
     """Room -> rooms it may import, from the table."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    text = text.partition("## The rooms of the house")[2].partition("\n## ")[0]
+    text = text.partition("## Package overview")[2].partition("\n## ")[0]
     return {room: set(re.findall(r"`(\w+)`", imports)) for room, imports in ROW.findall(text)}
 
 

@@ -1,4 +1,5 @@
-"""One word has one meaning: names in code keep to the tables of words in CONTRIBUTING.md."""
+"""One word has one meaning: names in code keep to the tables of words in CONTRIBUTING.md, docs and messages to that of
+``phrases.py``."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.docs import phrases
 from tests.docs.test_rooms import ROOT, parsed
 
 FOLDERS = ("meshloom", "bench")
@@ -84,3 +86,31 @@ def test_planted_names_are_found() -> None:
     assert wrong(ast.parse("lines = whole = 1"), "meshloom/mesh/core.py", {}, table("word")) == [
         f"meshloom/mesh/core.py:1: lines means something else, in {table('word')['lines']}"
     ]
+
+
+def spoken() -> Iterator[tuple[str, str]]:
+    """(where, text) of what people read: pages, and every docstring and message of the package and the benchmarks."""
+    pages = ["*.md", "docs/*.md", "docs/notebooks/*.py", "examples/*.py", "meshloom/catalogue/starts/*.txt"]
+    for path in sorted(path for one in pages for path in ROOT.glob(one) if path.name != "CHANGELOG.md"):
+        yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+    for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")):
+        where = path.relative_to(ROOT).as_posix()
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+                yield f"{where}:{node.lineno}", node.value
+
+
+def test_docs_and_messages_say_what_the_literature_says() -> None:
+    texts = list(spoken())
+    assert len(texts) > 3000
+    said = [f"{where}: {phrase}: say {word}" for where, text in texts for phrase, word in phrases.found(text)]
+    assert not said, "\n".join(said)
+
+
+def test_planted_phrases_are_found() -> None:
+    """Also over the end of a line, and in capitals; words that only look alike are none."""
+    text = "Many faces add, and none\nis lost. The gas sticks to it. Beside the wall, inflow(u). It goes round the end."
+    assert [phrase for phrase, _ in phrases.found(text)] == [
+        "none is lost", "gas sticks", "inflow(u)", "Beside", "goes round", "round the"
+    ]  # fmt: skip
+    assert not phrases.found("round-off; round after round; the friction velocity; `beside`; round the constants above")

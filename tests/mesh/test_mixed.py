@@ -258,7 +258,7 @@ def test_given_parts_are_taken_as_they_are() -> None:
     (SQUARE, THREE | {"triangle": [[1, 4, 2], [4, 5, 4]]}, r"cell 2 names a node twice: \(4, 5, 4\)"),
     (SQUARE, THREE | {"triangle": [[1, 4, 2], [0, 1, 4]]}, r"cell 2 has no area: nodes \(0, 1, 4\)"),
     (SQUARE, THREE | {"polygon": [[3, 2, 1, 0]]}, "cell 3 is the same as cell 0"),
-    (SQUARE, {"polygon": [[0, 4, 5, 1, 2, 3]]}, "cell 0 is folded over: .* do not go round a polygon"),
+    (SQUARE, {"polygon": [[0, 4, 5, 1, 2, 3]]}, "cell 0 is folded over: .* do not go around a polygon"),
     (*TWICE, "cell 1 is the same as cell 0"), (*BOTH_WAYS, "cells 0 and 1 overlap or are twisted"),
     (*THRICE, "cells 0, 1, 2 share the face"),
     (BOX, {"prism": [[0, 1, 2, 5, 4, 6]]}, "cell 0 is folded over: .* a prism"),

@@ -152,7 +152,7 @@ def test_faces_that_contradict_the_cells_are_named(kind: str) -> None:
     assert f"of cell {a} belongs to 2 faces" in refusal(**again)
     pairs = good["face_cells"].copy()
     pairs[4] = pairs[4, ::-1]
-    assert f"goes round the wrong way at cell {b}" in refusal(face_cells=pairs)
+    assert f"goes around the wrong way at cell {b}" in refusal(face_cells=pairs)
     pairs[4] = (a, a)
     assert f"face 4 {_nodes(good['face_nodes'][4])} has the cell {a} on both sides" in refusal(face_cells=pairs)
     far = int(np.setdiff1d(np.arange(len(mesh.cells)), [a, b])[-1])
@@ -213,7 +213,7 @@ def test_cells_that_overlap_at_a_node_are_named() -> None:
         mesh.check()
     five = np.array([(np.cos(t), np.sin(t)) for t in 2.2 * np.arange(5)] + [(0.0, 0.0)])
     mesh = Mesh.from_cells(five, [[5, k, k + 1] for k in range(4)], "triangle")  # a spiral of more than a turn
-    with pytest.raises(MeshError, match=r"overlap: round their node 5 they fill 1\.40056 full turns"):
+    with pytest.raises(MeshError, match=r"overlap: around their node 5 they fill 1\.40056 full turns"):
         mesh.check()
 
 

@@ -101,7 +101,7 @@ def test_the_chart_of_a_wake_says_how_long_it_is() -> None:
     case.flow.u.assign(case.gas.conserved(V).T)
     assert case.wake_length() == pytest.approx(2.0, abs=0.004)
     *_, chart = case.charts({})
-    assert chart.name == "wake" and chart.y_label == "velocity on the axis (eddies: 2 diameters long)"
+    assert chart.name == "wake" and chart.y_label == "velocity on the axis (recirculation length: 2 diameters)"
 
 
 # --- at the command line ----------------------------------------------------------------------------------------

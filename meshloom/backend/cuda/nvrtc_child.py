@@ -49,7 +49,7 @@ def compilation(nvrtc: Any, source: str, file: str, options: Sequence[str]) -> C
 
 
 def _answer(result: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a function of the bindings gives beside its status, which must be 0."""
+    """What a function of the bindings gives next to its status, which must be 0."""
     status, *rest = result
     if int(status):
         raise NvrtcRefusal(repr(status))

@@ -52,7 +52,7 @@ extern "C" __global__ void {NAME}(const cudaGraphConditionalHandle handle, const
 
 
 class WhileGraph:
-    """A graph whose only node is a loop round a body. ``capture(stream)`` puts the body on a stream that captures."""
+    """A graph whose only node is a loop around a body. ``capture(stream)`` puts the body on a stream that captures."""
 
     def __init__(self, driver: Driver, cupy: Any, until: Comparison, ask: DeviceLaunch, capture: Callable[[Any], None]):
         # numbers that stand in the condition are still on the host

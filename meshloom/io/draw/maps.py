@@ -48,7 +48,7 @@ def frame(axes: Any, window: Window, names: tuple[str, str]) -> None:
 
 
 def colour_bar(figure: Any, axes: Any, scale: ColourScale | None, label: str) -> None:
-    """The scale beside the axes; None: nothing has a value, which is said in their middle."""
+    """The scale next to the axes; None: nothing has a value, which is said in their middle."""
     if scale is None:
         axes.text(0.5, 0.5, f"{plain(label)}: no value anywhere", ha="center", va="center", transform=axes.transAxes)
         return
@@ -113,7 +113,7 @@ def draw_nodes(
 
 
 def fans(cells: NodeLists) -> np.ndarray:
-    """The triangles (n, 3) that cells of any number of corners fall into, all round the first corner of each."""
+    """The triangles (n, 3) that cells of any number of corners fall into, all around the first corner of each."""
     found = [part.nodes[:, (0, k, k + 1)] for part in cells.sizes for k in range(1, part.nodes.shape[1] - 1)]
     return np.concatenate(found) if found else np.zeros((0, 3), np.int64)
 
@@ -129,7 +129,7 @@ def draw_grid(axes: Any, x: np.ndarray, y: np.ndarray, values: np.ndarray, **how
 
 
 def grid_window(x: np.ndarray, y: np.ndarray) -> Window:
-    """That of the cells round the points of a grid."""
+    """That of the cells around the points of a grid."""
     (left, *_, right), (low, *_, high) = edges(x), edges(y)
     return float(left), float(right), float(low), float(high)
 
@@ -208,7 +208,7 @@ def draw_streamlines(
 
 
 def edges(points: np.ndarray) -> np.ndarray:
-    """Of the cells round points (n,): (n + 1,), halfway between neighbours, and at both ends as far outside."""
+    """Of the cells around points (n,): (n + 1,), halfway between neighbours, and at both ends as far outside."""
     if len(points) == 1:
         return np.array([points[0] - 0.5, points[0] + 0.5])
     between = 0.5 * (points[1:] + points[:-1])

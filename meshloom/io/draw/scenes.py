@@ -268,7 +268,7 @@ def _of_cut(mesh: Mesh, outer: Set, values: np.ndarray, vectors: np.ndarray | No
 
 
 def _of_surface(mesh: Mesh, outer: Set, values: np.ndarray, look: Look, *, edges: bool = False) -> Scene:
-    """Boundary faces, or what cells or nodes have beside them."""
+    """Boundary faces, or what cells or nodes have next to them."""
     for name in look.surface or ():
         known_name("plot: surface: boundary group", name, mesh.groups)
     lists = mesh.lists.boundary_faces
@@ -289,7 +289,7 @@ def _of_surface(mesh: Mesh, outer: Set, values: np.ndarray, look: Look, *, edges
 def surface_scene(
     points: np.ndarray, polygons: NodeLists, values: np.ndarray, view: View, how: How, *, edges: bool = False
 ) -> Scene:
-    """``values`` (n,) on ``polygons`` over ``points`` (m, 3), with ``edges`` round each or without."""
+    """``values`` (n,) on ``polygons`` over ``points`` (m, 3), with ``edges`` around each or without."""
     used, numbers = np.unique(polygons.entries, return_inverse=True)
     own, seen = NodeLists(polygons.starts, numbers.reshape(-1)), points[used]
 

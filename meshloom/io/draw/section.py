@@ -90,7 +90,7 @@ def _between(places: np.ndarray, pairs: np.ndarray, share: np.ndarray) -> np.nda
 
 
 def _round_the_middle(points: np.ndarray, of: np.ndarray, count: int) -> np.ndarray:
-    """The order in which points (p, 2) of cells ``of`` (p,) go round their cells, cell by cell."""
+    """The order in which points (p, 2) of cells ``of`` (p,) go around their cells, cell by cell."""
     counts = np.maximum(np.bincount(of, minlength=count), 1)
     middle = np.stack([np.bincount(of, points[:, a], minlength=count) / counts for a in (0, 1)], axis=1)
     away = points - middle[of]

@@ -56,7 +56,7 @@ class Screen:
 @dataclass(frozen=True)
 class ShownSurface:
     """A surface, and how it is seen: ``values`` (n,) on ``polygons`` over ``points`` (m, 3) in the ``window`` of the
-    screen, with ``edges`` round each or without."""
+    screen, with ``edges`` around each or without."""
 
     points: np.ndarray
     polygons: NodeLists
@@ -85,7 +85,7 @@ def draw_surface(
     *,
     edges: bool = False,
 ) -> None:
-    """``values`` (n,) on ``polygons`` over ``points`` (m, 3), with ``edges`` round each or without; those without a
+    """``values`` (n,) on ``polygons`` over ``points`` (m, 3), with ``edges`` around each or without; those without a
     value are left out."""
     window = surface_window(points, view)
     what = ShownSurface(points, polygons, values, scale, view, window, edges)

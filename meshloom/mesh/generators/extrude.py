@@ -2,7 +2,7 @@
 
 Between two layers each triangle spans a prism. Where tetrahedra are wanted it is cut in three along the diagonals that
 an order of the surface's nodes gives: on the side over an edge, from the lower node of one layer to the higher node of
-the next. Neighbours share the edge and so the diagonal, whatever the triangulation. The order turns round from layer to
+the next. Neighbours share the edge and so the diagonal, whatever the triangulation. The order reverses from layer to
 layer, so that diagonals do not all lean one way.
 """
 
@@ -24,7 +24,7 @@ def extruded(
 ) -> CellArrays:
     """Cells between the layers ``places`` (layers + 1, n, 3) of a surface's nodes: first prisms, then tetrahedra.
 
-    ``triangles`` (t, 3) go round outwards; ``rank`` (n,) differs at neighbours; ``rim`` (r,) are the nodes along the
+    ``triangles`` (t, 3) go around outwards; ``rank`` (n,) differs at neighbours; ``rim`` (r,) are the nodes along the
     closed edge of the surface. ``names`` of the groups: inside, outside, and over the rim.
     """
     layers, n = len(places) - 1, places.shape[1]
@@ -66,7 +66,7 @@ def _halves(edge: np.ndarray, rank: np.ndarray, n: int) -> np.ndarray:
 
 def check_volumes(made: CellArrays, what: str, hint: str) -> None:
     """MeshError unless every prism, as the three tetrahedra of each of its cuts, and every tetrahedron is the right way
-    round. ``what`` begins the message, and ``hint`` says what to do.
+    around. ``what`` begins the message, and ``hint`` says what to do.
     """
     prisms = made.cells["prism"]
     corners = [prisms[:, [*low, up]] for low, up in (((2, 1, 0), 3), ((2, 1, 0), 4), ((2, 1, 0), 5),
@@ -80,7 +80,7 @@ def check_volumes(made: CellArrays, what: str, hint: str) -> None:
 
 
 def tetrahedron_volumes(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """(n,), positive where the first three nodes go round by the right-hand rule towards the fourth."""
+    """(n,), positive where the first three nodes go around by the right-hand rule towards the fourth."""
     volumes = np.empty(len(nodes))
     for start in range(0, len(nodes), 1 << 20):  # in parts, as ten million would need gigabytes at once
         here = slice(start, start + (1 << 20))

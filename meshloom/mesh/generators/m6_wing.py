@@ -39,7 +39,7 @@ _EVEN = 0.3
 
 @dataclass(frozen=True)
 class WingSurface:
-    """A triangulated half wing: nodes (n, 3), triangles (t, 3) that go round outwards, the closed line of ``root``
+    """A triangulated half wing: nodes (n, 3), triangles (t, 3) that go around outwards, the closed line of ``root``
     nodes in order, and ``rank`` (n,): an order of the nodes that is the same above and below; neighbours differ.
     """
 

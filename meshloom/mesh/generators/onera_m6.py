@@ -99,7 +99,7 @@ def onera_m6(
 
 
 def half_wing(sizes: Sizes, far: float) -> CellArrays:
-    """The cells of the half wing to ``far`` metres from it; every one of them was found the right way round."""
+    """The cells of the half wing to ``far`` metres from it; every one of them was found the right way around."""
     surface = wing.wing_surface(sizes.side, sizes.span)
     places = lines_from(surface, sizes.heights(far))
     names = ("wing", "far", "symmetry")

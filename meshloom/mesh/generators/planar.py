@@ -1,4 +1,4 @@
-"""Meshes of the plane: O-grids round an airfoil and a cylinder, the flat plate, the channel with a bump."""
+"""Meshes of the plane: O-grids around an airfoil and a cylinder, the flat plate, the channel with a bump."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def naca0012_ogrid(
     cells: str = "quad",
     quad_rows: int | None = None,
 ) -> Mesh:
-    """An O-grid of ``around`` by ``outward`` cells round NACA 0012, chord from (0, 0) to (1, 0), trailing edge closed.
+    """An O-grid of ``around`` by ``outward`` cells around NACA 0012, chord from (0, 0) to (1, 0), trailing edge closed.
 
     Made by a conformal map, so lines meet at right angles; cells are finest at nose and tail. The far field is (nearly)
     a circle of ``far`` chords about the airfoil. Wall cells are ``wall_aspect`` times as high as wide, all of them, and
@@ -60,10 +60,10 @@ def cylinder(
     cells: str = "quad",
     quad_rows: int | None = None,
 ) -> Mesh:
-    """An O-grid of ``around`` by ``outward`` cells round a circle about (0, 0); the far field is ``far`` diameters away
-    from its centre.
+    """An O-grid of ``around`` by ``outward`` cells around a circle about (0, 0); the far field is ``far`` diameters
+    away from its centre.
 
-    Cells grow outwards by one ratio from ``first_height`` (half the width of a wall cell); numbers run round the
+    Cells grow outwards by one ratio from ``first_height`` (half the width of a wall cell); numbers run around the
     circle first, from (diameter / 2, 0) on. ``cells`` and ``quad_rows`` as in ``naca0012_ogrid``.
     Groups: "wall", "far".
     """

@@ -21,7 +21,7 @@ class Quality:
     """``cells``: how many of each kind. ``volume``: smallest, mean, largest (areas in 2-D). ``shape``: smallest and
     mean of volume against surface, 1 for the best cell of its kind, 0 for a flat one. ``aspect``: mean and largest
     ratio of a cell's longest to its shortest edge. ``non_orthogonality``: mean and largest angle, in degrees, between
-    the normal of an interior face and the line of the centres beside it. ``growth``: mean and largest ratio of their
+    the normal of an interior face and the line of the centres next to it. ``growth``: mean and largest ratio of their
     volumes.
     """
 

@@ -1,4 +1,4 @@
-"""Loops at the points of a grid that a line loop beside them does on its way, where it loads and where it stores.
+"""Loops at the points of a grid that a line loop next to them does on its way, where it loads and where it stores.
 
 What such a loop makes for line loops only is evaluated where they load it, and never stored; what follows a line loop
 at the same points is done where that stores. On a GPU line loops stay as they are: there light passes are faster than
@@ -23,7 +23,7 @@ from meshloom.schedule.strategies import AUTOMATIC
 
 
 def fused_into_lines(graph: Dataflow, *, together: bool) -> Dataflow:
-    """The operations with loops taken into the line loops beside them. ``together``: is it for a GPU?"""
+    """The operations with loops taken into the line loops next to them. ``together``: is it for a GPU?"""
     if together or not any(o.domain.along_lines for o in graph.operations):
         return graph
     return _with_epilogues(_with_prologues(graph))

@@ -133,7 +133,7 @@ def _inputs(producer: Operation, one: Field) -> set[Field | Global]:
 
 
 def _not_covered(producer: Operation, consumer: Operation, one: Field) -> str:
-    """Where the consumer looks at points that the producer does not set, or too far round the end of a grid; or
+    """Where the consumer looks at points that the producer does not set, or too far around the end of a grid; or
     nothing."""
     grid = producer.set
     assert isinstance(grid, Grid)
@@ -188,7 +188,7 @@ class _Joined:
                 self.modes[what], self.names[what] = mode, one.name
 
     def loops(self) -> list[Operation]:
-        """The consumer that needs the fields no more, and loops that copy back what it has written beside its place."""
+        """The consumer that needs the fields no more, and loops that copy back what it has written next to its place."""
         return [self._loop(), *(_copy_back_loop(self.pair.consumer, new, old) for old, new in self.beside.items())]
 
     def _loop(self) -> Operation:

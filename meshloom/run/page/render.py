@@ -175,7 +175,7 @@ def _pictures(found: Sequence[FoundFile]) -> str:
         shown.append(f'<figure><img alt="{name}" src="data:image/png;base64,{inline}">'
                      f'<figcaption class="soft">{_link(one.path.name)}</figcaption></figure>')  # fmt: skip
     rest = ", ".join(map(_link, named))
-    note = f'<p class="soft">Too large for this page, but beside it: {rest}</p>' if named else ""
+    note = f'<p class="soft">Too large for this page, but next to it: {rest}</p>' if named else ""
     return f'<div class="pictures">{"".join(shown)}</div>{note}' if shown or named else ""
 
 

@@ -1,4 +1,4 @@
-"""The page of a run in its folder: written when the run ends, and again when somebody asks for it."""
+"""The page of a run in its folder: written when the run ends, and again on request."""
 
 from __future__ import annotations
 

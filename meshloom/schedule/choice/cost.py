@@ -1,6 +1,6 @@
 """The cost model: bytes, flops, atomics and launches of a strategy, and the seconds a machine needs for them.
 
-It is meant to rank strategies, not to predict times: measured figures stand beside it in ``loop.explain()``. What the
+It is meant to rank strategies, not to predict times: measured figures stand next to it in ``loop.explain()``. What the
 order of a mesh costs enters through ``order.Loads``, the measure by which meshes are arranged, and through the colors
 that blocks need. Nothing here jumps: an order that is a little worse costs a little more.
 """

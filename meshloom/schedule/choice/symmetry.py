@@ -201,7 +201,7 @@ def _equal(a: int, b: int) -> int:
 
 
 def _sum(node: Node, a: int, b: int) -> int:
-    """Commutes, and turns round when both do."""
+    """Commutes, and turns around when both do."""
     total = (a + b) % PRIME
     if total == 0:  # infinity less infinity is no zero
         return _random("less itself", a * a % PRIME)

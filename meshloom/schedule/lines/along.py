@@ -82,7 +82,7 @@ class OperatorAlong(Protocol):
 
 class SystemsAlong(Protocol):
     """Tridiagonal systems with coefficients of their own at every point, factored: forwards h = inverse (f - lower
-    h(before)), backwards x = h - inverse upper x(behind). Round a periodic line both go on where they began."""
+    h(before)), backwards x = h - inverse upper x(behind). Around a periodic line both go on where they began."""
 
     @property
     def periodic(self) -> bool: ...

@@ -18,5 +18,5 @@ def decay_points(factor: float, dtype: np.dtype) -> int:
 
 
 def turn(factor: float, points: float) -> float:
-    """What the carry of one turn round a periodic line becomes by all further turns: 1 / (1 - factor^points)."""
+    """What the carry of one turn around a periodic line becomes by all further turns: 1 / (1 - factor^points)."""
     return 1.0 / (1.0 - factor**points)

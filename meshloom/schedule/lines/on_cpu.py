@@ -1,6 +1,6 @@
 """Line loops on a CPU: a thread takes some lines side by side and goes along them, forwards and backwards.
 
-Operands and results of the lines lie in buffers of the thread, point by point and the lines beside each other, so that
+Operands and results of the lines lie in buffers of the thread, point by point and the lines next to each other, so that
 every sweep is a loop over vectors. Fields are read once and written once.
 """
 
@@ -82,7 +82,7 @@ class SweepTables(OperatorTables):
     warm: int | None = holds(
         PlanNumber(), "of periodic lines the points after which what came before is forgotten", maybe
     )
-    turn: Reals | None = holds(Array(REALS, 2), "what a carry is multiplied by for further turns round the line", maybe)
+    turn: Reals | None = holds(Array(REALS, 2), "what a carry is multiplied by for further turns of the line", maybe)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class SweepPlan(LinePlan):
     operators: tuple[SweepTables, ...] = holds(Listed(Part(SweepTables)), "of each distinct operator")
     rows: int = holds(PlanNumber(), "rows of a thread's buffers")
     tiles: int = holds(PlanNumber(), "tiles of lines")
-    across: int = holds(PlanNumber(), "tiles beside each other")
+    across: int = holds(PlanNumber(), "tiles next to each other")
 
 
 def plan(name: str, places: LinePlaces, spec: LineSpec, lines: LineGeometry) -> SweepPlan:

@@ -168,7 +168,7 @@ def _may_pair(spec: LineSpec, lines: LineGeometry) -> bool:
 
 
 def _may_exchange(spec: LineSpec, lines: LineGeometry) -> bool:
-    """Are the points beside every segment of a line those of a segment beside it in the block?"""
+    """Are the points next to every segment of a line those of a segment next to it in the block?"""
     uncut = lines.length % spec.form.points == 0 and -(-lines.length // spec.form.points) <= _most_segments(spec.form)
     return uncut and not lines.contiguous and not spec.form.shared and spec.reach <= spec.form.points
 
@@ -267,7 +267,7 @@ def _fits(spec: LineSpec, lines: LineGeometry) -> bool:
 
 
 def special_segments(spec: LineSpec, lines: LineGeometry) -> tuple[np.ndarray, np.ndarray]:
-    """For each segment of a line (and those beside it) its kind, 0 for those like most; and the factors of each kind,
+    """For each segment of a line (and those next to it) its kind, 0 for those like most; and the factors of each kind,
     (kinds, operators, 3, points)."""
     cut = cut_of(spec, lines, spec.form.carries)
     found = [tables(one, cut, spec.dtype) for one in spec.distinct]
@@ -308,7 +308,7 @@ class JointTables:
     """Of one operator, where parts of a line are solved by themselves and joined by their ends."""
 
     joined: Reals = holds(Array(REALS, ANY, ANY), "from the ends of parts solved by themselves to what they really are")
-    joints: Reals = holds(Array(REALS, ANY), "the entries beside a part's first and last rows")
+    joints: Reals = holds(Array(REALS, ANY), "the entries next to a part's first and last rows")
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,7 +317,7 @@ class WindowTables(OperatorTables):
 
     forward: Reals = holds(Array(REALS, ANY), "products over segments, forwards")
     backward: Reals = holds(Array(REALS, ANY), "products over segments, backwards")
-    turn: Reals = holds(Array(REALS, 2), "what carries are multiplied by for further turns round the line")
+    turn: Reals = holds(Array(REALS, 2), "what carries are multiplied by for further turns around the line")
     steady: Reals = holds(Array(REALS, 1), "the inverse pivot far from the ends, scaled")
     ends: JointTables | None = holds(Part(JointTables), "how parts of lines are joined, on two levels", maybe)
 
@@ -340,7 +340,7 @@ class WindowPlan(LinePlan):
     overlap: int = holds(PlanNumber(), "of these at either side those that its neighbours take, too")
     core: int = holds(PlanNumber(), "those that are its own")
     chunks: int = holds(PlanNumber(), "windows of a line")
-    across: int = holds(PlanNumber(), "tiles of lines beside each other")
+    across: int = holds(PlanNumber(), "tiles of lines next to each other")
     steady_low: int = holds(PlanNumber(-FAR), "rows from here on have constant factors,")
     steady_high: int = holds(PlanNumber(-FAR), "up to here")
     cells: int = holds(PlanNumber(), "segments of a tile")

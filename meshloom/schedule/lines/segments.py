@@ -50,7 +50,7 @@ class Cut:
 @dataclass(frozen=True)
 class SegmentTables:
     """Of one operator: factors of all rows, from ``overlap`` segments before the first point on, products over
-    segments, what a turn round the line adds, and the rows [``first``, ``last``) with constant factors."""
+    segments, what a turn around the line adds, and the rows [``first``, ``last``) with constant factors."""
 
     lower: np.ndarray
     inverse: np.ndarray
@@ -130,7 +130,7 @@ def separate_tables(operator: OperatorAlong, cut: Cut, dtype: np.dtype) -> Segme
 
 
 def joints(operator: OperatorAlong, cut: Cut, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """(2c, 2c): from the ends of c parts solved by themselves to what they really are; (2c,): what the entries beside
+    """(2c, 2c): from the ends of c parts solved by themselves to what they really are; (2c,): what the entries next to
     a part's first and last rows are, over the scale that its ends carry."""
     size = cut.window * cut.points
     parts = operator.matrix.parts(cut.length, size)

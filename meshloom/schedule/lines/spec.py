@@ -200,7 +200,7 @@ class LineGeometry:
     @property
     def pairs(self) -> LineGeometry | None:
         """The same lines two by two, with pairs of points for points; None where they are not side by side so. The last
-        one may have a place that is nobody's beside it."""
+        one may have a place that is nobody's next to it."""
         lanes = self.lanes + (self.lanes % 2 if self.spare else 0)
         numbers = (self.step, lanes, self.outer_step, self.inner_step, self.offset)
         if any(one % 2 for one in numbers):
@@ -214,7 +214,7 @@ class LineGeometry:
 
 
 def geometry(grid: Grid, axis: int) -> LineGeometry:
-    """Where the lines of a grid along an axis lie; axes beside each other in memory are taken as one."""
+    """Where the lines of a grid along an axis lie; axes next to each other in memory are taken as one."""
     last = grid.rank - 1
     offset = sum(first * s for first, s in zip(grid.first, grid.strides, strict=True))
     others = [(grid.shape[a], grid.strides[a]) for a in range(grid.rank) if a != axis]

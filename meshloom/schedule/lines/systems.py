@@ -6,7 +6,7 @@ the right-hand side is, and whole lines are written once.
 
 On a GPU a thread owns a segment of a line in registers. What a segment makes of what comes in is one multiplication and
 one addition, (product, share): every thread finds these two, shows them to the others in shared memory, and adds up
-the shares of the segments before its own, nearest first, until their product no longer counts in this precision; round
+the shares of the segments before its own, nearest first, until their product no longer counts in this precision; around
 a periodic line at most once, since all further turns are one division. Then it goes along its segment knowing what
 comes in. A line that no block can hold is swept by one thread (``swept``), forwards into memory and backwards. On a CPU
 a thread sweeps along some lines side by side.
@@ -42,7 +42,7 @@ class SystemsPlan(LinePlan):
     rows: int = holds(PlanNumber(), "rows of a thread's buffers (CPU)")
     window: int = holds(PlanNumber(), "segments of a line (GPU)")
     padded: int = holds(PlanNumber(), "entries of a contiguous line in shared memory (GPU)")
-    across: int = holds(PlanNumber(), "tiles of lines beside each other")
+    across: int = holds(PlanNumber(), "tiles of lines next to each other")
     tiles: int = holds(PlanNumber(), "tiles in all")
     lines: int = holds(PlanNumber(), "how many there are")
 
@@ -137,8 +137,8 @@ def _table(systems: SystemsAlong, which: str, rows: int, dtype: np.dtype) -> np.
 
 
 def beyond(systems: SystemsAlong) -> int:
-    """The entry beside the diagonal in rows beyond the end, whose inverse pivot is 1 and right-hand side 0: there
-    everything passes round a periodic line, and a closed one is left alone."""
+    """The entry next to the diagonal in rows beyond the end, whose inverse pivot is 1 and right-hand side 0: there
+    everything passes around a periodic line, and a closed one is left alone."""
     return -1 if systems.periodic else 0
 
 

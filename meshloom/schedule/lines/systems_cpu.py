@@ -38,7 +38,7 @@ class SystemsSweep(SweepNest):
         return self._at(f"s{self.spec.values + systems.varying.index(name)}", J)
 
     def _along(self, name: str, *step: Statement, down: bool) -> Statement:
-        """A step for each point, of all lines side by side; ``name``: of the coefficient beside the diagonal."""
+        """A step for each point, of all lines side by side; ``name``: of the coefficient next to the diagonal."""
         systems = self.spec.systems
         assert systems is not None
         shared = [] if name in systems.varying else [let("factor", part_of(self.code.plan, name)[J], self.t)]
@@ -56,7 +56,7 @@ class SystemsSweep(SweepNest):
                       *self._comes_in("upper", first[1], here, down=True), backward))  # fmt: skip
 
     def _comes_in(self, name: str, place: Expr, own: Expr, *, down: bool) -> list[Statement]:
-        """What is there before the first point: nothing, or round a periodic line what all of it leaves: its share
+        """What is there before the first point: nothing, or around a periodic line what all of it leaves: its share
         over 1 less its product."""
         if not self.spec.periodic:
             return [self._lanes(Store(place, value(0)))]

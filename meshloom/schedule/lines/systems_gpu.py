@@ -311,7 +311,7 @@ class SweptSystems:
         return (*begin, _points([Block((*load, *steps)), *store], down=True))
 
     def _comes_in(self, load: Sequence[Statement], own: Sequence[Expr], t: Expr, *, down: bool) -> list[Statement]:
-        """x before the first point: 0, or round a periodic line what all of it leaves."""
+        """x before the first point: 0, or around a periodic line what all of it leaves."""
         ctype = self.spec.ctype
         made: list[Statement] = [variable(_x(v).name, 0, ctype) for v in self.right]
         if not self.spec.periodic:

@@ -70,7 +70,7 @@ def any_of(conditions: Iterable[Expr]) -> Expr:
 
 
 def chained(start: Expr, more: Expr) -> Expr:
-    """``start + more``, term by term from the left: no parentheses round the terms of ``more``."""
+    """``start + more``, term by term from the left: no parentheses around the terms of ``more``."""
     if isinstance(more, Binary) and more.operator in ("+", "-"):
         return Binary(more.operator, chained(start, more.left), more.right)
     return start + more

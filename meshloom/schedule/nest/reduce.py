@@ -21,7 +21,7 @@ def combined(combine: str, old: Expr, new: Expr, dtype: np.dtype) -> Expr:
 
 
 def negated(value: Expr, dtype: np.dtype) -> Expr:
-    """The value with the other sign; the smallest integer has none, and wraps round."""
+    """The value with the other sign; the smallest integer has none, and wraps around."""
     return call("ml_wrapped_neg", value, of_types=(C_TYPES[dtype],)) if dtype.kind == "i" else -value
 
 

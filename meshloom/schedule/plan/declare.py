@@ -1,11 +1,11 @@
 """How a plan is declared: a dataclass each of whose fields says what it holds.
 
 ``holds(Array(OFFSETS, ANY), "where each color begins")`` is an array of 64-bit numbers of any length, in words and for
-the machine. Everything that is known about a plan beside its meaning follows from that: which arrays it has, of which
+the machine. Everything that is known about a plan next to its meaning follows from that: which arrays it has, of which
 type and shape, which may be missing (``form.py``); how it is kept on disk (``plan_cache.py``); what generated code
 calls its arrays and numbers (``plan.py``). Fields may hold arrays, numbers, pairs of slots, other such dataclasses, and
 tables of these by the number of a map or of a target set. What follows from the arrays, such as how many blocks there
-are, is not kept beside them: it is a ``size``.
+are, is not kept next to them: it is a ``size``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OFFSETS, NUMBERS, FLAGS, REALS = ("int64",), ("int32", "int64"), ("uint8",), ("f
 
 
 class Pair(NamedTuple):
-    """Two slots of a map that often lead to the same target, at elements beside each other or one after the other."""
+    """Two slots of a map that often lead to the same target, at elements next to each other or one after the other."""
 
     slot: int
     other: int

@@ -1,6 +1,6 @@
 """Plans: the arrays a strategy needs, as pure functions of the maps, checked, and cached on disk by content.
 
-Each strategy declares its own beside its code (``declare.py``). Here is what all have in common, and the one place
+Each strategy declares its own next to its code (``declare.py``). Here is what all have in common, and the one place
 where a plan meets generated text: ``symbol`` tells what an array or a number of a plan is called there, ``part_of``
 gives it to a nest.
 """

@@ -1,4 +1,4 @@
-"""What the verifiers of plans share. Each plan checks itself (``check``, beside its declaration): it computes from the
+"""What the verifiers of plans share. Each plan checks itself (``check``, next to its declaration): it computes from the
 maps what must be true of it, and rejects itself where it is not.
 
 Checks of races use stamps: every element (or block) writes its number at its targets, then looks whether it is still

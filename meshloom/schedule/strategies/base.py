@@ -39,7 +39,7 @@ class Emitter(ABC):
 
 
 class Strategy(Emitter):
-    """A way to keep elements that meet at one target from losing each other's contributions.
+    """A way to avoid race conditions: elements that update one target must not lose each other's contributions.
 
     Everything is a function of the loop and its maps.
     """

@@ -1,8 +1,8 @@
-"""A heap that turns with the plane: two-dimensional advection by a solid rotation, phi = 0 on all sides.
+"""Solid-body rotation of a cone: two-dimensional advection, phi = 0 on all sides.
 
 d phi/dt + u d phi/dx + v d phi/dy = 0 with (u, v) = 2 pi (-y, x): after a time of 1 everything is back in its place.
 The box of the original has jumps, and a central scheme answers with waves that it cannot damp: every error it makes
-stays. A compact filter takes out what is too short for the grid, and a smooth heap shows the order of the scheme.
+stays. A compact filter takes out what is too short for the grid, and a smooth hump shows the order of the scheme.
 """
 # ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
@@ -69,10 +69,10 @@ class ConeConfig(AdvectionConfig):
 
 
 class RotatingCone(AdvectionCase):
-    """One turn of a heap."""
+    """One turn of a cone, a box or a hump."""
 
     name: ClassVar[str] = "rotating_cone"
-    title: ClassVar[str] = "a heap turns with the plane (2-D advection, compact differences of sixth order)"
+    title: ClassVar[str] = "solid-body rotation of a cone (2-D advection, compact differences of sixth order)"
     Config: ClassVar[type] = ConeConfig
     small: ClassVar[Mapping[str, Any]] = {"mesh.points": 16}
 
@@ -88,7 +88,7 @@ class RotatingCone(AdvectionCase):
         return {name: scheme_limit(CENTRAL.get(name, compact.DENG5_PLUS), axes=2)}
 
     def exact(self, places: tuple[Any, ...], time: Any) -> Any:
-        """The initial heap at the place turned back."""
+        """The initial values at the place turned back."""
         x, y = places
         cos, sin = np.cos(TURN * time), np.sin(TURN * time)
         heap = self.config.heap
@@ -145,7 +145,7 @@ class RotatingCone(AdvectionCase):
         return slopes
 
     def picture(self) -> Image:
-        """The solution beside its errors over the steps."""
+        """The solution next to its errors over the steps."""
         return self._image("phi", "phi", ("error_l1", "error_l2", "error_max"))
 
     def maps(self) -> dict[str, Image]:

@@ -42,6 +42,6 @@ def surroundings(mesh: ml.Mesh) -> Surroundings:
 
 
 def _node_after(nodes: np.ndarray, cell: np.ndarray, start: np.ndarray, steps: int) -> np.ndarray:
-    """In each of some cells (n,) the corner that follows the node ``start`` (n,) after so many steps round the cell."""
+    """In each of some cells (n,) the corner that follows the node ``start`` (n,) after so many steps around it."""
     corner = np.argmax(nodes[cell] == start[:, None], axis=1)
     return nodes[cell, (corner + steps) % 4]

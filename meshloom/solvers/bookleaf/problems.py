@@ -125,5 +125,5 @@ def check_convex(points: np.ndarray, cells: np.ndarray) -> None:
         where = ", ".join(f"{part:.4g}" for part in x[bad[0]].mean(axis=0))
         raise MeshError(
             f"the mesh is tangled at the start: cell {bad[0]} at ({where}) has a corner of negative or no area"
-            f" ({len(bad)} such cell{'s' if len(bad) > 1 else ''}); corners must go round counter-clockwise"
+            f" ({len(bad)} such cell{'s' if len(bad) > 1 else ''}); corners must go around counter-clockwise"
         )

@@ -10,7 +10,7 @@ CORNERS = range(4)
 
 
 def following(k: int) -> int:
-    """The corner or edge after k, once round."""
+    """The corner or edge after k, once around."""
     return (k + 1) % 4
 
 

@@ -1,4 +1,4 @@
-"""Flow round a body in the plane: laminar round a cylinder, transonic round an airfoil."""
+"""Flow around a body in the plane: laminar around a cylinder, transonic around an airfoil."""
 # ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _SOUND2 = 100.0 / 1.4  # pressure over density for which sound travels 10: at Ma
 
 @dataclass(frozen=True)
 class CylinderMeshOptions:
-    """An O-grid round a circle of diameter 1."""
+    """An O-grid around a circle of diameter 1."""
 
-    around: int = option(128, "cells round the circle", low=8, high=100_000)
+    around: int = option(128, "cells around the circle", low=8, high=100_000)
     outward: int = option(96, "cells from the wall to the far field", low=2, high=100_000)
     far: float = option(50.0, "radius of the far field in diameters", low=2.0, high=1e6)
     first_height: float = option(0.0, "height of the cells at the wall; 0 is half their width", low=0.0, high=1.0)
@@ -49,9 +49,9 @@ class CylinderMeshOptions:
 
 @dataclass(frozen=True)
 class AirfoilGridOptions:
-    """An O-grid round a NACA 0012 of chord 1."""
+    """An O-grid around a NACA 0012 of chord 1."""
 
-    around: int = option(192, "cells round the airfoil, an even number", low=8, high=100_000)
+    around: int = option(192, "cells around the airfoil, an even number", low=8, high=100_000)
     outward: int = option(64, "cells from the wall to the far field", low=2, high=100_000)
     far: float = option(100.0, "radius of the far field in chords", low=2.0, high=1e6)
     kind: str = option("quad", "kind of cells", allowed=_KINDS)
@@ -74,7 +74,7 @@ class Cylinder(FiniteVolumeCase):
     """A stream at low speed past a circular cylinder: two eddies stay behind it, or leave it in turn."""
 
     name: ClassVar[str] = "cylinder"
-    title: ClassVar[str] = "laminar flow past a cylinder, steady (Re 40) or with a street of eddies (finite volumes)"
+    title: ClassVar[str] = "laminar flow past a cylinder, steady (Re 40) or with a vortex street (finite volumes)"
     Config: ClassVar[type] = CylinderConfig
     small: ClassVar[Mapping[str, Any]] = {"mesh.around": 8, "mesh.outward": 4, "mesh.far": 5.0}
 
@@ -111,7 +111,7 @@ class Cylinder(FiniteVolumeCase):
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         x, u = self.wake()
-        near, label = x < 10.0, f"velocity on the axis (eddies: {self.wake_length():.3g} diameters long)"
+        near, label = x < 10.0, f"velocity on the axis (recirculation length: {self.wake_length():.3g} diameters)"
         return (*super().charts(history), Chart("wake", x[near], {"u": u[near]}, "x", label))
 
 

@@ -265,7 +265,7 @@ class FiniteVolumeCase(Case):
 
     @property
     def drawn_monitors(self) -> tuple[str, ...]:
-        """Those beside the picture: coefficients over time, or how far it is to the steady flow, over decades."""
+        """Those next to the picture: coefficients over time, or how far it is to the steady flow, over decades."""
         return ("lift", "drag") if isinstance(self.steps, StepsInTime) else ("residual_density",)
 
     def _on_walls(self, name: str, label: str, curves: tuple[str, ...]) -> SpacePicture | None:

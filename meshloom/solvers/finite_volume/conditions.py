@@ -5,7 +5,7 @@ row (d + 2,) for every face. What happens at a face is static, so that condition
 whatever their numbers are:
 
 ``flux``      mass, momentum and energy (d + 2,) out of the domain, from the state V inside and the row ``given``;
-``friction``  what friction and conduction bring in, from the gradient (d + 2, d) of the cell too;
+``friction``  the viscous and heat flux, from the gradient (d + 2, d) of the cell too;
 ``ghost``     the state beyond the face, for gradients, where ``ghost_at`` says where it is.
 
 ``normal`` (d,) is the unit normal out of the domain, ``area`` = size * normal, ``reach`` (d,) the way from the centre
@@ -165,7 +165,7 @@ class SlipWall(Closed):
 
 @dataclass(frozen=True)
 class AdiabaticWall(SlipWall):
-    """The gas sticks to a wall that takes no heat."""
+    """No-slip adiabatic wall."""
 
     kind: ClassVar[str] = "no_slip"
     is_free: ClassVar[bool] = False
@@ -202,7 +202,7 @@ class AdiabaticWall(SlipWall):
 
 @dataclass(frozen=True)
 class IsothermalWall(AdiabaticWall):
-    """The gas sticks to a wall of a given temperature."""
+    """No-slip isothermal wall."""
 
     kind: ClassVar[str] = "isothermal"
     temperature: float = option(0.0, "temperature of the wall; 0 takes that of the free stream", low=0.0)
@@ -252,7 +252,7 @@ class CharacteristicFarField(BoundaryCondition):
 
 @dataclass(frozen=True)
 class GivenState(BoundaryCondition):
-    """A state outside, whatever comes; the flux decides what of it counts."""
+    """Prescribed exterior state; the Riemann flux selects the characteristics."""
 
     kind: ClassVar[str] = "state"
     ghost_at: ClassVar[str] = AT_FACE

@@ -25,7 +25,7 @@ def check_sense(config: Any, mesh: ml.Mesh, conditions: Mapping[str, BoundaryCon
         if isinstance(condition, AdiabaticWall) and name in mesh.groups:
             key = toml_key(("boundary", name))
             if config.gas.viscosity == "none" and config.turbulence.model == "none":  # a model says so itself
-                raise ConfigError(f"{key}: gas sticks to a wall by friction, and gas.viscosity is 'none'; say"
+                raise ConfigError(f"{key}: a no-slip wall needs a viscosity, and gas.viscosity is 'none'; say"
                                   " kind = \"slip\", or choose a viscosity")  # fmt: skip
     if config.time.method == "implicit":
         _check_neighbours(mesh)
@@ -73,7 +73,7 @@ def _check_smoothing(time: Any, usual: Any) -> None:
 
 
 def _check_neighbours(mesh: ml.Mesh) -> None:
-    """A cell that none lies beside has no place in a matrix through faces."""
+    """A cell that none lies next to has no place in a matrix through faces."""
     alone = np.bincount(mesh.face_cells.indices.ravel(), minlength=len(mesh.cells)) == 0
     if alone.any():
         cell = int(np.argmax(alone))

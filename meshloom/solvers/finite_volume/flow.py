@@ -1,8 +1,8 @@
 """A compressible flow on a mesh: its state, and the loops that say what flows into every cell.
 
-    d/dt (volume u) = inflow(u),   inflow = - sum over faces of (convective flux - viscous flux)
+    d/dt (volume u) = R(u),   R = - sum over faces of (convective flux - viscous flux)
 
-``CompressibleFlow.inflow`` is that right-hand side, for explicit stages as for implicit ones; what a stage needs on its
+``CompressibleFlow.inflow`` is the residual R, for explicit stages as for implicit ones; what a stage needs on its
 way (primitive variables, gradients, limiters) is a ``FlowTerms``, made where a program is recorded.
 """
 
@@ -185,7 +185,7 @@ class CompressibleFlow:
     # --- forces
 
     def surface(self, terms: FlowTerms, side: GroupFaces, pressure: ml.Field, shear: ml.Field) -> None:
-        """Sets fields of the side: pressure, and the friction (d) of the gas on the wall, per area."""
+        """Sets fields of the side: pressure, and the skin friction (d) on the wall, per area."""
         own = side.cells
         self._at_side(side).surface(
             side.faces, terms.v[own], side.given, side.area, side.reach, pressure, shear, *self._through(own, terms)

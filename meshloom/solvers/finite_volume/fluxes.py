@@ -2,7 +2,7 @@
 
 Each is a function of the gas, the states V (d + 2,) at the left and at the right (``gas.py``), and the area vector (d,)
 from left to right, and gives mass, momentum and energy (d + 2,) per time. All of them give back the flux of one state
-where both are the same, and the negative one when sides and area are turned round.
+where both are the same, and the negative one when sides and area are turned around.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ VISCOSITIES = ("none", "constant", "sutherland")
 
 @dataclass(frozen=True)
 class IdealGas:
-    """p = density R T, and what friction and conduction go by."""
+    """p = density R T, and the transport coefficients."""
 
     gamma: float = 1.4
     gas_constant: float = 1.0

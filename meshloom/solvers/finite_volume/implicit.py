@@ -1,9 +1,9 @@
 """Implicit steps: towards a steady flow, and within each step of an unsteady one.
 
-    (volume / step - d inflow / d u) change = inflow(u),    u = u + change
+    (volume / step - dR/du) change = R(u),    u = u + change
 
-by Newton's method with a matrix of first order (``jacobians.py``) and GMRES, preconditioned by Gauss-Seidel sweeps
-through the colors of the cells. Every cell has a step of its own, ``cfl`` times what waves need to cross it. They
+with the residual R, by Newton's method with a matrix of first order (``jacobians.py``) and GMRES, preconditioned by
+colored Gauss-Seidel sweeps. Every cell has a step of its own, ``cfl`` times what waves need to cross it. They
 become longer as the residual becomes smaller (switched evolution relaxation, Mulder and van Leer 1985); a step after
 which it is much larger is taken back, and tried again with shorter ones. Where density or pressure would change by
 much, a cell takes a part of its change, and shorter steps for a while: a few bad cells, such as those behind a sharp

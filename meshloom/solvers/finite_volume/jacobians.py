@@ -1,8 +1,8 @@
 """How what flows into cells changes with their states: the entries of the matrix of an implicit step.
 
-Of the scheme of first order: the numerical flux between the states of two cells, friction by their difference along the
-line between them, and the conditions at the boundary, all of them the scheme's own formulas, differentiated where they
-stand (``ml.jacobian``). Gradients and limiters stay out: the matrix links neighbours alone.
+Of the scheme of first order: the numerical flux between the states of two cells, the viscous term by their difference
+along the line between them, and the boundary conditions, all of them the scheme's own formulas, differentiated where
+they stand (``ml.jacobian``). Gradients and limiters stay out: the matrix links neighbours alone.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ def trouble_finder(length: float, bounded: bool) -> ml.Kernel:
 
 
 def face_friction(gas: IdealGas, left: Any, right: Any, v: Any, slope: Any, reach: Any, area: Any, eddy: Any) -> Any:
-    """What friction and conduction bring in from the right: with the mean of both gradients, corrected along the line
+    """The viscous and heat flux from the right: with the mean of both gradients, corrected along the line
     between the centres."""
     middle, way = 0.5 * (left + right), reach[0] - reach[1]
     steep = along_the_line(0.5 * (slope[0] + slope[1]), v[1] - v[0], way, area)
@@ -235,7 +235,7 @@ def face_fluxes(gas: IdealGas, scheme: FlowScheme, turbulent: bool, again: bool 
 
 
 def _signals(gas: IdealGas, v: Any, area: Any, volume: Any, eddy: Any) -> Any:
-    """Volume per time that sound waves of a state sweep at a face, and what friction spreads over."""
+    """Volume per time that sound waves of a state sweep at a face, and what viscosity spreads over."""
     size = np.sqrt(area @ area)
     waves = np.abs(area @ v[1:-1]) + gas.sound_speed(v) * size
     if not gas.viscous:

@@ -116,7 +116,7 @@ class TurbulentPlate(FiniteVolumeCase):
         return centres[above, 1] * u_tau / laminar, V[1] / u_tau
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
-        """Friction, beside what is published where the flow is that one, and the law of the wall; where the gas slides
+        """Friction, next to what is published where the flow is that one, and the law of the wall; where the gas slides
         along there is neither."""
         if not sticks(self._plate.condition):
             return super().charts(history)

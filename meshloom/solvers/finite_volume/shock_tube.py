@@ -1,4 +1,4 @@
-"""Sod's shock tube in three dimensions, on tetrahedra or hexahedra, beside the exact solution."""
+"""Sod's shock tube in three dimensions, on tetrahedra or hexahedra, next to the exact solution."""
 # ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Sod3d(FiniteVolumeCase):
     """A membrane bursts between gas of pressure and density 1 at the left and 0.1 and 0.125 at the right."""
 
     name: ClassVar[str] = "sod3d"
-    title: ClassVar[str] = "Sod's shock tube on tetrahedra or hexahedra, beside the exact solution (finite volumes)"
+    title: ClassVar[str] = "Sod's shock tube on tetrahedra or hexahedra, next to the exact solution (finite volumes)"
     Config: ClassVar[type] = Sod3dConfig
     small: ClassVar[Mapping[str, Any]] = {"mesh.cells": (4, 1, 1)}
     shown: ClassVar[tuple[str, ...] | None] = ("time", "dt", "mass", "energy")

@@ -59,7 +59,7 @@ def _exchange(
     numerical_flux = scheme.numerical_flux()
 
     def through(v: Any, given: Any, area: Any, reach: Any, more: tuple[Any, ...]) -> tuple[Any, Any]:
-        """Convection out of the domain, and what friction and conduction bring in."""
+        """Convection out of the domain, and the viscous and heat flux in."""
         inside, normal, others = v[0], area / np.sqrt(area @ area), list(more)
         slope = others.pop(0)[0] if scheme.needs_gradients(gas) else None
         at_face = inside
@@ -87,7 +87,7 @@ def _flux(through: Exchange) -> ml.Kernel:
 
 
 def _on_walls(through: Exchange) -> tuple[ml.Kernel, ml.Kernel]:
-    """The sum of forces, and pressure and friction at every face."""
+    """The sum of forces, and pressure and skin friction at every face."""
 
     @ml.kernel
     def wall_force(
@@ -110,7 +110,7 @@ def _on_walls(through: Exchange) -> tuple[ml.Kernel, ml.Kernel]:
     def surface(
         v: ml.Read, given: ml.Read, area: ml.Read, reach: ml.Read, pressure: ml.Write, shear: ml.Write, *more: ml.Read
     ):
-        """Pressure, and the vector of friction, per area of a wall."""
+        """Pressure, and the vector of skin friction, per area of a wall."""
         convection, friction = through(v, given, area, reach, more)
         size2 = area @ area
         pressure[...] = convection[1:-1] @ area / size2

@@ -111,7 +111,7 @@ def _wall_function(nu: Any, strength: Any, strength_slope: Any, wall: Any) -> tu
 
 
 def _fv1(chi: Any) -> Any:
-    """How much of nu the flow feels: little where it is small beside the viscosity of the gas."""
+    """How much of nu the flow feels: little where it is small next to the viscosity of the gas."""
     cubed = chi**3
     return cubed / (cubed + CV1**3)
 

@@ -50,7 +50,7 @@ def is_open(condition: BoundaryCondition | type[BoundaryCondition]) -> bool:
 
 
 def sticks(condition: BoundaryCondition | type[BoundaryCondition]) -> bool:
-    """Does gas stick to it? There turbulence ends."""
+    """Is it a no-slip wall? There turbulence ends."""
     kind = condition if isinstance(condition, type) else type(condition)
     return issubclass(kind, AdiabaticWall)
 
@@ -74,7 +74,7 @@ class SpalartAllmaras:
         self.eddy.assign(self._eddy_now())
 
     def _distances(self) -> np.ndarray:
-        """To the walls that gas sticks to, (cells,); without any, far beyond the domain, where nothing is destroyed."""
+        """To the nearest no-slip wall, (cells,); without any, far beyond the domain, where nothing is destroyed."""
         mesh = self.flow.mesh
         walls = [side.name for side in self.flow.at.sides if sticks(side.condition)]
         if walls:
@@ -101,7 +101,7 @@ class SpalartAllmaras:
 
     def assemble(self, terms: FlowTerms, matrix: ml.Matrix | None = None) -> None:
         """Sets ``rate`` (volume d nu/dt), ``diagonal``, the part of minus its derivative by the cell's own nu that is
-        positive, and what belongs beside the diagonal in ``matrix``."""
+        positive, and what belongs next to the diagonal in ``matrix``."""
         flow, inside = self.flow, self.flow.at.inside
         slope = self._gradient(terms)
         for one in (self.rate, self.diagonal):

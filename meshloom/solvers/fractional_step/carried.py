@@ -29,7 +29,7 @@ class FaceRow:
 def carried(velocity: Any, row: FaceRow, convection: str) -> Any:
     """The value that goes through a face with a velocity.
 
-    ``central``: the mean of the two beside it, whatever their distances: then convection moves kinetic energy about and
+    ``central``: the mean of its two cells, whatever their distances: convection moves kinetic energy about and
     makes none. ``quick``: B. P. Leonard's (1979), on a parabola through the two upstream and the one downstream, which
     is of third order and damps what changes from cell to cell.
     """

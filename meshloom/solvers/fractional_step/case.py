@@ -69,7 +69,7 @@ class IncompressibleCase(GridCase):
         self.flow.start(self.start_velocity())
         self.state, self.recorded = (*self.flow.state, *further), (*self.flow.recorded, *self.looked)
         self.recorded += self.flow.watched
-        left = Limit(-1.0, ENOUGH * LEFT[self.cells.dtype], "friction was not solved for", cure=_LEFT_CURE)
+        left = Limit(-1.0, ENOUGH * LEFT[self.cells.dtype], "the viscous term was not solved for", cure=_LEFT_CURE)
         self.limits = {**self.limits, RESIDUAL: left}
         self.program = self.flow.step
 
@@ -204,6 +204,6 @@ class IncompressibleCase(GridCase):
 def _chosen_step(time: Any, longest: float) -> float:
     """The step that the settings ask for; ConfigError where they leave it to a scheme that has no stable one."""
     if not time.dt and (not np.isfinite(longest) or longest <= 0.0):
-        raise ConfigError("time.cfl: this scheme has no stable step for a flow without friction; give time.dt, or take"
+        raise ConfigError("time.cfl: this scheme has no stable step for an inviscid flow; give time.dt, or take"
                           " scheme.time = \"rk3\"")  # fmt: skip
     return float(time.dt or time.cfl * longest)

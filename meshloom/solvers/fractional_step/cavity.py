@@ -1,4 +1,4 @@
-"""Flow in a closed box whose lid slides along: in a square, with Ghia's tables beside it, and in a cube.
+"""Flow in a closed box whose lid slides along: in a square, with Ghia's tables next to it, and in a cube.
 
 Units: the side of the box and the speed of the lid, which moves along x at the upper end of y.
 """

@@ -1,9 +1,9 @@
 """CellGrid between straight walls: where they are, and how wide, as kernels see it.
 
-The points of the grid are the centres of cells. Beside each of them lie its values; the face between a cell and the one
+The points of the grid are the centres of cells, where their values lie; the face between a cell and the one
 before it along an axis belongs to the cell behind it, so the last face of an axis lies in the first ghost cell.
 
-Blocks of cells may be solid. Nothing flows through their faces, the fluid sticks to them, and inside everything is 0:
+Blocks of cells may be solid. Their faces are no-slip walls, and inside everything is 0:
 kernels then take one argument more, where the fluid is, and ``Spacing`` asks it; without blocks nothing is asked.
 """
 
@@ -62,7 +62,7 @@ def _ascending(edges: Sequence[Any]) -> tuple[np.ndarray, ...]:
 
 
 class CellGrid:
-    """A grid of cells. ``edges``: for each axis (n + 1,), ascending; ``periodic``: for each axis, does it go round?
+    """A grid of cells. ``edges``: for each axis (n + 1,), ascending; ``periodic``: for each axis, does it go around?
     ``blocks``: the cells in them are solid."""
 
     def __init__(
@@ -216,7 +216,7 @@ class _Axis:
 
     @property
     def extent(self) -> tuple[float, float]:
-        """As a grid has it: from the first centre to the last, round a periodic axis to the first again."""
+        """As a grid has it: from the first centre to the last, around a periodic axis to the first again."""
         low = float(self.centres[0])
         return (low, low + float(self.edges[-1] - self.edges[0])) if self.periodic else (low, float(self.centres[-1]))
 

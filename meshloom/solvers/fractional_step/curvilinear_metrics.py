@@ -106,7 +106,7 @@ def _areas_in_plane(edges: list[np.ndarray]) -> np.ndarray:
 
 
 def _areas_in_space(places: np.ndarray) -> np.ndarray:
-    """J grad xi_d = (D_f (D_e r x r) - D_e (D_f r x r)) / 2, where d, e, f follow each other round."""
+    """J grad xi_d = (D_f (D_e r x r) - D_e (D_f r x r)) / 2, where d, e, f are a cyclic permutation."""
     swept = [np.cross(_difference(places, a), places[_inside(a)]) for a in range(3)]
     found = []
     for d in range(3):

@@ -1,6 +1,6 @@
-"""Where kinetic energy goes: what friction, forces and sides do not account for has been lost by the scheme.
+"""Where kinetic energy goes: what viscosity, forces and sides do not account for has been lost by the scheme.
 
-    lost = E(0) - E(t) + integral of the power of friction, forces and sides
+    lost = E(0) - E(t) + integral of the power of viscosity, forces and sides
 
 The power is that of the discrete terms themselves, at the ends of steps, and its integral that of trapezoids: of second
 order in the step. What is left is the work of convection and pressure, which have none to do, and the error in time.
@@ -24,7 +24,7 @@ LOST, BEFORE = "energy_lost", "energy_before"
 
 class EnergyBudget:
     """``lost``: kinetic energy that the scheme has lost since the start, negative where it has made some. ``power``:
-    what friction, forces and sides do per unit of time; who owns the budget sums it up before ``close``."""
+    what viscosity, forces and sides do per unit of time; who owns the budget sums it up before ``close``."""
 
     names: ClassVar[tuple[str, ...]] = (LOST, BEFORE)  # of its state
 

@@ -24,7 +24,7 @@ class FaceSides:
         self._given = {side: _at_faces(side) for side in boundaries.sides}
 
     def close(self, u: ml.Field) -> None:
-        """The velocities through all sides, and round periodic axes; inside a program this is recorded."""
+        """The velocities through all sides, and around periodic axes; inside a program this is recorded."""
         for side in self.boundaries.sides:
             if side.rule[side.axis] == GIVEN:
                 _given(side.axis)(side.faces, self._given[side], u)

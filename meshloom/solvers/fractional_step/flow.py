@@ -10,7 +10,7 @@ centres):
 5. u = u* - dt grad p at centres, and U = U* - dt grad p at faces, which leaves U without divergence.
 
 With one stage (``EULER``) that is all. Schemes of higher order need equations in time behind them that do not depend on
-the length of a step: U keeps what it has beyond the interpolated u, which fades in the time ``fade`` (with Euler's
+the length of a step: U keeps what it has beyond the interpolated u, relaxed over the time ``fade`` (with Euler's
 steps it would be just one step). That difference, which ties the velocities at centres to the pressure between them, is
 of the order of fade times the width of cells squared. The pressure is that of the last stage.
 """
@@ -282,7 +282,7 @@ class IncompressibleFlow:
         self._measure_power()
 
     def _measure_power(self) -> None:
-        """Of friction, force and sides."""
+        """Of viscosity, force and boundaries."""
         cells, power = self.cells, self.budget.power
         power.value = 0.0
         given = (cells.cross(self.velocity), self.viscosity, self.force)

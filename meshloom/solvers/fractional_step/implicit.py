@@ -1,4 +1,4 @@
-"""Adams and Bashforth's steps for convection, Crank and Nicolson's for friction: of second order, and friction does not
+"""Adams and Bashforth's steps for convection, Crank and Nicolson's for viscosity: of second order; viscosity does not
 limit their length.
 
     (1 - nu dt/2 lap) u* = u + dt (-(1 + s) N(u) + s N(u before) + nu/2 lap u - grad p + f),    s = dt / (2 dt before)

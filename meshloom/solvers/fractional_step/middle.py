@@ -1,6 +1,6 @@
 """Values in the middle of the cells: of the domain, and along lines through it.
 
-Where an axis has an even number of cells its middle is a face, and the value there the mean of the two cells beside it.
+Where an axis has an even number of cells its middle is a face, and the value there the mean of its two cells.
 """
 
 from __future__ import annotations

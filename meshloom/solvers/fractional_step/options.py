@@ -40,13 +40,13 @@ class FractionalStepOptions:
     form: str = option(
         STAGGERED,
         "staggered: velocities at faces alone, which loses no kinetic energy with central convection; collocated: at"
-        " centres of cells, with those through faces beside them, which loses some (monitor energy_lost)",
+        " centres of cells, with those through faces next to them, which loses some (monitor energy_lost)",
         allowed=FORMS,
     )
     time: str = option(
         RK3.name,
         "rk3: three stages, of third order; euler: one, of first; abcn: Adams-Bashforth for convection and"
-        " Crank-Nicolson for friction, of second order, where friction does not limit the step",
+        " Crank-Nicolson for the viscous term, of second order, where viscosity does not limit the step",
         allowed=tuple(SCHEMES),
     )
     convection: str = option(
@@ -91,5 +91,5 @@ class DirectPressureOptions(PressureOptions):
 class CollocatedOptions(FractionalStepOptions):
     """The same around solids, which velocities at faces alone do not know."""
 
-    form: str = option(COLLOCATED, "collocated: velocities at centres of cells, with those through faces beside them,"
+    form: str = option(COLLOCATED, "collocated: velocities at centres of cells, with those through faces next to them,"
                        " which loses some kinetic energy (monitor energy_lost)", allowed=(COLLOCATED,))  # fmt: skip

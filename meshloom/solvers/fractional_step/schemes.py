@@ -19,7 +19,7 @@ class TimeStage:
 class TimeScheme:
     """``real`` and ``imaginary``: how far its region of stability goes along the two axes. ``coupled``: is what the
     face velocities have beyond interpolated ones forgotten in every stage, as in the plain projection method? Else it
-    fades in a time of its own, which leaves differential equations in time, and the scheme its order."""
+    relaxes over a time scale, which leaves differential equations in time, and the scheme its order."""
 
     name: str
     stages: tuple[TimeStage, ...]
@@ -30,7 +30,7 @@ class TimeScheme:
 
     def longest_step(self, convection: float, diffusion: float, speed2_over_viscosity: float) -> float:
         """The longest stable step. ``convection``: sum of speed over width; ``diffusion``: 4 nu times the sum of 1 over
-        width squared; ``speed2_over_viscosity``: speed squared over nu, which counts where waves need friction."""
+        width squared; ``speed2_over_viscosity``: speed squared over nu, which counts where waves need viscosity."""
         if self.imaginary > 0.0:
             return 1.0 / (convection / self.imaginary + diffusion / self.real)
         longest = self.real / diffusion if diffusion > 0.0 else math.inf
@@ -46,7 +46,7 @@ RK3 = TimeScheme(
     2.5127,
     math.sqrt(3.0),
 )
-#: Adams and Bashforth's steps for convection, with Crank and Nicolson's for friction, which sets no limit. Waves
-#: without friction grow, by (speed dt / width)^4 / 4 in a step: too little to be seen where there is any.
+#: Adams and Bashforth's steps for convection, with Crank and Nicolson's for viscosity, which sets no limit. Waves
+#: in inviscid flow grow, by (speed dt / width)^4 / 4 in a step: too little to be seen where there is any.
 ABCN = TimeScheme("abcn", (TimeStage(0.0, 1.0),), math.inf, 0.4, implicit=True)
 SCHEMES = {one.name: one for one in (RK3, EULER, ABCN)}

@@ -25,7 +25,7 @@ GIVEN, FREE = -1.0, 1.0  # what the value inside counts in the ghost: the veloci
 
 @dataclass(frozen=True)
 class Wall:
-    """Nothing passes, and the fluid sticks to it; ``velocity``: that of the wall, along itself, as a lid's."""
+    """A no-slip wall; ``velocity``: that of the wall, along itself, as a lid's."""
 
     velocity: tuple[float, ...] = ()
     lets_out = False
@@ -52,7 +52,7 @@ class Wall:
 
 @dataclass(frozen=True)
 class Symmetry:
-    """Nothing passes, and nothing sticks: a plane of symmetry, or a wall without friction."""
+    """A plane of symmetry, or a slip wall: nothing passes, without shear."""
 
     lets_out = False
 
@@ -87,7 +87,7 @@ class Inflow:
 
 @dataclass(frozen=True)
 class Outflow:
-    """The flow leaves as it comes, without a slope, and as much altogether as flows in elsewhere."""
+    """Zero-gradient outflow with a global mass correction: as much leaves as flows in elsewhere."""
 
     lets_out = True
 
@@ -215,7 +215,7 @@ class Boundaries:
     @property
     def open_last_faces(self) -> list[Any]:
         """The ghosts with the last faces of axes through which not the same flows at all times: those of axes that go
-        round, and of sides where the velocity is not given."""
+        around, and of sides where the velocity is not given."""
         given = {side.axis for side in self.sides if side.given_through and side.end == HIGH}
         return [self.cells.last_faces(axis) for axis in range(self.cells.rank) if axis not in given]
 

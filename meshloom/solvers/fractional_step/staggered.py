@@ -113,7 +113,7 @@ class StaggeredFlow(IncompressibleFlow):
         self._add_power_of_sides()
 
     def _at_sides_nothing_works(self, given: tuple[Any, ...]) -> None:
-        """What friction and force do at first faces where fluid comes or goes: these do not step in time."""
+        """What viscosity and force do at first faces where fluid comes or goes: these do not step in time."""
         cells = self.cells
         for side in self.boundaries.sides:
             if side.lets_through and side.end == LOW:

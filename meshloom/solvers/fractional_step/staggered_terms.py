@@ -22,7 +22,7 @@ from meshloom.solvers.fractional_step.terms import area, divergence, row_of_cell
 
 
 def seen(cells: CellGrid, u: ml.Field, reach: int) -> ml.Arg:
-    """Velocities at faces as ``staggered_convection`` looks at them: along the axes, and round the corner where what
+    """Velocities at faces as ``staggered_convection`` looks at them: along the axes, and around the corner where what
     flows through the last face of the cell before is asked for."""
     rank = cells.rank
     steps = [along(rank, a, s) for a in range(rank) for s in range(-reach, reach + 1) if s]
@@ -31,7 +31,7 @@ def seen(cells: CellGrid, u: ml.Field, reach: int) -> ml.Arg:
 
 
 def staggered_convection(u: Any, axes: Sequence[Spacing], a: int, how: str) -> Any:
-    """div(U u_a) in the cell round a face along axis a."""
+    """div(U u_a) in the cell around a face along axis a."""
     found: Any = 0.0
     for b, one in enumerate(axes):
         into, out = _through(u, axes, a, b)
@@ -42,7 +42,7 @@ def staggered_convection(u: Any, axes: Sequence[Spacing], a: int, how: str) -> A
 
 
 def _through(u: Any, axes: Sequence[Spacing], a: int, b: int) -> tuple[Any, Any]:
-    """The velocities along axis b into the cell round a face along axis a, and out of it."""
+    """The velocities along axis b into the cell around a face along axis a, and out of it."""
     rank = len(axes)
     here, before, behind = (along(rank, b, step) for step in (0, -1, 1))
     if a == b:
@@ -152,7 +152,7 @@ def _staggered_end(even: tuple[bool, ...]) -> dict[str, Any]:
         u[...] = np.stack([u[a] + dt * slope_at_face(p, axes[a]) for a in range(rank)])
 
     def power_of(u: Any, viscosity: Any, force: Any, axes: Sequence[Spacing], a: int) -> Any:
-        """What friction and force do in the cell round a face."""
+        """What viscosity and force do in the cell around a face."""
         rate = viscosity * staggered_laplacian(u, axes, a) + (force if a == 0 else 0.0)
         return u[here][a] * rate * axes[a].distance() * area(axes, a)
 

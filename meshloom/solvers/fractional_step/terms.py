@@ -75,7 +75,7 @@ def stored(faces: Any, one: Spacing, face: int) -> Any:
 
 
 def slope_at_face(p: Any, one: Spacing, face: int = FIRST) -> Any:
-    """dp/dx at the first or last face of the cell along an axis, from the two cells beside it; none at a solid."""
+    """dp/dx at the first or last face of the cell along an axis, from the two cells next to it; none at a solid."""
     before, behind = _beside(one, face)
     return one.if_open(_OUTWARDS[face], (p[behind] - p[before]) / one.distance(face), 0.0)
 
@@ -187,7 +187,7 @@ def _prediction(even: tuple[bool, ...], how: str) -> dict[str, ml.Kernel]:
 
 def _faces(even: tuple[bool, ...]) -> dict[str, Any]:
     """U*. ``to_faces`` and ``to_faces_and_source`` by how many pairs of u and U they take from before: of each it keeps
-    a share of what U has beyond the interpolated u. From the latest this share fades; where there are two, the first
+    a share of what U has beyond the interpolated u. From the latest this share relaxes; where there are two, the first
     are those at the start of the step."""
     rank = len(even)
 
@@ -196,7 +196,7 @@ def _faces(even: tuple[bool, ...]) -> dict[str, Any]:
         u_star: ml.Read, u: ml.Read, faces: ml.Read, dt: ml.Read, fading: ml.Read, share: ml.Read,
         beyond: ml.ReadWrite, new: ml.Write, *widths: ml.Read,
     ):  # fmt: skip
-        """Interpolated, and the rest fades by a rate from two steps; ``beyond``: what there was beyond interpolated
+        """Interpolated, and the rest relaxes by a rate from two steps; ``beyond``: what there was beyond interpolated
         ones."""
         axes = spacings(widths, even)
         now = [faces[a] - interpolated(u, one) for a, one in enumerate(axes)]
@@ -321,7 +321,7 @@ def _looks(even: tuple[bool, ...]) -> dict[str, ml.Kernel]:
     def measure_power(
         u: ml.Read, viscosity: ml.Read, force: ml.Read, power: ml.Sum, *widths: ml.Read
     ):  # fmt: skip
-        """What friction and force do per unit of time."""
+        """What viscosity and force do per unit of time."""
         axes, here = spacings(widths, even), (0,) * rank
         work = sum(u[here][c] * viscosity * laplacian(u, axes, c) for c in range(rank))
         power += (work + force * u[here][0]) * volume(axes)

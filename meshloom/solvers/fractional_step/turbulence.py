@@ -91,7 +91,7 @@ def charts(found: Profiles, viscosity: float, now: np.ndarray) -> tuple[Chart, .
 
 
 def shear_chart(found: Profiles, viscosity: float, now: np.ndarray) -> Chart:
-    """Shear stresses at edges, seen from the walls: what friction and eddies carry on together is what drives the
+    """Shear stresses at edges, seen from the walls: what viscosity and eddies carry on together is what drives the
     fluid beyond, 1 - y, less what that gains of momentum while the flow is not steady yet."""
     y = folded(1.0 - np.abs(found.edges), 1.0)
     viscous, eddies = (folded(one, -1.0) for one in (found.viscous_shear(viscosity), found.reynolds_shear()))

@@ -1,4 +1,4 @@
-"""Geometry of one hexahedron with corners x (8, 3): 0123 round the lower face, 4567 above them.
+"""Geometry of one hexahedron with corners x (8, 3): 0123 around the lower face, 4567 above them.
 
 Vectors are arrays of three; every function works on numbers and on the symbols of a kernel alike.
 """

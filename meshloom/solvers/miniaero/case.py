@@ -171,7 +171,7 @@ class Ramp(MiniAero):
 
 
 class FlatPlate(Ramp):
-    """A supersonic stream along a plate to which the gas sticks: the boundary layer grows."""
+    """A supersonic stream along a no-slip plate: the boundary layer grows."""
 
     name: ClassVar[str] = "miniaero_plate"
     title: ClassVar[str] = "boundary layer of a supersonic stream on a plate, 3-D, viscous, second order (miniAero)"

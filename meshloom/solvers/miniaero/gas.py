@@ -57,7 +57,7 @@ class MiniAeroGas:
 
 
 def viscous_flux(gas: MiniAeroGas, V: Any, gradient: Any, area: Any) -> Any:
-    """Momentum and energy (5,) per time that friction and conduction bring in through a face from the right.
+    """Momentum and energy (5,) per time that viscous stress and conduction bring in through a face from the right.
 
     ``gradient`` (5, 3) is that of V.
     """

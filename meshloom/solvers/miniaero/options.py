@@ -104,7 +104,7 @@ class MiniAeroStreamOptions:
 
 
 _ORDER = "1 takes the values of the cells at their faces, 2 reconstructs them with limited gradients"
-_VISCOUS = "friction and heat conduction between cells and at walls where the gas sticks"
+_VISCOUS = "viscous stress and heat conduction between cells and at no-slip walls"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How long a time step may be: waves and friction in every cell against the four Runge-Kutta stages."""
+"""How long a time step may be: waves and viscosity in every cell against the four Runge-Kutta stages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def longest_step(mesh: ml.Mesh, gas: MiniAeroGas, V: np.ndarray, order: int, *, 
     """In seconds, for a state V (5, cells): where the flow becomes faster or hotter, less is stable.
 
     Half of what goes through the faces of a cell, by its volume, is the sum of the Courant numbers along its axes; the
-    symbol of friction is -4 nu / h^2 along each of them.
+    symbol of the viscous term is -4 nu / h^2 along each of them.
     """
     volume, sound = mesh.cell_volumes, gas.sound_speed(V)
     factor = max(4.0 / 3.0, gas.gamma / gas.prandtl) if viscous else 0.0  # of momentum, and of heat

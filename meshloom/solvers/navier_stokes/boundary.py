@@ -66,7 +66,7 @@ def outflow_terms(
 ) -> np.ndarray:
     """What the normal derivatives add to dq/dt at a boundary point, (d + 2,), without any wave from outside.
 
-    ``points`` are the states at ``side.offsets``; ``slopes[k][a]`` are those along axis a at the k-th of them. Friction
+    ``points`` are the states at ``side.offsets``; ``slopes[k][a]`` are those along axis a at the k-th. Viscosity
     adds by the normal stress; shear stress and heat flux do not change across the boundary.
     """
     here, n = points[0], side.axis

@@ -30,7 +30,7 @@ class DerivedFields(NamedTuple):
 
 
 class Equations:
-    """Of a gas on a uniform grid; ``form`` says how what is carried is derived.
+    """Of a gas on a uniform grid; ``form`` says how the convective flux is derived.
 
     On closed axes the normal derivatives at the ends are left out of dq/dt: ``boundary.py`` adds them. ``method``
     solves the tridiagonal systems of the lines. ``dtype`` is that of all fields.

@@ -68,7 +68,7 @@ def squared(vector: Any) -> Any:
 
 
 def stress(gas: Gas, slopes: Sequence[Any], axis: int) -> list[Any]:
-    """tau_ai for one a: the force of friction on a plane across ``axis``, (d,)."""
+    """tau_ai for one a: the viscous force on a plane across ``axis``, (d,)."""
     d = len(slopes)
     divergence = sum(slopes[i][i] for i in range(d))
     tau = [gas.viscosity * (slopes[axis][i] + slopes[i][axis]) for i in range(d)]
@@ -77,14 +77,14 @@ def stress(gas: Gas, slopes: Sequence[Any], axis: int) -> list[Any]:
 
 
 def flux(gas: Gas, q: Any, slopes: Sequence[Any], axis: int) -> np.ndarray:
-    """Mass, momentum and energy (d + 2,) that pass a plane across ``axis``: carried, pressed and by friction."""
+    """Mass, momentum and energy (d + 2,) through a plane across ``axis``: convection, pressure, viscous stress."""
     return np.stack(_flux(gas, q, slopes, axis, carried=1.0))
 
 
 def split_flux(gas: Gas, q: Any, slopes: Sequence[Any], axis: int) -> np.ndarray:
     """The part of the flux that the split form derives as it stands.
 
-    The split form writes half of what is carried as d(m f)/dx = m df/dx + f dm/dx, with m = rho u_a and f = u_i, or the
+    The split form writes half of convection as d(m f)/dx = m df/dx + f dm/dx, with m = rho u_a and f = u_i, or the
     enthalpy h; then neither kinetic energy nor entropy is made of short waves, and still all that leaves one place
     arrives at another. ``split_products`` is that half. The fluxes of mass and of kinetic energy stay whole.
     """

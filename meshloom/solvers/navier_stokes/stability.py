@@ -32,7 +32,7 @@ def courant(stream: Stream, spacing: Sequence[float]) -> float:
 
 
 def longest_step(gas: Gas, stream: Stream, spacing: Sequence[float], scheme: compact.Scheme = compact.LELE6) -> float:
-    """The longest stable step: sound and flow in the direction where they are fastest, friction and conduction damp.
+    """The longest stable step: sound and flow in the direction where they are fastest, viscosity and conduction damp.
 
     The symbol of a wave is i k (u + c) - nu k^2, with the wavenumber k that the scheme answers with; second derivatives
     are first derivatives twice, so theirs is k^2, too. Waves along one axis may be long and along another short, so the

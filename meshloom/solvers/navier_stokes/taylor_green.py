@@ -57,7 +57,7 @@ class BoxSchemeOptions(FlowSchemeOptions):
 
     form: str = option(
         SPLIT,
-        "split: half of what is carried by the rule for products, which stays stable where the flow is not resolved;"
+        "split: half of the convective flux by the product rule, which stays stable where the flow is not resolved;"
         " divergence: derivatives of the fluxes as they stand",
         allowed=FORMS,
     )
@@ -76,7 +76,7 @@ class TaylorGreenConfig:
 
 
 class TaylorGreen(FlowCase):
-    """Vortices that stretch each other until friction stops them."""
+    """Vortices that stretch each other until viscosity stops them."""
 
     name: ClassVar[str] = "taylor_green"
     title: ClassVar[str] = "vortices in a periodic box break up and decay (Navier-Stokes, compact differences)"
@@ -116,7 +116,7 @@ class TaylorGreen(FlowCase):
         }
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
-        """Kinetic energy, how fast it goes, and what friction takes by the enstrophy: in the end the same."""
+        """Kinetic energy, how fast it goes, and what viscosity takes by the enstrophy: in the end the same."""
         time, energy = history["time"], history["kinetic_energy"]
         if len(time) < 3:
             return ()

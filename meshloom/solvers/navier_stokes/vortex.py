@@ -46,7 +46,7 @@ from meshloom.solvers.navier_stokes.stability import Stream
 
 @dataclass(frozen=True)
 class VortexMeshOptions:
-    """A rectangle round the place where the vortex starts."""
+    """A rectangle around the place where the vortex starts."""
 
     points: tuple[int, int] = option((512, 512), "points along x and y", low=1, high=65536)
     domain: tuple[float, float] = option((2.0, 2.0), "length and height of the rectangle in l", above=0.0)

@@ -51,7 +51,7 @@ class WaterSide(NamedTuple):
 class Crossing(NamedTuple):
     """What crosses a metre of an edge from left to right per time.
 
-    Momentum is told apart for the two sides, for each without the pressure of its own water above the sill: round a
+    Momentum is told apart for the two sides, for each without the pressure of its own water above the sill: around a
     cell that pressure cancels but for rounding, and without it water at rest stays at rest to the last digit.
     """
 

@@ -95,7 +95,7 @@ def inner_first(neighbours: np.ndarray) -> np.ndarray:
 def least_squares(centres: np.ndarray, neighbours: np.ndarray) -> np.ndarray:
     """Coefficients (cells, neighbours, 2) of the slopes that fit the neighbours best, the near ones more.
 
-    A wall has none, and the original gives no slope either where the last neighbour stands exactly beside or above.
+    A wall has none, and the original gives no slope either where the last neighbour stands exactly next to or above.
     """
     to = centres[neighbours] - centres[:, None]
     inside = (to[:, -1] != 0.0).all(axis=1)

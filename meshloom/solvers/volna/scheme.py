@@ -21,7 +21,7 @@ SCHEMES = ("v17", "v18")
 
 
 class WaterFlow(ABC):
-    """Water that flows over a bed, walls all round. ``step()`` calls the loops of one time step.
+    """Water that flows over a bed, walls all around. ``step()`` calls the loops of one time step.
 
     ``w`` and the clock's ``time`` and ``pace`` are the state; ``dt``, ``lowest`` (depth before it is kept above that
     of dry land), ``volume`` and ``energy`` (kinetic, per density) tell about the last step.

@@ -33,7 +33,7 @@ def gradients(w: np.ndarray, around: np.ndarray, fit: np.ndarray) -> np.ndarray:
 
 def limiter(w: np.ndarray, around: np.ndarray, slopes: np.ndarray, reach: np.ndarray, dry: float) -> Any:
     """The share of the slopes that keeps every variable at every edge within the values around (Barth and
-    Jespersen); none beside dry land."""
+    Jespersen); none next to dry land."""
 
     def share(here: Any, room: Any, rise: Any) -> Any:
         # in the precision of the values: a rise below their last digit does not count

@@ -1,4 +1,4 @@
-"""A tsunami: the floor of the sea rises, and the waves run round an island and up a beach.
+"""A tsunami: the floor of the sea rises, and the waves run around an island and up a beach.
 
 The sea is a rectangle with walls. From the deep part in the west the floor rises to a shelf and a beach in the east; an
 island, a cone with flat shores, stands between. The source is a rise of the sea floor, by a bell-shaped amount, which
@@ -60,7 +60,7 @@ class IslandOptions:
 
 @dataclass(frozen=True)
 class UpliftOptions:
-    """How the floor rises: by ``height`` in the middle, 1/e of it along an ellipse round it."""
+    """How the floor rises: by ``height`` in the middle, 1/e of it along an ellipse around it."""
 
     x: float = option(25e3, "x of its middle, m")
     y: float = option(30e3, "y of its middle, m")
@@ -237,7 +237,7 @@ class Tsunami(WaterCase):
         }
 
     def _coast(self, flooded: np.ndarray) -> Region:
-        """A window round what was flooded; everything where nothing was."""
+        """A window around what was flooded; everything where nothing was."""
         if not flooded.any():
             return self.window()
         corners = self.mesh.coordinates.numpy()[self.mesh.cell_nodes.indices[flooded]].reshape(-1, 2)

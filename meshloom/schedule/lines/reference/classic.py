@@ -1,4 +1,4 @@
-"""What the methods beside ``segmented`` share: they solve A x = f, one operand after the other, a line as a whole."""
+"""What the methods next to ``segmented`` share: they solve A x = f, one operand after the other, a line as a whole."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Classic(LineMethod):
         return with_arrays(self.tables(operator, n), lambda t: np.ascontiguousarray(t, spec.dtype))
 
     def counts(self, lines: LineGeometry) -> dict[str, Any]:
-        """What the plan of a method declares beside ``ClassicPlan``, by the names of its fields."""
+        """What the plan of a method declares next to ``ClassicPlan``, by the names of its fields."""
         return {}
 
     @abstractmethod

@@ -36,7 +36,7 @@ class Meetings:
     """Slots of one map that often lead to the same target.
 
     ``kept`` (a, b): slot a of an element is slot b of the next one in its strip. ``lower`` (t, g): slot t of an element
-    is slot g of the one beside it in the next strip, and takes what that offers; ``upper``: in the strip before.
+    is slot g of the one next to it in the next strip, and takes what that offers; ``upper``: in the strip before.
     ``ends`` (t, g): as ``lower``, among what is kept to the end of the strip.
     """
 
@@ -163,7 +163,7 @@ def _promising(maps: Sequence[np.ndarray]) -> list[Rule]:
 
 
 def _shared(before: np.ndarray, after: np.ndarray) -> int:
-    """How many slots of rows lead to a target of the rows beside them."""
+    """How many slots of rows lead to a target of the rows next to them."""
     return sum(int(np.count_nonzero((column[:, None] == after).any(axis=1))) for column in before.T)
 
 

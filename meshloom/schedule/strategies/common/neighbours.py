@@ -112,7 +112,7 @@ class RoleTables:
     near: Numbers = holds(Array(NUMBERS, _each), "the other target of each element: -1 gaps, -2 marked targets")
     entry: Numbers = holds(Array(NUMBERS, _each), "the entry of each element, -1 where there is none")
     ring: dict[int, Numbers] = holds(
-        Table(Array(NUMBERS, _each), _turning_maps, some=True), "of a map that goes round the target what comes first"
+        Table(Array(NUMBERS, _each), _turning_maps, some=True), "of a map that goes around the target what comes first"
     )
     rows: dict[int, Numbers] = holds(
         Table(Array(NUMBERS, _each_in_row), _other_maps), "of every other map its rows at the elements"
@@ -148,7 +148,7 @@ class RoleTables:
         demand(same, plan, "the list of marked targets does not fit the marks")
         apart = not there[marked].any() and (near[marked] == MARKED).all()
         demand(apart, plan, "a marked target is in the tables too")
-        demand(((near >= 0) == there).all(), plan, "a gap of the neighbour table is none, or the other way round")
+        demand(((near >= 0) == there).all(), plan, "a gap of the neighbour table is none, or the other way around")
         return there
 
     def _check_rows(
@@ -174,7 +174,7 @@ class OwnRing:
 
     ring_of: int = holds(PlanNumber(), "the number of that map")
     ring_through: int = holds(PlanNumber(), "the map of the elements whose rings those are")
-    turned: int = holds(PlanNumber(), "1 where they go round the other way, and hold the second end of each element")
+    turned: int = holds(PlanNumber(), "1 where they go around the other way, and hold the second end of each element")
 
 
 def _regular(place: Place) -> bool | None:

@@ -1,6 +1,6 @@
 """Rings: the incident elements of a target put in a circle, each beginning where the one before it ended.
 
-The sides of a cell go round it: the second node of one is the first node of the next. Found in the maps alone, this
+The sides of a cell go around it: the second node of one is the first node of the next. Found in the maps alone, this
 halves what has to be known about the nodes: position u of the ring holds the first node of element u, and the second
 node of element u is what position u + 1 holds. Cells at a boundary lack some sides; their positions are gaps.
 """
@@ -52,9 +52,9 @@ def along_map(
     ring: np.ndarray, near: np.ndarray, entry: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, bool] | None:
     """``near`` and ``entry`` turned so that the ring's nodes stand as ``rows`` of a map name them, and whether they go
-    round the other way; None where that is impossible. All (targets, degree).
+    around the other way; None where that is impossible. All (targets, degree).
 
-    Going round the other way, position u holds the *second* end of its element. Nodes that no element needs, beside a
+    Going around the other way, position u holds the *second* end of its element. Nodes that no element needs, next to a
     gap, may differ.
     """
     degree = ring.shape[1]

@@ -66,7 +66,7 @@ class RoleGather:
 
     @property
     def turned(self) -> bool:
-        """Do rings go round the other way, and hold the second end of each element?"""
+        """Do rings go around the other way, and hold the second end of each element?"""
         return self.along is not None and bool(self.along.turned)
 
     def loading(self, known: dict[Node, Expr]) -> list[Statement]:
