@@ -63,10 +63,12 @@ class PICCG(NoCopy):
                  eisenstat: bool | None = None):  # fmt: skip
         refuse_in_program("making a piccg solver", MAKE_BEFORE)
         fewest = isinstance(colors, str) and colors == "auto"
+        level, tolerance = _fill(fill, drop)
         self.settings = Settings(
             None if fewest else _count("colors", colors, MOST_COLORS, " or 'auto'"),
             _count("block", block, MOST_BLOCK),
-            *_fill(fill, drop),
+            level,
+            tolerance,
             _shift(shift),
             *_storage(storage, chunk, sigma),
             None if precision is None else floating("piccg: precision", precision),

@@ -206,11 +206,11 @@ def scale_and_subtract(total: Any, d: Read, z: ReadWrite):
 
 
 @at_rows
-def add(total: Any, y: ReadWrite):
+def plus(total: Any, y: ReadWrite):
     y += total
 
 
-add = replace(add, alone=None)
+add = replace(plus, alone=None)  # nothing is added
 
 
 @at_rows

@@ -55,8 +55,11 @@ class Settings:
 class System(Protocol):
     """A in its order, with factors: x and b are a field of each of ``parts``, scaled by ``scales`` where there are."""
 
-    parts: tuple[Set, ...]
-    scales: tuple[Field | None, ...]
+    @property
+    def parts(self) -> tuple[Set, ...]: ...
+
+    @property
+    def scales(self) -> tuple[Field | None, ...]: ...
 
     def iteration(self, x: Parts, b: Parts) -> Iteration:
         """Conjugate gradients for the fields of the last part; x of others is set at the end of a solution."""
@@ -92,7 +95,7 @@ class StoredRows(Ordered):
             )
             return Factored(order, a, factors, storage, settings.precision or self.dtype), shift
         pivots, shift = with_shift(lambda now: diagonal_factored(a, shift=now), settings.shift, self.given.name)
-        kind = TwoColors if self.stages == 2 and shift == 0.0 else Eisenstat
+        kind: Callable[..., System] = TwoColors if self.stages == 2 and shift == 0.0 else Eisenstat
         return kind(order, a, pivots, storage), shift
 
     def _arrange(self, order: ColoredOrder) -> None:
