@@ -17,6 +17,7 @@ import numpy as np
 
 from meshloom.kernel.access import Read, ReadWrite, Write
 from meshloom.linalg.axis_cells import AxisCells
+from meshloom.linalg.steps import gather, scatter, set_to
 from meshloom.mesh.core import Arg, Field, Global, Map, Set
 from meshloom.mesh.grid import Grid
 from meshloom.operation.loop import kernel
@@ -141,16 +142,16 @@ class Bridge:
     def into_cells(self, x: Field, y: Field) -> None:
         """y = x, a field of the cells from one of the grid."""
         if self._to_points is None:
-            copy_points(self.cells, x, y)
+            set_to(self.cells, x, y)
         else:
-            points_to_cells(self.cells, x[self._to_points], y)
+            gather(self.cells, x[self._to_points], y)
 
     def out_of_cells(self, x: Field, y: Field) -> None:
         """y = x, a field of the grid from one of the cells; its ghosts stay as they are."""
         if self._to_points is None:
-            copy_points(self.cells, x, y)
+            set_to(self.cells, x, y)
         else:
-            cells_to_points(self.cells, x, y[self._to_points])
+            scatter(self.cells, x, y[self._to_points])
 
 
 def leading(source: Set, target: Set, formula: Formula, name: str, large: int = LARGE) -> Map:
@@ -200,21 +201,6 @@ def _unit(rank: int, axis: int, step: int = 1) -> tuple[int, ...]:
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
-
-
-@kernel
-def points_to_cells(x: Read, y: Write):
-    y[...] = x[0]
-
-
-@kernel
-def cells_to_points(x: Read, y: Write):
-    y[0] = x
-
-
-@kernel
-def copy_points(x: Read, y: Write):
-    y[...] = x
 
 
 @cache

@@ -8,6 +8,7 @@ and a place within blocks. Arrays only.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -28,17 +29,14 @@ class ColoredOrder:
     starts: np.ndarray
     colors: int
 
+    @property
+    def stages(self) -> np.ndarray:
+        """(n,): the stage of each place."""
+        return np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
+
     def applied(self, a: Sparse) -> Sparse:
         """The same matrix with rows and columns in this order."""
-        n = len(a)
-        place = np.empty(n, np.int64)
-        place[self.rows] = np.arange(n)
-        counts = np.diff(a.offsets)[self.rows]
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        entry = np.arange(offsets[-1]) + np.repeat(a.offsets[self.rows] - offsets[:-1], counts)
-        columns = place[a.columns[entry]]
-        order = np.argsort(np.repeat(np.arange(n), counts) * n + columns, kind="stable")
-        return Sparse.checked(offsets, columns[order], a.values[entry][order])
+        return Sparse.of(_by_rows(a, a.values)[self.rows][:, self.rows])
 
 
 def colored(a: Sparse, *, colors: int | None, block: int, window: int | None, reach: int = 1) -> ColoredOrder:
@@ -46,10 +44,10 @@ def colored(a: Sparse, *, colors: int | None, block: int, window: int | None, re
     ``window``: within so many rows of a stage the long ones come first; None where that does not matter. ``reach``:
     rows that so many entries in turn connect have different colors, as they may have an entry of the factors."""
     n = len(a)
-    order = _gathered(a, _rows_of(a), block) if block > 1 else np.arange(n)
+    order = _gathered(a, block) if block > 1 else np.arange(n)
     ends = np.minimum(np.arange(0, n + block, block), n)
     linked = a if reach == 1 else _further(a, reach)
-    found = _colors(linked, _rows_of(linked), order, ends, colors)
+    found = _colors(linked, order, ends, colors)
     place = np.arange(n) % block  # within its block
     stage = np.repeat(found.astype(np.int64), np.diff(ends)) * block + place
     by_stage = np.argsort(stage, kind="stable")
@@ -62,30 +60,29 @@ def colored(a: Sparse, *, colors: int | None, block: int, window: int | None, re
     return ColoredOrder(rows, starts, int(found.max()) + 1)
 
 
-def _rows_of(a: Sparse) -> np.ndarray:
-    """The row of each entry."""
-    return np.repeat(np.arange(len(a)), np.diff(a.offsets))
+def _by_rows(a: Sparse, values: np.ndarray) -> Any:
+    """As ``scipy.sparse`` has it, with values of their own for its entries."""
+    return library().csr_matrix((values, a.columns, a.offsets), shape=(len(a), len(a)))
 
 
 def _further(a: Sparse, reach: int) -> Sparse:
     """An entry for each pair of rows that at most so many entries in turn connect."""
-    one = library().csr_matrix((np.ones(len(a.columns)), a.columns, a.offsets), shape=(len(a), len(a)))
-    found = one
+    found = one = _by_rows(a, np.ones(len(a.columns)))
     for _ in range(reach - 1):
         found = found @ one
-    found.sort_indices()
-    return Sparse.checked(found.indptr, found.indices, found.data)
+    return Sparse.of(found)
 
 
-def _gathered(a: Sparse, row_of: np.ndarray, block: int) -> np.ndarray:
+def _gathered(a: Sparse, block: int) -> np.ndarray:
     """The rows in an order whose runs of ``block`` are neighbours."""
+    row_of = a.rows
     pairs = np.stack([row_of, a.columns], axis=1)[a.columns > row_of]
     return grow_target_blocks(pairs, len(a), block, np.arange(len(a))) if len(pairs) else np.arange(len(a))
 
 
-def _colors(a: Sparse, row_of: np.ndarray, order: np.ndarray, ends: np.ndarray, wanted: int | None) -> np.ndarray:
-    """Of blocks ``order[ends[b]:ends[b + 1]]`` of rows: two that share an entry next to the diagonal differ."""
-    fewest = _fewest(a, row_of, order, ends)
+def _colors(a: Sparse, order: np.ndarray, ends: np.ndarray, wanted: int | None) -> np.ndarray:
+    """Of blocks ``order[ends[b]:ends[b + 1]]`` of rows: two that share an entry beside the diagonal differ."""
+    fewest = _fewest(a, order, ends)
     if wanted is None or wanted == fewest.max() + 1:
         return fewest
     if wanted < fewest.max() + 1:
@@ -95,10 +92,10 @@ def _colors(a: Sparse, row_of: np.ndarray, order: np.ndarray, ends: np.ndarray, 
     return fewest if in_turn is None else in_turn
 
 
-def _fewest(a: Sparse, row_of: np.ndarray, order: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """By the engine's coloring: its elements are the off-diagonal entries, and the two of a pair have one target."""
-    beside = a.columns != row_of
-    row, column = row_of[beside], a.columns[beside]
+def _fewest(a: Sparse, order: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """By the engine's coloring: its elements are entries beside the diagonal, and the two of a pair have one target."""
+    beside = a.where(a.columns != a.rows)
+    row, column = beside.rows, beside.columns
     if not len(row):
         return np.zeros(len(ends) - 1, np.int32)
     above, pair = column > row, np.empty(len(row), np.int32 if len(row) < 2**31 else np.int64)

@@ -189,11 +189,10 @@ def _stages_of(matrix: MapMatrix, block: int) -> tuple[np.ndarray, int, int]:
     row, column, n = matrix.row_of.indices[:, 0], matrix.column_of.indices[:, 0], matrix.rows.total
     one = library().csr_matrix((np.ones(len(row)), (row, column)), shape=(n, n))
     linked = one + one.T + library().identity(n, format="csr")
-    linked.sort_indices()
-    order = colored(Sparse.checked(linked.indptr, linked.indices, linked.data), colors=None, block=block, window=None)
-    found, stages = np.empty(n, np.int64), len(order.starts) - 1
-    found[order.rows] = np.repeat(np.arange(stages), np.diff(order.starts))
-    return found, stages, order.colors
+    order = colored(Sparse.of(linked), colors=None, block=block, window=None)
+    found = np.empty(n, np.int64)
+    found[order.rows] = order.stages
+    return found, len(order.starts) - 1, order.colors
 
 
 def _part(rows: Set, which: np.ndarray) -> Set:

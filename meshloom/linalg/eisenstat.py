@@ -17,24 +17,13 @@ import numpy as np
 
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.colored_order import ColoredOrder
-from meshloom.linalg.incomplete import diagonal_of, with_shift
 from meshloom.linalg.iteration import Iteration, counting, numbers, steps_of
 from meshloom.linalg.krylov import ONE
-from meshloom.linalg.row_storage import (
-    IMAGE,
-    INNER,
-    PLUS,
-    SUBTRACT,
-    Storage,
-    side,
-    stages,
-    start_sums,
-    sums_for,
-    unscaled_square,
-)
+from meshloom.linalg.ordered import Parts
+from meshloom.linalg.row_storage import Rows, Storage, add, image, inner, subtract, unscaled_square
 from meshloom.linalg.steps import BROKEN, add_scaled, cg_alpha, cg_beta, dot, note, set_to, subtract_from
 from meshloom.mesh.core import Field, Global, Set
-from meshloom.native.cholesky import Sparse, diagonal_factored
+from meshloom.native.cholesky import Sparse
 from meshloom.operation.loop import kernel
 from meshloom.operation.program import Program
 
@@ -73,69 +62,46 @@ class Calibrated(Iteration):
         return np.full(1, found)
 
 
-def pivots_of(a: Sparse, shift: float, name: str) -> tuple[np.ndarray, float]:
-    """The pivots (n,) of factors with the entries of A, in its order, and the shift that they took."""
-    return with_shift(lambda now: diagonal_factored(a, shift=now), shift, name)
-
-
-class EisenstatSystem:
+class Eisenstat:
     """A in its order, scaled: fields x and b of its loops are those of the rows by ``scale``, x / scale and b scale."""
 
-    def __init__(self, ordered: Set, order: ColoredOrder, a: Sparse, pivots: np.ndarray, storage: Storage):
-        scale = 1.0 / np.sqrt(pivots)
-        row = np.repeat(np.arange(len(a)), np.diff(a.offsets))
-        scaled = Sparse(a.offsets, a.columns, a.values * scale[row] * scale[a.columns])
-        self.ordered, diagonal = ordered, diagonal_of(scaled)
-        self._below, self._above = (stages(ordered, side(scaled, above=above), order.starts, storage)
-                                    for above in (False, True))  # fmt: skip
-        self.scale, self._diagonal, self._twice = (
+    def __init__(self, order: ColoredOrder, a: Sparse, pivots: np.ndarray, storage: Storage):
+        ordered, scale = Set(len(a), "rows in order"), 1.0 / np.sqrt(pivots)
+        scaled = a.scaled(scale)
+        self._lower, self._upper = (Rows(ordered, ordered, scaled.where(chosen), order.starts, storage)
+                                    for chosen in (a.columns < a.rows, a.columns > a.rows))  # fmt: skip
+        self._scale, self._diagonal, self._twice = (
             ordered.field(name, dtype=storage.dtype, data=data)
-            for name, data in (("scale", scale), ("diagonal", diagonal), ("K", 2.0 - diagonal))
+            for name, data in (("scale", scale), ("diagonal", scaled.diagonal), ("K", 2.0 - scaled.diagonal))
         )
-        self._sums = sums_for([*self._below, *self._above], ordered, storage.dtype)
         self._half = ordered.field("half way", dtype=storage.dtype)
+        self.parts, self.scales = (ordered,), (self._scale,)
 
-    def apply(self, x: Field, y: Field) -> None:
-        """y = A x, scaled."""
-        start_sums(self._sums)
-        for one in self._below:
-            one.run(IMAGE, x, self._sums, x, self._diagonal, y)
-        start_sums(self._sums)
-        for one in self._above:
-            if not one.empty:
-                one.run(PLUS, x, self._sums, y)
+    def _product(self, x: Field, y: Field) -> None:
+        """y = A x."""
+        self._lower.run(image, x, x, self._diagonal, y)
+        self._upper.run(add, x, y)
 
-    def down(self, r: Field, z: Field) -> None:
+    def _solve_lower(self, r: Field, z: Field) -> None:
         """z = W^-1 r."""
-        start_sums(self._sums)
-        for one in self._below:
-            one.run(SUBTRACT, z, self._sums, r, z)
+        self._lower.run(subtract, z, r, z)
 
-    def up(self, r: Field, z: Field) -> None:
+    def _solve_upper(self, r: Field, z: Field) -> None:
         """z = W^-T r."""
-        start_sums(self._sums)
-        for one in reversed(self._above):
-            one.run(SUBTRACT, z, self._sums, r, z)
+        self._upper.run(subtract, z, r, z, backwards=True)
 
-    def make_close(self, r: Field, z: Field) -> None:
-        """z close to A^-1 r, both scaled."""
-        self.down(r, self._half)
-        self.up(self._half, z)
+    def make_close(self, r: Parts, z: Parts) -> None:
+        self._solve_lower(r[0], self._half)
+        self._solve_upper(self._half, z[0])
 
-    def _inner(self, p: Field, t: Field, u: Field, pq: Global) -> None:
-        start_sums(self._sums)
-        for one in self._below:
-            one.run(INNER, u, self._sums, p, self._twice, t, u, pq)
-
-    def iteration(self, like_x: Field) -> Calibrated:
-        """Conjugate gradients for fields of the rows in their order."""
-        rows, scale = self.ordered, self.scale
-        r, p, t, u = (like_x.like(name) for name in ("residual", "direction", "half image", "other half"))
-        rr, rz, rz_new, pq, size, alpha, beta, left, ratio = numbers(like_x, 9)
-        count, history = counting(like_x)
+    def iteration(self, x: Parts, b: Parts) -> Calibrated:
+        rows, scale = self.parts[0], self._scale
+        r, p, t, u = (x[0].like(name) for name in ("residual", "direction", "half image", "other half"))
+        rr, rz, rz_new, pq, size, alpha, beta, left, ratio = numbers(r, 9)
+        count, history = counting(r)
 
         def check(x: Field, b: Field) -> None:
-            self.apply(x, u)
+            self._product(x, u)
             subtract_from(rows, b, u)
             rr.value = 0.0
             unscaled_square(rows, scale, u, rr)
@@ -144,16 +110,16 @@ class EisenstatSystem:
             check(x, b)
             size.value = rz.value = 0.0
             unscaled_square(rows, scale, b, size)
-            self.down(u, r)
+            self._solve_lower(u, r)
             set_to(rows, r, p)
             dot(rows, r, r, rz)
             set_to(ONE, rr, left)
             note(history.set, history.set.numbers, count, rr, history)
 
         def iterate(x: Field, b: Field) -> None:
-            self.up(p, t)
+            self._solve_upper(p, t)
             pq.value = 0.0
-            self._inner(p, t, u, pq)
+            self._lower.run(inner, u, p, self._twice, t, u, pq)
             cg_alpha(ONE, rz, pq, alpha)
             rz_new.value = 0.0
             split_step(rows, alpha, t, u, x, r, rz_new)

@@ -12,18 +12,17 @@ from numpy.typing import DTypeLike
 from meshloom.errors import MeshError, ProgramError, known_name, shown, whole_number, yes_or_no
 from meshloom.exclusion import exclusive
 from meshloom.linalg.grid_matrix import GridMatrix
-from meshloom.linalg.incomplete import Fill
 from meshloom.linalg.iteration import MOST_ITERATIONS, Report
 from meshloom.linalg.krylov import check_tolerance
 from meshloom.linalg.matrix import Matrix
-from meshloom.linalg.piccg_cells import ByMatrix
-from meshloom.linalg.piccg_sparse import Method, Settings, SparseMethod
+from meshloom.linalg.ordered import OnGrid, Ordered
 from meshloom.linalg.point_links import of_matrix, of_poisson
 from meshloom.linalg.poisson import Poisson, floating
 from meshloom.linalg.red_black import RedBlack
 from meshloom.linalg.row_storage import MOST_CHUNK
 from meshloom.linalg.steps import subtract_from
-from meshloom.linalg.symmetric import symmetric
+from meshloom.linalg.stored_rows import Settings, StoredRows
+from meshloom.linalg.symmetric import of_cells, symmetric
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Set
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
@@ -64,10 +63,12 @@ class PICCG(NoCopy):
                  eisenstat: bool | None = None):  # fmt: skip
         refuse_in_program("making a piccg solver", MAKE_BEFORE)
         fewest = isinstance(colors, str) and colors == "auto"
+        level, tolerance = _fill(fill, drop)
         self.settings = Settings(
             None if fewest else _count("colors", colors, MOST_COLORS, " or 'auto'"),
             _count("block", block, MOST_BLOCK),
-            _fill(fill, drop),
+            level,
+            tolerance,
             _shift(shift),
             *_storage(storage, chunk, sigma),
             None if precision is None else floating("piccg: precision", precision),
@@ -159,15 +160,16 @@ class PICCG(NoCopy):
         """Which values the entries of a matrix have now."""
         return self.operator.values.version if isinstance(self.operator, Matrix) else 0
 
-    def _made(self) -> Method:
-        known = self.operator
-        given = None if isinstance(known, Poisson) else symmetric(known)
-        links = of_poisson(known) if isinstance(known, Poisson) else None
-        if isinstance(known, GridMatrix):
-            links = of_matrix(known)
-        if links is not None and links.two_colors and self.settings.plain:
-            return RedBlack(links, self.settings.precision)
-        return ByMatrix(known, self.settings) if given is None else SparseMethod(given, self.settings)
+    def _made(self) -> Ordered | OnGrid:
+        known, settings = self.operator, self.settings
+        if isinstance(known, Poisson):
+            links = of_poisson(known) if settings.plain else None
+            inner = (StoredRows(of_cells(known), settings, singular=known.singular) if links is None
+                     else RedBlack(links, settings.precision))  # fmt: skip
+            return OnGrid(inner, known.grid, known)
+        given = symmetric(known)
+        links = of_matrix(known) if isinstance(known, GridMatrix) and settings.plain else None
+        return StoredRows(given, settings) if links is None else OnGrid(RedBlack(links, settings.precision), known.grid)
 
     def __repr__(self) -> str:
         return f"PICCG({self._method})"
@@ -189,12 +191,13 @@ def _count(what: str, value: Any, most: int, other: str = "") -> int:
     return whole_number(f"piccg: {what}", value, 1, most, error=MeshError)
 
 
-def _fill(level: int | None, drop: float | None) -> Fill:
+def _fill(level: int | None, drop: float | None) -> tuple[int | None, float]:
+    """(the level, None where it is not what decides; the tolerance)."""
     if level is not None and drop is not None:
         raise MeshError("piccg: give fill, a level, or drop, a tolerance, and not both")
     if drop is None:
-        return Fill(0 if level is None else whole_number("piccg: fill", level, 0, MOST_FILL, error=MeshError), 0.0)
-    return Fill(None, _number("drop", drop, lambda value: 0.0 < value < 1.0, "between 0 and 1"))
+        return 0 if level is None else whole_number("piccg: fill", level, 0, MOST_FILL, error=MeshError), 0.0
+    return None, _number("drop", drop, lambda value: 0.0 < value < 1.0, "between 0 and 1")
 
 
 def _shift(value: float) -> float:
@@ -222,7 +225,7 @@ def _storage(storage: str | None, chunk: int | None, sigma: int | None) -> tuple
 def _check_trick(settings: Settings) -> None:
     """Eisenstat's trick needs factors with the entries of A."""
     if settings.eisenstat:
-        for wrong, what in ((settings.block > 1, f"block={settings.block}"), (settings.fill.level != 0, "fill or drop"),
+        for wrong, what in ((settings.block > 1, f"block={settings.block}"), (settings.fill != 0, "fill or drop"),
                             (settings.precision == np.float32, "precision=float32")):  # fmt: skip
             if wrong:
                 raise MeshError(f"piccg: eisenstat needs factors with the very entries of A, and {what} makes others;"

@@ -25,138 +25,96 @@ along the axes; those of a matrix are 24 bytes of each point on two axes in each
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from meshloom.kernel.access import Read, ReadWrite, Write
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.cell_level import Formula, leading
-from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
-from meshloom.linalg.krylov import ONE
-from meshloom.linalg.piccg_cells import OfCells
+from meshloom.linalg.iteration import Iteration
+from meshloom.linalg.ordered import Ordered, Parts
 from meshloom.linalg.point_links import PointLinks
-from meshloom.linalg.red_black_kernels import (
-    BLACK,
-    LINKS,
-    NUMBERS,
-    RED,
-    WALLS,
-    WIDTHS,
-    kernels,
-    points,
-)
-from meshloom.linalg.steps import BROKEN, note, set_to
-from meshloom.mesh.core import Arg, Field, Global, Map, Set
-from meshloom.operation.loop import kernel
+from meshloom.linalg.red_black_kernels import BLACK, LINKS, NUMBERS, RED, WALLS, WIDTHS, kernels, points
+from meshloom.linalg.steps import set_to
+from meshloom.linalg.two_colors import Scalars, reduced_iteration
+from meshloom.mesh.core import Arg, Field, Map, Set
 
 STORED = 2**12  # cells whose neighbours are stored: more of them are worth code of their own
 LEAST = 1e-13  # of an entry on the diagonal: a pivot below is rounding
 
 
-@dataclass
-class OfBothHalves(Iteration):
-    """b is that of the black points; ``red_b`` of the red ones."""
-
-    red_b: Field | None = None
-
-    def _is_zero(self, b: Field) -> bool:
-        return super()._is_zero(b) and self.red_b is not None and super()._is_zero(self.red_b)
-
-
-class RedBlack(OfCells):
-    """Of a Poisson operator, or a matrix on a grid. ``precision``: of the pivots that are stored, one for each black
-    point."""
+class RedBlack(Ordered):
+    """``precision``: of the pivots that are stored, one for each black point. Parts are the red points, which are
+    eliminated, and the black ones."""
 
     colors, shift = 2, 0.0
 
     def __init__(self, links: PointLinks, precision: np.dtype | None):
-        super().__init__(links.grid, links.cells, links.dtype, links.poisson)
-        self.links, shape = links, links.cells.shape
-        self._half = tuple(-(-n // 2) for n in shape)
-        rank, many = len(shape), 2 ** (len(shape) - 1)
-        self.cells, self._do = Set(prod(self._half), "cells of two points"), kernels(rank, bool(links.axes))
+        self.rows, self.dtype, self.name, self.shape = links.cells, links.dtype, links.name, links.cells.shape
+        self._half = tuple(-(-n // 2) for n in self.shape)
+        many = 2 ** (len(self.shape) - 1)
+        self.cells, self._do = Set(prod(self._half), "cells of two points"), kernels(len(self.shape), bool(links.axes))
         self._around = self._leading(self.cells, lambda e: _around(e, self._half, links.wraps), "cells around")
-        self._points = self._leading(links.cells, lambda e: _points(e, self._half, shape), "points")
+        self._points = self._leading(links.cells, lambda e: _points(e, self._half, self.shape), "points")
         self._cell_of = leading(links.cells, self.cells, self._cell_formula, "cell", STORED)
-        self._coefficients = self._along() if links.axes else self._at_points()
-        pivots = _split(_pivots(links), BLACK)
-        self._g = self._field("pivots", pivots, self.dtype if precision is None else precision)
-        self._x, self._b, self._r = ([self._field(name, many) for _ in (BLACK, RED)] for name in ("x", "b", "r"))
-        self._p, self._t = [self._field("direction", many) for _ in range(2)], self._field("eliminated", many)
-        self._which = links.cells.field("which", dtype=np.int32, data=_which(shape))
+        self._coefficients = self._along(links.axes) if links.axes else self._at_points(links)
+        self._g = self._field("pivots", _split(_pivots(links), BLACK), precision)
+        self._x, self._b = (tuple(self._field(name, many) for _ in (RED, BLACK)) for name in ("x", "b"))
+        self._p = tuple(self._field("direction", many) for _ in range(2))
+        self._r, self._t = (self._field(name, many) for name in ("residual", "eliminated"))
+        self._which = links.cells.field("which", dtype=np.int32, data=_which(self.shape))
         self._iterations: dict[int, Iteration] = {}
 
-    def solve_cells(self, x: Field, b: Field, tol: float, most: int) -> Report:
-        self._bring(x, self._x)
-        self._bring(b, self._b)
+    def _iteration(self, most: int) -> Iteration:
+        """Of two steps in one program: one alone, for an odd number of them, has to copy the direction back."""
         steps = 2 if most % 2 == 0 else 1
         if steps not in self._iterations:
-            self._iterations[steps] = self._iteration(steps)
-        report = self._iterations[steps].solve(self._x[BLACK], self._b[BLACK], tol, most)
-        self._take(self._x, x)
-        return report
+            self._iterations[steps] = reduced_iteration(self, self._x, self._b, steps)
+        return self._iterations[steps]
 
-    def make_close_cells(self, r: Field, z: Field) -> None:
-        self._bring(r, self._r)
-        close, (black, red) = self._x, self._r
-        self._do.over_diagonal(self.cells, red, self._t, *self._coefficients)
-        self._do.close_black(self.cells, black, self._t[self._around], self._g, close[BLACK], *self._coefficients)
-        self._do.solve_red(self.cells, close[BLACK][self._around], red, close[RED], *self._coefficients)
-        self._take(close, z)
+    def _close(self) -> None:
+        (red, black), (red_b, black_b), of = self._x, self._b, self._coefficients
+        self._do.over_diagonal(self.cells, red_b, self._t, *of)
+        self._do.close_black(self.cells, black_b, self._t[self._around], self._g, black, *of)
+        self._do.solve_red(self.cells, black[self._around], red_b, red, *of)
 
-    def bytes_per_iteration(self) -> int:
-        one = self._iterations.setdefault(2, self._iteration(2))
-        return sum(step.compulsory for step in one.iterate.bind(self._x[BLACK], self._b[BLACK]).loops) // one.steps
+    def start(self, x: Field, b: Field, s: Scalars) -> None:
+        cells, do, of, around = self.cells, self._do, self._coefficients, self._around
+        red, red_b = self._x[0], self._b[0]
+        do.last_step(cells, s.alpha, self._p[0], x)
+        do.solve_red(cells, x[around], red_b, red, *of)
+        s.clear()
+        s.beta.value = 0.0
+        self.refresh(s)
+        do.black_residual(cells, x, red[around], b, self._g, self._r, s.rr, s.rz, s.size, *of)
+        do.red_residual(cells, x[around], red, red_b, s.rr, s.size, *of)
 
-    def _iteration(self, steps: int) -> Iteration:
-        """So many iterations as one program: an odd number has to copy the direction back."""
-        cells, do, of, around, g = self.cells, self._do, self._coefficients, self._around, self._g
-        r, t, (first, second) = self._r[BLACK], self._t, self._p
-        rr, rz, rz_new, pq, size, alpha, beta, left, target, *after = numbers(r, 9 + steps)
-        count, history = counting(r, steps)
-        at = [Global(0, "at", dtype=np.int64) for _ in range(steps)]
+    def apply(self, x: Field, s: Scalars, k: int) -> None:
+        r, g, p = (one[self._around] for one in (self._r, self._g, self._p[k]))
+        self._do.new_direction(self.cells, s.alpha, s.beta, r, g, p, self._p[1 - k], x, self._t, s.pq,
+                               *self._coefficients)  # fmt: skip
 
-        def start(x: Field, b: Field) -> None:
-            do.last_step(cells, alpha, first, x)
-            do.solve_red(cells, x[around], self._b[RED], self._x[RED], *of)
-            rr.value = rz.value = size.value = alpha.value = beta.value = pq.value = 0.0
-            first.fill(0.0)
-            do.black_residual(cells, x, self._x[RED][around], b, g, r, rr, rz, size, *of)
-            do.red_residual(cells, x[around], self._x[RED], self._b[RED], rr, size, *of)
-            set_to(ONE, rr, left)
-            note(history.set, history.set.numbers, count, rr, history)
+    def improve(self, x: Field, s: Scalars, k: int) -> None:
+        self._do.new_residual(self.cells, s.alpha, self._p[1 - k], self._t[self._around], self._g, self._r, s.rr,
+                              s.rz_new, *self._coefficients)  # fmt: skip
 
-        def step(x: Field, old: Field, new: Field, k: int) -> None:
-            do.new_direction(cells, alpha, beta, r[around], g[around], old[around], new, x, t, pq, *of)
-            red_black_alpha(ONE, left, target, rz, pq, alpha, rr, rz_new)
-            do.new_residual(cells, alpha, new, t[around], g, r, rr, rz_new, *of)
-            red_black_beta(ONE, target, rr, rz_new, pq, rz, beta, left, count, after[k], at[k])
+    def turn(self, x: Field, s: Scalars, steps: int) -> None:
+        if steps == 1:
+            set_to(self.cells, self._p[1], self._p[0])
 
-        def iterate(x: Field, b: Field) -> None:
-            step(x, first, second, 0)
-            if steps == 2:
-                step(x, second, first, 1)
-                note_two(history.set, *at, history.set.numbers, *after, history)
-            else:
-                set_to(cells, second, first)
-                note(history.set, history.set.numbers, count, after[0], history)
+    def refresh(self, s: Scalars) -> None:
+        s.alpha.value = 0.0
+        self._p[0].fill(0.0)
 
-        def refresh() -> None:
-            alpha.value = 0.0  # a solution that was interrupted has left it as it was
-            first.fill(0.0)
+    def _bring(self, given: Field, parts: Parts, *, inverse: bool) -> None:
+        red, black = parts
+        self._do.into_halves(self.cells, given[self._points], black, red, *self._coefficients)
 
-        return OfBothHalves(steps_of(start), steps_of(iterate), left, size, count, history, refresh, steps,
-                            MOST_ITERATIONS, target, red_b=self._b[RED])  # fmt: skip
-
-    def _bring(self, x: Field, halves: Sequence[Field]) -> None:
-        self._do.into_halves(self.cells, x[self._points], *halves, *self._coefficients)
-
-    def _take(self, halves: Sequence[Field], x: Field) -> None:
-        self._do.out_of_halves(x.set, self._which, *(one[self._cell_of] for one in halves), x)
+    def _take(self, x: Field) -> None:
+        red, black = self._x
+        self._do.out_of_halves(x.set, self._which, black[self._cell_of], red[self._cell_of], x)
 
     def _field(self, name: str, data: Any, dtype: np.dtype | None = None) -> Field:
         """A number for each point of a color in each cell: zeros, or (cells, points)."""
@@ -164,21 +122,21 @@ class RedBlack(OfCells):
         values = values[:, 0] if values is not None and many == 1 else values
         return self.cells.field(name, many, dtype=dtype or self.dtype, data=values, layout="soa" if many > 1 else None)
 
-    def _along(self) -> tuple[Arg, ...]:
+    def _along(self, axes: Sequence[AxisCells]) -> tuple[Arg, ...]:
         """The numbers along each axis."""
-        half, found = self._half, []
-        for a, axis in enumerate(self.links.axes):
-            places = Set(half[a], "along the axis")
-            held = places.field("along", NUMBERS, dtype=self.dtype, data=_numbers(axis, half[a]), layout="soa")
+        found = []
+        for a, (axis, half) in enumerate(zip(axes, self._half, strict=True)):
+            places = Set(half, "along the axis")
+            held = places.field("along", NUMBERS, dtype=self.dtype, data=_numbers(axis, half), layout="soa")
             found.append(held[self._leading(places, self._along_axis(a), "place along the axis")])
         return tuple(found)
 
     def _along_axis(self, axis: int) -> Formula:
         return lambda e: [_index(e, self._half, axis)]
 
-    def _at_points(self) -> tuple[Arg, ...]:
+    def _at_points(self, links: PointLinks) -> tuple[Arg, ...]:
         """The numbers of each cell, of all of its points."""
-        values = _numbers_of_cells(self.links)
+        values = _numbers_of_cells(links)
         held = self.cells.field("coefficients", values.shape[1], dtype=self.dtype, data=values, layout="soa")
         return (held[self._around],)
 
@@ -187,13 +145,10 @@ class RedBlack(OfCells):
         return leading(self.cells, target, formula, name, STORED)
 
     def _cell_formula(self, e: Any) -> list[Any]:
-        shape, half, place = self.links.cells.shape, self._half, 0
-        for a in range(len(shape)):
-            place = place * half[a] + _index(e, shape, a) // 2
-        return [place]
+        return [_place([_index(e, self.shape, a) // 2 for a in range(len(self.shape))], self._half)]
 
     def __str__(self) -> str:
-        return f"{self.links.name}: {' x '.join(map(str, self.links.cells.shape))}, red and black"
+        return f"{self.name}: {' x '.join(map(str, self.shape))}, red and black"
 
 
 def _around(e: Any, half: Sequence[int], wraps: Sequence[bool]) -> list[Any]:
@@ -278,35 +233,3 @@ def _split(values: np.ndarray, color: int) -> np.ndarray:
     """(cells, points) of a color from (*shape,); 0 for points that only fill up."""
     filled = np.pad(values, [(0, n % 2) for n in values.shape])
     return np.stack([filled[tuple(slice(s, None, 2) for s in one)].ravel() for one in points(values.ndim, color)], -1)
-
-
-# --- decisions: as few loops over a single element as there can be, since an iteration takes little time --------------
-
-
-# Once the end is reached, a step that still follows in the program changes nothing.
-
-
-@kernel
-def red_black_alpha(left: Read, target: Read, rz: Read, pq: Read, alpha: Write, rr: Write, rz_new: Write):
-    alpha[...] = np.where(left <= target, 0.0, np.where(pq > 0.0, rz / pq, 0.0))
-    rr[...] = 0.0
-    rz_new[...] = 0.0
-
-
-@kernel
-def red_black_beta(target: Read, rr: Read, rz_new: Read, pq: ReadWrite, rz: ReadWrite, beta: Write, left: ReadWrite,
-                   count: ReadWrite, square: Write, at: Write):  # fmt: skip
-    there = left <= target  # not where it is no number
-    number = count + np.where(there, 0, 1)
-    left[...] = np.where(there, left, np.where((pq > 0.0) & np.isfinite(rr), rr, BROKEN))
-    beta[...] = np.where(rz > 0.0, rz_new / rz, 0.0)
-    rz[...] = rz_new
-    pq[...] = 0.0
-    count[...] = number
-    square[...] = rr
-    at[...] = number
-
-
-@kernel
-def note_two(at_first: Read, at_last: Read, number: Read, first: Read, last: Read, history: ReadWrite):
-    history[...] = np.where(number == at_last, last, np.where(number == at_first, first, history))

@@ -7,8 +7,9 @@ chunk (the layout aosoa C). ``csr``: entries as they are, a loop over them that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -29,21 +30,23 @@ MOST_ADDED = 1 / 16  # of all slots of a stage
 
 @dataclass(frozen=True)
 class Storage:
-    """``chunk``: rows of a chunk of ``sell``; None for ``csr``. ``dtype`` of the values. ``strict``: no stage may be
-    stored as ``csr`` because it has rows too long for ``sell``."""
+    """``chunk``: rows of a chunk of ``sell``; None for ``csr``. ``dtype`` of the values, and of the ``sums`` of values
+    times x. ``strict``: no stage may be stored as ``csr`` because it has rows too long for ``sell``."""
 
     chunk: int | None
     dtype: np.dtype
-    strict: bool = True
+    sums: np.dtype
+    strict: bool
 
 
 @dataclass(frozen=True)
 class RowKernels:
-    """What is done at a row. ``summed`` gets values and what they multiply, two arrays of as many, ``alone`` nothing
-    where a row has no entries, ``added`` the sum where that was made by a loop of its own; then all the same."""
+    """What is done at a row with the sum of its entries times x. ``summed`` gets values and what they multiply, two
+    arrays of as many, ``alone`` (None: nothing is done) no sum, as its rows have no entries, ``added`` that which a
+    loop of its own made; then all the same."""
 
     summed: Kernel
-    alone: Kernel
+    alone: Kernel | None
     added: Kernel
 
 
@@ -57,8 +60,10 @@ class _EqualRows:
 
 
 class RowStage:
-    """The rows ``first`` to ``last`` of a matrix, and their entries on one side of the diagonal, or all next to it.
-    ``of``: the set of the rows, and ``to`` that of the columns."""
+    """The rows ``first`` to ``last`` of a matrix, and their entries on one side of the diagonal, or all beside it.
+    ``of``: the set of the rows, and ``to`` that of the columns. ``sums``: where ``csr`` adds up, zero before."""
+
+    sums: Field | None = None
 
     def __init__(self, of: Set, to: Set, a: Sparse, first: int, last: int, storage: Storage):
         self.of, self.to, self.first, self.last = of, to, first, last
@@ -70,19 +75,18 @@ class RowStage:
         if self.listed:
             self._entries = self._as_listed(a, storage.dtype)
 
-    def run(self, kernels: RowKernels, x: Field, sums: Field | None, *rest: Any) -> None:
-        """At every row the sum of its entries times x, and what the kernels make of it with the rest. ``sums``: where
-        ``csr`` adds up, zero before."""
+    def run(self, kernels: RowKernels, x: Field, *rest: Any) -> None:
+        """At every row the sum of its entries times x, and what the kernels make of it with the rest."""
         for group in self._groups:
-            if group.way is None or group.values is None:
-                kernels.alone(group.rows, *rest)
-            else:
+            if group.way is not None and group.values is not None:
                 kernels.summed(group.rows, group.values, x[group.way], *rest)
+            elif kernels.alone is not None:
+                kernels.alone(group.rows, *rest)
         if self.listed:
             entries, values, row_of, column_of = self._entries
-            assert sums is not None
-            add_entry(entries, values, x[column_of], sums[row_of])
-            kernels.added(self._rows, sums, *rest)
+            assert self.sums is not None
+            add_entry(entries, values, x[column_of], self.sums[row_of])
+            kernels.added(self._rows, self.sums, *rest)
 
     def _chunks(self, a: Sparse, lengths: np.ndarray, storage: Storage) -> Iterator[_EqualRows]:
         if self.empty or storage.chunk is None:
@@ -141,198 +145,96 @@ def _too_long(lengths: np.ndarray, strict: bool) -> bool:
     return True
 
 
-def stages(ordered: Set, a: Sparse, starts: np.ndarray, storage: Storage) -> list[RowStage]:
-    """A matrix in the order of its stages."""
-    return [RowStage(ordered, ordered, a, int(i), int(j), storage) for i, j in pairwise(starts)]
+class Rows:
+    """A matrix in the order of its stages, from one of ``starts`` to the next, which are run one after the other; for
+    ``of`` and ``to`` see ``RowStage``."""
 
+    def __init__(self, of: Set, to: Set, a: Sparse, starts: Iterable[int], storage: Storage):
+        self.stages = [RowStage(of, to, a, int(i), int(j), storage) for i, j in pairwise(starts)]
+        self._sums = of.field("sums", dtype=storage.sums) if any(one.listed for one in self.stages) else None
+        for one in self.stages:
+            one.sums = self._sums
 
-def side(a: Sparse, *, above: bool) -> Sparse:
-    """The entries of a matrix on one side of its diagonal."""
-    row = np.repeat(np.arange(len(a)), np.diff(a.offsets))
-    chosen = a.columns > row if above else a.columns < row
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(row[chosen], minlength=len(a)))])
-    return Sparse(offsets, a.columns[chosen], a.values[chosen])
+    def start(self) -> None:
+        """Before each sweep through the stages."""
+        if self._sums is not None:
+            self._sums.fill(0.0)
 
-
-def turned(a: Sparse) -> Sparse:
-    """The transpose."""
-    n = len(a)
-    row = np.repeat(np.arange(n), np.diff(a.offsets))
-    order = np.argsort(a.columns, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(a.columns, minlength=n))])
-    return Sparse(offsets, row[order].astype(a.columns.dtype), a.values[order])
-
-
-def sums_for(parts: Iterable[RowStage], of: Set, dtype: np.dtype) -> Field | None:
-    """Where sums are made by a loop of their own: a field for them."""
-    return of.field("sums", dtype=dtype) if any(one.listed for one in parts) else None
-
-
-def start_sums(sums: Field | None) -> None:
-    if sums is not None:
-        sums.fill(0.0)
+    def run(self, kernels: RowKernels, x: Field, *rest: Any, backwards: bool = False) -> None:
+        """A sweep through all of them: see ``RowStage.run``."""
+        self.start()
+        for one in reversed(self.stages) if backwards else self.stages:
+            one.run(kernels, x, *rest)
 
 
 def _part(of: Set, rows: np.ndarray) -> Set:
     return of if len(rows) == of.size else Subset(of, rows, "rows of a stage")
 
 
-# --- kernels ----------------------------------------------------------------------------------------------------------
+# --- what is done at a row --------------------------------------------------------------------------------------------
 
 
-@kernel
-def subtract_summed(w: Read, x: Read, r: Read, z: Write):
-    z[...] = r - np.sum(w * x)
+def at_rows(do: Callable[..., None]) -> RowKernels:
+    """Decorator: the kernels of a function of the sum at a row, and of the rest, whose access modes it says."""
+    _, *rest = inspect.signature(do).parameters.values()
+
+    def made(what: str, function: Any, *names: str) -> Kernel:
+        before = [inspect.Parameter(one, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Read) for one in names]
+        function.__name__, function.__signature__ = f"{do.__name__}_{what}", inspect.Signature([*before, *rest])
+        return kernel(function)
+
+    return RowKernels(
+        made("summed", lambda w, x, *rest: do(np.sum(w * x), *rest), "w", "x"),
+        made("alone", lambda *rest: do(0.0, *rest)),
+        made("added", lambda total, *rest: do(total, *rest), "total"),
+    )
 
 
-@kernel
-def subtract_nothing(r: Read, z: Write):
-    z[...] = r
-
-
-@kernel
-def subtract_added(total: Read, r: Read, z: Write):
+@at_rows
+def subtract(total: Any, r: Read, z: Write):
     z[...] = r - total
 
 
-SUBTRACT = RowKernels(subtract_summed, subtract_nothing, subtract_added)  # z = r - sum
-
-
-@kernel
-def scale_summed(w: Read, x: Read, r: Read, d: Read, z: Write):
-    z[...] = d * (r - np.sum(w * x))
-
-
-@kernel
-def scale_alone(r: Read, d: Read, z: Write):
-    z[...] = d * r
-
-
-@kernel
-def scale_added(total: Read, r: Read, d: Read, z: Write):
+@at_rows
+def subtract_and_scale(total: Any, r: Read, d: Read, z: Write):
     z[...] = d * (r - total)
 
 
-SUBTRACT_AND_SCALE = RowKernels(scale_summed, scale_alone, scale_added)  # z = d (r - sum)
-
-
-@kernel
-def back_summed(w: Read, x: Read, d: Read, z: ReadWrite):
-    z[...] = d * z - np.sum(w * x)
-
-
-@kernel
-def back_alone(d: Read, z: ReadWrite):
-    z[...] = d * z
-
-
-@kernel
-def back_added(total: Read, d: Read, z: ReadWrite):
+@at_rows
+def scale_and_subtract(total: Any, d: Read, z: ReadWrite):
     z[...] = d * z - total
 
 
-SCALE_AND_SUBTRACT = RowKernels(back_summed, back_alone, back_added)  # z = d z - sum
-
-
-@kernel
-def plus_summed(w: Read, x: Read, y: ReadWrite):
-    y += np.sum(w * x)
-
-
-@kernel
-def plus_nothing(y: ReadWrite):
-    y[...] = y
-
-
-@kernel
-def plus_added(total: Read, y: ReadWrite):
+@at_rows
+def plus(total: Any, y: ReadWrite):
     y += total
 
 
-PLUS = RowKernels(plus_summed, plus_nothing, plus_added)  # y += sum
+add = replace(plus, alone=None)  # nothing is added
 
 
-@kernel
-def image_summed(w: Read, x: Read, own: Read, d: Read, y: Write):
-    y[...] = d * own + np.sum(w * x)
-
-
-@kernel
-def image_alone(own: Read, d: Read, y: Write):
-    y[...] = d * own
-
-
-@kernel
-def image_added(total: Read, own: Read, d: Read, y: Write):
+@at_rows
+def image(total: Any, own: Read, d: Read, y: Write):
     y[...] = d * own + total
 
 
-IMAGE = RowKernels(image_summed, image_alone, image_added)  # y = d x + sum
-
-
-@kernel
-def inner_summed(w: Read, x: Read, p: Read, k: Read, t: Read, u: Write, pq: Sum):
-    last = p - k * t - np.sum(w * x)
-    u[...] = last
-    pq += p * (t + last)
-
-
-@kernel
-def inner_alone(p: Read, k: Read, t: Read, u: Write, pq: Sum):
-    last = p - k * t
-    u[...] = last
-    pq += p * (t + last)
-
-
-@kernel
-def inner_added(total: Read, p: Read, k: Read, t: Read, u: Write, pq: Sum):
+@at_rows
+def inner(total: Any, p: Read, k: Read, t: Read, u: Write, pq: Sum):
     last = p - k * t - total
     u[...] = last
     pq += p * (t + last)
 
 
-INNER = RowKernels(inner_summed, inner_alone, inner_added)  # u = p - k t - sum, and the product of p and t + u
-
-
-@kernel
-def sum_summed(w: Read, x: Read, t: Write):
-    t[...] = np.sum(w * x)
-
-
-@kernel
-def sum_of_nothing(t: Write):
-    t[...] = 0.0
-
-
-@kernel
-def sum_added(total: Read, t: Write):
+@at_rows
+def keep(total: Any, t: Write):
     t[...] = total
 
 
-SUM = RowKernels(sum_summed, sum_of_nothing, sum_added)  # t = sum
-
-
-@kernel
-def reduce_summed(w: Read, x: Read, p: Read, d: Read, q: Write, pq: Sum):
-    image = d * p - np.sum(w * x)
-    q[...] = image
-    pq += p * image
-
-
-@kernel
-def reduce_alone(p: Read, d: Read, q: Write, pq: Sum):
-    q[...] = d * p
-    pq += p * d * p
-
-
-@kernel
-def reduce_added(total: Read, p: Read, d: Read, q: Write, pq: Sum):
-    image = d * p - total
-    q[...] = image
-    pq += p * image
-
-
-REDUCE = RowKernels(reduce_summed, reduce_alone, reduce_added)  # q = d p - sum, and the product of p and q
+@at_rows
+def reduce(total: Any, p: Read, d: Read, q: Write, pq: Sum):
+    of_p = d * p - total
+    q[...] = of_p
+    pq += p * of_p
 
 
 @kernel

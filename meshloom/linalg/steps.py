@@ -26,6 +26,16 @@ def set_to(a: Read, b: Write):
 
 
 @kernel
+def gather(x: Read, y: Write):
+    y[...] = x[0]
+
+
+@kernel
+def scatter(x: Read, y: Write):
+    y[0] = x
+
+
+@kernel
 def add_to(z: Read, x: ReadWrite):
     x += z
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from meshloom.errors import MeshError, file_path, one_line, other_than_file, shown
 from meshloom.linalg.matrix import Matrix, library
+from meshloom.linalg.poisson import Poisson
 from meshloom.mesh.core import Set
 from meshloom.native.cholesky import Sparse
 
@@ -48,15 +49,15 @@ def symmetric(given: Any) -> Symmetric:
     else:
         raise MeshError("piccg: the operator must be a Matrix, a Poisson operator, a matrix of scipy.sparse or the path"
                         f" of a Matrix Market file, got {type(given).__name__}")  # fmt: skip
-    entries = entries_of(sparse, name)
+    entries = Sparse.of(checked(sparse, name))
     own = Set(len(entries), f"rows of {name}") if rows is None else rows
     return Symmetric(entries, own, np.dtype(np.float32 if sparse.dtype == np.float32 else np.float64), name)
 
 
-def entries_of(sparse: Any, name: str) -> Sparse:
-    """The entries of a matrix of ``scipy.sparse``, checked."""
-    matrix = checked(sparse, name)
-    return Sparse.checked(matrix.indptr, matrix.indices, matrix.data)
+def of_cells(poisson: Poisson) -> Symmetric:
+    """The matrix of a Poisson operator, whose rows are its cells."""
+    entries = Sparse.of(checked(poisson.to_scipy(), poisson.name))
+    return Symmetric(entries, poisson.level.grid, poisson.dtype, poisson.name)
 
 
 def read_matrix_market(path: str | os.PathLike[str]) -> Any:

@@ -11,40 +11,58 @@ exactly.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from meshloom.errors import MeshError
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.colored_order import ColoredOrder
-from meshloom.linalg.incomplete import diagonal_of
-from meshloom.linalg.iteration import Iteration, counting, numbers, steps_of
+from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, counting, numbers, steps_of
 from meshloom.linalg.krylov import ONE
-from meshloom.linalg.row_storage import (
-    IMAGE,
-    REDUCE,
-    SUBTRACT,
-    SUM,
-    RowKernels,
-    RowStage,
-    Storage,
-    start_sums,
-    sums_for,
-    unscaled_square,
-)
+from meshloom.linalg.ordered import Parts
+from meshloom.linalg.row_storage import Rows, Storage, image, keep, reduce, subtract, unscaled_square
 from meshloom.linalg.steps import BROKEN, dot, note, set_to, subtract_from
-from meshloom.mesh.core import Field, Set
+from meshloom.mesh.core import Field, Global, Set
 from meshloom.native.cholesky import Sparse, diagonal_factored
 from meshloom.operation.loop import kernel
 
 
-def check_two_colors(a: Sparse, order: ColoredOrder, name: str) -> None:
-    """MeshError where a pivot is not positive: a row of the second color with those of the first is a part of A whose
-    factors are exact, so that A has no positive determinant there."""
-    made = diagonal_factored(a, shift=0.0)
-    if isinstance(made, int):
-        raise MeshError(f"piccg: {name} is singular, or not positive definite: so are row {order.rows[made]} and those"
-                        " that it has entries for, taken by themselves")  # fmt: skip
+@dataclass(frozen=True)
+class Scalars:
+    """The square ``rr`` of the residual, its products ``rz`` and ``rz_new`` with what the preconditioner makes of it,
+    ``pq`` of the direction with its image, the square ``size`` of b, and the steps."""
+
+    rr: Global
+    rz: Global
+    rz_new: Global
+    pq: Global
+    size: Global
+    alpha: Global
+    beta: Global
+
+    def clear(self) -> None:
+        """Before sums are made."""
+        self.rr.value = self.rz.value = self.size.value = self.pq.value = 0.0
+
+
+class Reduced(Protocol):
+    """S and its preconditioner as loops; x and b are those of the second color."""
+
+    def start(self, x: Field, b: Field, s: Scalars) -> None:
+        """x of the first color; the residual of x, the direction, and ``rr``, ``rz`` and ``size``."""
+
+    def apply(self, x: Field, s: Scalars, k: int) -> None:
+        """The image of the direction in step k of a program, and ``pq``."""
+
+    def improve(self, x: Field, s: Scalars, k: int) -> None:
+        """The new residual, ``rr`` and ``rz_new``."""
+
+    def turn(self, x: Field, s: Scalars, steps: int) -> None:
+        """The new direction, in a program of so many steps."""
+
+    def refresh(self, s: Scalars) -> None:
+        """A solution that was interrupted has left everything as it was."""
 
 
 @dataclass
@@ -57,74 +75,97 @@ class OfBothColors(Iteration):
         return super()._is_zero(b) and self.first_b is not None and super()._is_zero(self.first_b)
 
 
+def reduced_iteration(system: Reduced, x: Parts, b: Parts, steps: int = 1) -> Iteration:
+    """Conjugate gradients for the second color, so many steps as one program; x of the first is set in the end."""
+    s = Scalars(*numbers(x[1], 7))
+    left, target, *squares = numbers(x[1], 2 + steps)
+    count, history = counting(x[1], steps)
+    at = [Global(0, "at", dtype=np.int64) for _ in range(steps)]
+
+    def start(x: Field, b: Field) -> None:
+        system.start(x, b, s)
+        set_to(ONE, s.rr, left)
+        note(history.set, history.set.numbers, count, s.rr, history)
+
+    def iterate(x: Field, b: Field) -> None:
+        for k in range(steps):
+            system.apply(x, s, k)
+            reduced_alpha(ONE, left, target, s.rz, s.pq, s.alpha, s.rr, s.rz_new)
+            system.improve(x, s, k)
+            reduced_beta(ONE, target, s.rr, s.rz_new, s.pq, s.rz, s.beta, left, count, squares[k], at[k])
+            system.turn(x, s, steps)
+        if steps == 2:
+            note_two(history.set, *at, history.set.numbers, *squares, history)
+        else:
+            note(history.set, history.set.numbers, count, *squares, history)
+
+    return OfBothColors(steps_of(start), steps_of(iterate), left, s.size, count, history, lambda: system.refresh(s),
+                        steps, MOST_ITERATIONS, target, first_b=b[0])  # fmt: skip
+
+
+def check_two_colors(a: Sparse, order: ColoredOrder, name: str) -> None:
+    """MeshError where a pivot is not positive: a row of the second color with those of the first is a part of A whose
+    factors are exact, so that A has no positive determinant there."""
+    made = diagonal_factored(a, shift=0.0)
+    if isinstance(made, int):
+        raise MeshError(f"piccg: {name} is singular, or not positive definite: so are row {order.rows[made]} and those"
+                        " that it has entries for, taken by themselves")  # fmt: skip
+
+
 class TwoColors:
-    """A in the order of two stages, whose rows are sets, ``parts``; x and b are a field of each. They are scaled: rows
-    and columns of the first by 1 / sqrt(D), of the second by 1 / sqrt(pivot), so that the preconditioner is 1."""
+    """Stored rows in the order of two stages, whose sets are ``parts``. They are scaled: rows and columns of the first
+    by 1 / sqrt(D), of the second by 1 / sqrt(pivot), so that the preconditioner is 1."""
 
     def __init__(self, order: ColoredOrder, a: Sparse, pivots: np.ndarray, storage: Storage):
-        n, cut, dtype = len(a), int(order.starts[1]), storage.dtype
+        n, cut, dtype, scale = len(a), int(order.starts[1]), storage.dtype, 1.0 / np.sqrt(pivots)
         self.parts = first, second = Set(cut, "rows of the first color"), Set(n - cut, "rows of the second color")
-        scale, row = 1.0 / np.sqrt(pivots), np.repeat(np.arange(n), np.diff(a.offsets))
-        beside, ends = a.columns != row, a.offsets - np.arange(n + 1)
-        columns, values = a.columns[beside], (a.values * scale[row] * scale[a.columns])[beside]
-        middle = int(ends[cut])
-        to_first = Sparse(ends[: cut + 1], columns[:middle] - cut, values[:middle])
-        to_second = Sparse(ends[cut:] - middle, columns[middle:], values[middle:])
-        self._links = (
-            RowStage(first, second, to_first, 0, cut, storage),
-            RowStage(second, first, to_second, 0, n - cut, storage),
-        )
-        self._sums = tuple(sums_for([one], one.of, dtype) for one in self._links)
-        self.scales = tuple(
-            one.field("scale", dtype=dtype, data=part)
-            for one, part in zip(self.parts, (scale[:cut], scale[cut:]), strict=True)
-        )
-        self._diagonal = second.field("diagonal", dtype=dtype, data=(diagonal_of(a) * scale**2)[cut:])
+        beside = a.scaled(scale).where(a.columns != a.rows)
+        ends, middle = beside.offsets, beside.offsets[cut]
+        to_first = Sparse(ends[: cut + 1], beside.columns[:middle] - cut, beside.values[:middle])
+        to_second = Sparse(ends[cut:] - middle, beside.columns[middle:], beside.values[middle:])
+        self._first = Rows(first, second, to_first, (0, cut), storage)
+        self._second = Rows(second, first, to_second, (0, n - cut), storage)
+        self.scales = (first.field("scale", dtype=dtype, data=scale[:cut]),
+                       second.field("scale", dtype=dtype, data=scale[cut:]))  # fmt: skip
+        self._diagonal = second.field("diagonal", dtype=dtype, data=(a.diagonal * scale**2)[cut:])
         self._t = first.field("eliminated", dtype=dtype)
+        self._r, self._p, self._q = (second.field(name, dtype=dtype) for name in ("residual", "direction", "image"))
 
-    def _run(self, which: int, kernels: RowKernels, x: Field, *rest: object) -> None:
-        """At the rows of a color, with the sum of its entries times x, a field of the other."""
-        start_sums(self._sums[which])
-        self._links[which].run(kernels, x, self._sums[which], *rest)
+    def make_close(self, r: Parts, z: Parts) -> None:
+        self._second.run(subtract, r[0], r[1], z[1])
+        self._first.run(subtract, z[1], r[0], z[0])
 
-    def make_close(self, r: tuple[Field, ...], z: tuple[Field, ...]) -> None:
-        """z close to A^-1 r, both scaled."""
-        self._run(1, SUBTRACT, r[0], r[1], z[1])
-        self._run(0, SUBTRACT, z[1], r[0], z[0])
+    def iteration(self, x: Parts, b: Parts) -> Iteration:
+        self._first_x, self._first_b = x[0], b[0]
+        return reduced_iteration(self, x, b)
 
-    def iteration(self, x: tuple[Field, ...], b: tuple[Field, ...]) -> OfBothColors:
-        """Conjugate gradients for the fields of the second color; x of the first is set at the end of a solution."""
-        second, diagonal, scale, t = self.parts[1], self._diagonal, self.scales[1], self._t
-        r, p, q = (x[1].like(name) for name in ("residual", "direction", "image"))
-        rr, rz, rz_new, pq, size, alpha, beta, left = numbers(x[1], 8)
-        count, history = counting(x[1])
+    def start(self, x: Field, b: Field, s: Scalars) -> None:
+        second, r = self.parts[1], self._r
+        self._first.run(subtract, x, self._first_b, self._first_x)
+        self._second.run(image, self._first_x, x, self._diagonal, r)
+        subtract_from(second, b, r)
+        s.clear()
+        unscaled_square(second, self.scales[1], r, s.rr)
+        for part, scale, one in zip(self.parts, self.scales, (self._first_b, b), strict=True):
+            unscaled_square(part, scale, one, s.size)
+        dot(second, r, r, s.rz)
+        set_to(second, r, self._p)
 
-        def start(x_second: Field, b_second: Field) -> None:
-            self._run(0, SUBTRACT, x_second, b[0], x[0])
-            self._run(1, IMAGE, x[0], x_second, diagonal, r)
-            subtract_from(second, b_second, r)
-            rr.value = rz.value = size.value = pq.value = 0.0
-            unscaled_square(second, scale, r, rr)
-            for part, of_part, one in zip(self.parts, self.scales, (b[0], b_second), strict=True):
-                unscaled_square(part, of_part, one, size)
-            dot(second, r, r, rz)
-            set_to(second, r, p)
-            set_to(ONE, rr, left)
-            note(history.set, history.set.numbers, count, rr, history)
+    def apply(self, x: Field, s: Scalars, k: int) -> None:
+        self._first.run(keep, self._p, self._t)
+        self._second.run(reduce, self._t, self._p, self._diagonal, self._q, s.pq)
 
-        def iterate(x_second: Field, b_second: Field) -> None:
-            self._run(0, SUM, p, t)
-            self._run(1, REDUCE, t, p, diagonal, q, pq)
-            reduced_alpha(ONE, rz, pq, alpha, rr, rz_new)
-            reduced_step(second, alpha, q, scale, r, rr, rz_new)
-            reduced_beta(ONE, rr, rz_new, pq, rz, beta, left, count)
-            reduced_direction(second, alpha, beta, r, x_second, p)
-            note(history.set, history.set.numbers, count, rr, history)
+    def improve(self, x: Field, s: Scalars, k: int) -> None:
+        reduced_step(self.parts[1], s.alpha, self._q, self.scales[1], self._r, s.rr, s.rz_new)
 
-        return OfBothColors(steps_of(start), steps_of(iterate), left, size, count, history, lambda: None, first_b=b[0])
+    def turn(self, x: Field, s: Scalars, steps: int) -> None:
+        reduced_direction(self.parts[1], s.alpha, s.beta, self._r, x, self._p)
+
+    def refresh(self, s: Scalars) -> None:
+        pass
 
 
-# --- kernels: x is improved where the direction is read anyway, and decisions are few loops ---------------------------
+# --- kernels: x is improved where the direction is read anyway --------------------------------------------------------
 
 
 @kernel
@@ -140,17 +181,33 @@ def reduced_direction(alpha: Read, beta: Read, r: Read, x: ReadWrite, p: ReadWri
     p[...] = r + beta * p
 
 
+# --- decisions: as few loops over a single element as there can be, since an iteration takes little time --------------
+
+
+# Once the end is reached, a step that still follows in the program changes nothing.
+
+
 @kernel
-def reduced_alpha(rz: Read, pq: Read, alpha: Write, rr: Write, rz_new: Write):
-    alpha[...] = np.where(pq > 0.0, rz / pq, 0.0)
+def reduced_alpha(left: Read, target: Read, rz: Read, pq: Read, alpha: Write, rr: Write, rz_new: Write):
+    alpha[...] = np.where(left <= target, 0.0, np.where(pq > 0.0, rz / pq, 0.0))
     rr[...] = 0.0
     rz_new[...] = 0.0
 
 
 @kernel
-def reduced_beta(rr: Read, rz_new: Read, pq: ReadWrite, rz: ReadWrite, beta: Write, left: Write, count: ReadWrite):
-    left[...] = np.where((pq > 0.0) & np.isfinite(rr), rr, BROKEN)
+def reduced_beta(target: Read, rr: Read, rz_new: Read, pq: ReadWrite, rz: ReadWrite, beta: Write, left: ReadWrite,
+                 count: ReadWrite, square: Write, at: Write):  # fmt: skip
+    there = left <= target  # not where it is no number
+    number = count + np.where(there, 0, 1)
+    left[...] = np.where(there, left, np.where((pq > 0.0) & np.isfinite(rr), rr, BROKEN))
     beta[...] = np.where(rz > 0.0, rz_new / rz, 0.0)
     rz[...] = rz_new
     pq[...] = 0.0
-    count += 1
+    count[...] = number
+    square[...] = rr
+    at[...] = number
+
+
+@kernel
+def note_two(at_first: Read, at_last: Read, number: Read, first: Read, last: Read, history: ReadWrite):
+    history[...] = np.where(number == at_last, last, np.where(number == at_first, first, history))

@@ -6,6 +6,7 @@ Matrices are ``Sparse``: rows by offsets, columns ascending, every entry on the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +35,42 @@ class Sparse:
             raise MeshError(f"a matrix of {len(found)} columns has as many values, got {values.shape}")
         return Sparse(as_offsets(offsets, len(found)), found, np.ascontiguousarray(values, np.float64))
 
+    @staticmethod
+    def of(matrix: Any) -> Sparse:
+        """From a square matrix of ``scipy.sparse`` in CSR, whose columns become ascending."""
+        matrix.sort_indices()
+        return Sparse.checked(matrix.indptr, matrix.indices, matrix.data)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(entries,): the row of each."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+    @property
+    def diagonal(self) -> np.ndarray:
+        """(n,): the entries on it."""
+        return self.values[self.columns == self.rows]
+
+    def where(self, chosen: np.ndarray) -> Sparse:
+        """Those entries alone for which ``chosen`` (entries,) is true."""
+        return Sparse(_starts(self.rows[chosen], len(self)), self.columns[chosen], self.values[chosen])
+
+    def scaled(self, scale: np.ndarray) -> Sparse:
+        """Rows and columns times ``scale`` (n,)."""
+        return Sparse(self.offsets, self.columns, self.values * scale[self.rows] * scale[self.columns])
+
+    def transposed(self) -> Sparse:
+        order = np.argsort(self.columns, kind="stable")
+        rows = self.rows[order].astype(self.columns.dtype)
+        return Sparse(_starts(self.columns, len(self)), rows, self.values[order])
+
+
+def _starts(rows: np.ndarray, n: int) -> np.ndarray:
+    """(n + 1,): where each row begins among entries that are in their order, from the rows of these."""
+    return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
 
 
 @dataclass(frozen=True)

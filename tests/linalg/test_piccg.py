@@ -16,7 +16,7 @@ from scipy.sparse.linalg import spsolve
 import meshloom as ml
 from meshloom.errors import MeshloomError
 from meshloom.linalg.colored_order import colored
-from meshloom.linalg.incomplete import Fill, factors_of
+from meshloom.linalg.stored_rows import with_shift
 from meshloom.native.cholesky import Sparse, colors_in_turn, factored
 from tests.one_line import one_line_from
 
@@ -195,8 +195,9 @@ def test_stages_have_no_entry_in_common(seed: int, n: int, block: int, window: i
     in_order = order.applied(a)
     there = sparse.csr_matrix((in_order.values, in_order.columns, in_order.offsets), shape=(n, n))
     np.testing.assert_array_equal(there.toarray(), matrix.toarray()[np.ix_(order.rows, order.rows)])
-    stage = np.repeat(np.arange(len(order.starts) - 1), np.diff(order.starts))
-    made, _ = factors_of(in_order, order, Fill(reach - 1, 0.0), 0.0, "matrix")
+    stage = order.stages
+    assert stage.tolist() == np.repeat(np.arange(len(order.starts) - 1), np.diff(order.starts)).tolist()
+    made, _ = with_shift(lambda shift: factored(in_order, stage, fill=reach - 1, drop=0.0, shift=shift), 0.0, "matrix")
     for one in (in_order, made.above):
         row = np.repeat(np.arange(n), np.diff(one.offsets))
         beside = one.columns != row

@@ -11,6 +11,7 @@ from scipy.sparse.linalg import spsolve
 
 import meshloom as ml
 from meshloom.errors import MeshloomError
+from meshloom.linalg.ordered import OnGrid
 from meshloom.linalg.red_black import RedBlack
 from meshloom.linalg.red_black_kernels import BLACK, RED, neighbours, points
 from tests.linalg.poisson_reference import exact, matrix_and_sides, operator, problems
@@ -22,7 +23,7 @@ few = settings(max_examples=12, deadline=None, suppress_health_check=list(Health
 
 
 def by_stencil(piccg: ml.linalg.PICCG) -> bool:
-    return isinstance(piccg._method, RedBlack)
+    return isinstance(piccg._method, OnGrid) and isinstance(piccg._method.inner, RedBlack)
 
 
 def test_every_point_has_a_color_and_its_neighbours_the_other() -> None:
@@ -142,8 +143,8 @@ def test_an_interrupted_solution_leaves_nothing_behind() -> None:
     piccg, b, x = ml.linalg.PICCG(poisson), right_side(poisson), grid.field("x")
     assert piccg.solve(x, b, tol=1e-10).converged
     right = x.numpy()
-    inner = piccg._method._iterations[2]  # type: ignore[attr-defined]
-    inner.iterate.run(1, piccg._method._x[0], piccg._method._b[0])  # type: ignore[attr-defined]
+    inner = piccg._method.inner  # type: ignore[attr-defined]
+    inner._iteration(2).iterate.run(1, inner._x[-1], inner._b[-1])
     x.fill(0.0)
     report = piccg.solve(x, b, tol=1e-10, at_most=0)
     np.testing.assert_allclose(report.residual, 1.0, atol=0.7)

@@ -188,7 +188,7 @@ class _Joined:
                 self.modes[what], self.names[what] = mode, one.name
 
     def loops(self) -> list[Operation]:
-        """The consumer that needs the fields no more, and loops that copy back what it has written next to its place."""
+        """The consumer that needs the fields no more, and loops that copy back what it wrote next to its place."""
         return [self._loop(), *(_copy_back_loop(self.pair.consumer, new, old) for old, new in self.beside.items())]
 
     def _loop(self) -> Operation:

@@ -9,7 +9,7 @@ import numpy as np
 from meshloom.errors import ScheduleError, nearest
 from meshloom.schedule.lines import on_cpu, on_gpu, systems, systems_cpu, systems_gpu
 from meshloom.schedule.lines.base import LineMethod, in_place, line_places
-from meshloom.schedule.lines.reference import krylov, reduction, thomas
+from meshloom.schedule.lines.reference import direct, krylov
 from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
 from meshloom.schedule.nest.code import Pass
 from meshloom.schedule.plan.plan import Plan
@@ -17,7 +17,7 @@ from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Emitter
 from meshloom.target import Target
 
-__all__ = ["LineMethod", "Segmented", "krylov", "method", "names", "reduction", "thomas"]
+__all__ = ["LineMethod", "Segmented", "direct", "krylov", "method", "names"]
 
 
 class Segmented(LineMethod):

@@ -7,14 +7,13 @@ it was smallest. A line on which nothing succeeds is filled with NaN, so that no
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 
 import numpy as np
 
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.decay import negligible
-from meshloom.schedule.lines.reference.classic import Classic, MatrixTables, operand, start_of, stored
-from meshloom.schedule.lines.spec import LineGeometry, LinePointCode, LineSpec
+from meshloom.schedule.lines.reference.direct import LINES, Classic, MatrixTables, Operand, start_of
+from meshloom.schedule.lines.spec import LineGeometry, LineSpec
 from meshloom.schedule.lines.terms import LENGTH, J, X, any_of, for_each
 from meshloom.schedule.nest.code import BLOCK, Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
@@ -46,7 +45,7 @@ from meshloom.target import Target
 MOST_ITERATIONS = 500
 SHORT = 32
 MOST_STARTS = 9  # from the residual that rounding has left, repetitions included
-LINES, ROOM = Name("lines"), Name("room")  # how many there are; shared memory for sums
+ROOM = Name("room")  # shared memory for sums
 #: Vectors: the solution, and of one start its right-hand side, the correction that it finds, what is left, the first of
 #: these, and those of the method.
 SOLUTION, RIGHT, CORRECTION, RESIDUAL, SHADOW = map(Name, ("s_y", "s_b", "s_x", "s_r", "s_0"))
@@ -79,12 +78,12 @@ class _Krylov(Classic):
         below, middle, above = operator.matrix.rows(n).T
         return MatrixTables(below, middle, above, np.array([operator.scale]))
 
-    def passes_of(self, spec: LineSpec, code: LinePointCode, v: int, *, target: Target) -> list[Pass]:
-        line = _Line(spec, code, v, target.together)
+    def passes_of(self, one: Operand) -> list[Pass]:
+        line = _Line(one.spec, one.code, one.v, one.together)
         body = (*line.right_hand_side(), *line.limits(), self._starts(line), *line.result())
-        scratch = [Scratch(spec.ctype, f"s_{n}", LENGTH) for n in self.vectors]
-        if target.together:
-            scratch.append(Scratch(spec.ctype, ROOM.name, value(self.threads)))
+        scratch = [Scratch(line.t, f"s_{n}", LENGTH) for n in self.vectors]
+        if line.together:
+            scratch.append(Scratch(line.t, ROOM.name, value(self.threads)))
         phase = Phase(body, of_block=True)
         return [Pass("iterated", LINES, (phase,), blocked=True, scratch=tuple(scratch))]
 
@@ -114,21 +113,8 @@ class _Krylov(Classic):
         """Statements of one iteration, which set ``left``, the square of the residual."""
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(Operand):
     """What an iteration is made of: loops over the points of a block's line, products with A, sums."""
-
-    spec: LineSpec
-    code: LinePointCode
-    v: int
-    together: bool
-
-    @property
-    def t(self) -> str:
-        return self.spec.ctype
-
-    def table(self, table: str) -> Name:
-        return self.code.table(self.spec.number(self.v), table)
 
     def loop(self, *inside: Statement) -> list[Statement]:
         """For all points, which threads take together where there are several."""
@@ -152,7 +138,7 @@ class _Line:
 
     def right_hand_side(self) -> list[Statement]:
         """To shared memory, with nothing solved yet, and its size."""
-        load, found = operand(self.code, self.v)
+        load, found = self.loaded()
         right = Store(RIGHT[J], found * self.table("scale")[0])
         loop = self.loop(*load, right, Store(SOLUTION[J], value(0)))
         return [start_of(BLOCK), *loop, *self.total("size", _square(RIGHT))]
@@ -167,7 +153,7 @@ class _Line:
         """The solution to the fields, or that there is none."""
         lost = Number(float(np.finfo(self.spec.dtype).eps))
         found = Select(SIZE > lost * FIRST_SIZE, Number(np.nan, self.spec.dtype), SOLUTION[J])
-        return self.loop(let("x", found, self.t), *stored(self.code, self.v, X))
+        return self.loop(let("x", found, self.t), *self.stored(X))
 
 
 def _square(of: Expr) -> Expr:
