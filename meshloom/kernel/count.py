@@ -58,13 +58,11 @@ def loads(roots: Iterable[Node]) -> set[tuple[int, int, int]]:
 
 def live_bytes(roots: Iterable[Node]) -> int:
     """Bytes of values that are needed later on, where there are most, if expressions are evaluated in the order in
-    which they are written down: what registers have to hold."""
-    roots = tuple(roots)
+    which they are written down, and results are stored at once: what registers have to hold."""
     order = [n for n in topological(roots) if n.op != "const"]
     last_use = {n: k for k, n in enumerate(order)}
     for k, n in enumerate(order):
         last_use |= dict.fromkeys((one for one in n.args if one.op != "const"), k)
-    last_use |= dict.fromkeys((one for one in roots if one in last_use), len(order))
     ends = Counter[int]()
     for n, k in last_use.items():
         ends[k] += n.dtype.itemsize
