@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import meshloom as ml
 from meshloom.backend.branches import BranchPart, Footprint, Turn, dependencies, in_branches, levels, summary
 from meshloom.backend.cuda.graph import dealt_out
 from meshloom.solvers.navier_stokes import VortexOutflow
+from meshloom.target import H200
 from tests.backend.streams import ShuffledRecording
 
 # ----- the analysis -----------------------------------------------------------------------------------------------
@@ -257,10 +259,11 @@ def test_large_operations_keep_their_order_and_small_ones_pass_them() -> None:
     names = [o.name for o in step.loops]
     x, y = names.index("slope_x"), names.index("slope_y")
     first, last = names.index("first = 0"), names.index("second = 2")
-    many, few = (all_before(dealt_out(operations, n, branches=True)) for n in (1 << 18, 16))
+    small = replace(H200, multiprocessors=1, resident_threads=16)
+    many, few = (all_before(dealt_out(operations, one, branches=True)) for one in (H200, small))
     assert x not in many[y] and x in few[y]
     assert first not in few[last] and not few[last] & {x, y}
-    assert levels(dealt_out(operations, 16, branches=False)) == list(range(1, len(operations) + 1))
+    assert levels(dealt_out(operations, small, branches=False)) == list(range(1, len(operations) + 1))
 
 
 def test_the_vortex_runs_slopes_and_opposite_sides_together() -> None:

@@ -23,10 +23,9 @@ from meshloom.mesh.core import Global
 from meshloom.native.runtime import PATIENCE
 from meshloom.native.threads import check_device
 from meshloom.process.signals import held_back
+from meshloom.target import Target
 
 MOST_LOOPS = 8  # on the device, for other conditions each
-MOST_BRANCHES = 16  # one that is used again adds an edge, mostly one that others imply; a fresh one adds none
-LARGE = 0.2  # of the threads that a device runs at once: from there on, edges between branches cost more than they gain
 _DEVICE = BranchPart("the device")  # what large operations have in common, so that they keep their order
 
 
@@ -135,21 +134,25 @@ class GraphRecording(Recording):
 
 
 # ----- branches ---------------------------------------------------------------------------------------------------
-def dealt_out(operations: Sequence[Callable[[], None]], threads: int, *, branches: bool) -> list[Turn]:
-    """The branch of each operation on a device that runs so many threads at once; all in one unless ``branches``."""
+def dealt_out(operations: Sequence[Callable[[], None]], target: Target, *, branches: bool) -> list[Turn]:
+    """The branch of each operation on a device; all in one unless ``branches``. Few branches: one that is used again
+    adds an edge, mostly one that others imply; a fresh one adds none."""
     if not branches:
         return [Turn(0)] * len(operations)
-    return in_branches(dependencies([_footprint(operation, threads) for operation in operations]), MOST_BRANCHES)
+    numbers = target.gpu.graph
+    touched = [_footprint(operation, numbers.large * target.threads) for operation in operations]
+    return in_branches(dependencies(touched), numbers.most_branches)
 
 
-def _footprint(operation: Any, threads: int) -> Footprint | None:
-    """What an operation touches; None for one that does not say so."""
+def _footprint(operation: Any, large_from: float) -> Footprint | None:
+    """What an operation touches; None for one that does not say so. With so many threads it is large: edges between
+    branches would cost more than they gain, so large ones keep their order."""
     found = getattr(operation, "footprint", None)
     if found is not None:
-        large = operation.threads >= LARGE * threads
+        large = operation.threads >= large_from
     elif hasattr(operation, "reads") and hasattr(operation, "writes"):
         found = footprint_of_whole(operation.reads, operation.writes)
-        large = max(one.storage.size for one in operation.writes) >= LARGE * threads
+        large = max(one.storage.size for one in operation.writes) >= large_from
     else:
         return None
     return replace(found, writes=(*found.writes, _DEVICE)) if large else found

@@ -84,10 +84,6 @@ class FusedProgram:
         return "\n".join(map(one_line, text_lines))
 
 
-#: On a CPU loops are fused where the cost model says that a replay takes at most so much of the time: it is no oracle.
-WORTH = 0.95
-
-
 Way = Callable[[Sequence[Operation], dict[Field, float], bool], FusedProgram | None]
 
 
@@ -114,7 +110,7 @@ def _fused(operations: Sequence[Operation]) -> FusedProgram:
     gathered = any(step.spec.racy_maps for way in every for step in way.body if step.composed)
     for ways in (_ways(moved, False), every) if gathered else (every,):
         way = min(ways, key=lambda way: way.seconds(target.rates))
-        if way.seconds(target.rates) < WORTH * best.seconds(target.rates):
+        if way.seconds(target.rates) < target.numbers.fusion.worth * best.seconds(target.rates):
             best = way
     return best
 

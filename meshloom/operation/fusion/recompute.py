@@ -29,22 +29,15 @@ from meshloom.operation.body import BodyGraph, GivenBody
 from meshloom.operation.dataflow import Dataflow, written_region
 from meshloom.operation.domain import BoxPoints
 from meshloom.operation.fusion.cost import seconds_at_points
-from meshloom.operation.fusion.groups import MOST_OPERATIONS, why_apart
+from meshloom.operation.fusion.groups import why_apart
 from meshloom.operation.operand import DIRECTLY, Operand, Reach
 from meshloom.operation.operation import Operation
+from meshloom.target import CPU
 
 if TYPE_CHECKING:
     from meshloom.operation.fusion.program import FusedProgram
 
     Fuse = Callable[[Sequence[Operation]], FusedProgram]
-
-#: Values are computed again where the cost model says that a replay takes at most so much of the time: it is no oracle.
-WORTH = 0.9
-#: Operations that are fused for comparison, in all trials of a program together: each trial fuses all of it anew, so
-#: that a long one, of which every step is a trial, would take longer to weigh than to run.
-MOST_WEIGHED = 1000
-#: Registers of 4 bytes that a point's loads may fill on a GPU: more would leave too few threads.
-MOST_REGISTERS = 96
 
 
 # ----- which loops ----------------------------------------------------------------------------------------------------
@@ -284,19 +277,21 @@ def without_store(
 def _too_long(loop: Operation) -> str:
     roots = [o.value for o in loop.spec.outputs]
     operations, loaded = len(topological(roots)), loads(roots)
-    registers = sum(loop.spec.params[param].dtype.itemsize // 4 for param, _, _ in loaded)
-    if operations > MOST_OPERATIONS:
+    registers, target = sum(loop.spec.params[param].dtype.itemsize // 4 for param, _, _ in loaded), loop.backend.target
+    if operations > target.numbers.fusion.most_operations:
         return f"computed again it would be one of {operations} operations at a point"
-    if loop.backend.target.together and registers > MOST_REGISTERS:
+    if target.together and registers > target.gpu.fused.most_registers:
         return f"computed again it would be one of {len(loaded)} loads at a point"
     return ""
 
 
 def with_recomputing(operations: Sequence[Operation], fuse: Fuse) -> FusedProgram:
-    """A program fused, with loops that compute again what others make wherever that takes less time."""
+    """A program fused, with loops that compute again what others make wherever that takes less time. Each trial fuses
+    all of it anew, so a long program, of which every step is a trial, would take longer to weigh than to run."""
+    numbers = next((o.backend.target for o in operations if not o.domain.all_memory), CPU).numbers.fusion
     best, notes, position, weighed = fuse(operations), list[str](), 0, 0
     takes = cache(lambda: _seconds(best))  # asked for where there is a pair
-    while position < len(operations) and weighed < MOST_WEIGHED:
+    while position < len(operations) and weighed < numbers.most_weighed:
         known = _that_matter(pairs_of(operations, position), takes)
         changed, pairs = without_store(operations, position, known)
         taken = [pair for pair in pairs if not pair.refused]
@@ -307,7 +302,7 @@ def with_recomputing(operations: Sequence[Operation], fuse: Fuse) -> FusedProgra
             weighed += len(changed)
             share = _seconds(tried) / takes()
             notes += [_note(pair, share) for pair in taken]
-            if share < WORTH:
+            if share < numbers.worth_again:
                 position -= changed[position - 1] is not operations[position - 1]  # the maker is gone
                 best, operations = tried, changed
                 takes.cache_clear()
@@ -327,7 +322,7 @@ def _that_matter(pairs: list[StencilPair], takes: Callable[[], float]) -> list[S
     asked = [pair for pair in pairs if not pair.refused]
     loops = dict.fromkeys(one for pair in asked for one in (pair.maker, pair.reader))
     most = sum(seconds_at_points(one, one.backend.target.rates) for one in loops)
-    if not asked or most >= (1.0 - WORTH) * takes():
+    if not asked or most >= (1.0 - asked[0].reader.backend.target.numbers.fusion.worth_again) * takes():
         return pairs
     return [replace(pair, refused=pair.refused or "it takes little of the program's time") for pair in pairs]
 
@@ -340,7 +335,7 @@ def _note(pair: StencilPair, share: float = 1.0) -> str:
     estimated = f"{'as long' if percent == '100' else f'{percent} % of the time'} by the cost model"
     if pair.refused:
         return f"{kept} stored for {pair.reader.name}: {pair.refused}"
-    if share < WORTH:
+    if share < pair.reader.backend.target.numbers.fusion.worth_again:
         return f"{kept} computed again by {pair.reader.name} at {points}, and not loaded: {estimated}"
     found = f"{kept} stored for {pair.reader.name}: computed again at {points} it would take {estimated}"
     lasting = any(not one.transient for one in pair.fields)  # so that it is stored anyway, read or not
