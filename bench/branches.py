@@ -2,9 +2,9 @@
 
     python -m bench.branches [--points 256 512 1024] [--box 64] [--shares 0.02 0.1 ...] [--json FILE]
 
-``LARGE`` of ``backend/cuda/graph.py`` is the share of the threads of a device from which on an operation is no longer
-run next to others. Every step is replayed with other shares, the shipped one always among them, and in one branch; each
-must leave the same bits as the step in one branch.
+``graph.large`` of ``target/devices/nvidia.toml`` is the share of the threads of a device from which on an operation is
+no longer run next to others. Every step is replayed with other shares, the shipped one always among them, and in one
+branch; each must leave the same bits as the step in one branch.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import meshloom as ml
@@ -19,8 +20,9 @@ from bench.measure import fastest
 from bench.race_loop import Device
 from bench.started import options_of, started
 from bench.vortex import taylor_green, vortex
-from meshloom.backend.cuda import graph
 from meshloom.solvers.navier_stokes.case import FlowCase
+from meshloom.target import H200
+from meshloom.target import target as target_module
 
 SHARES = (0.02, 0.1, 0.25, 0.5, 1.0, 2.0)
 STEPS = 3  # that must give the same bits
@@ -35,10 +37,11 @@ def steps_of(make: Any, points: int, share: float | None) -> tuple[FlowCase, ml.
 def rows_of(name: str, make: Any, points: int, shares: tuple[float, ...], *, rounds: int,
             target: float) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Every threshold, checked, then timed."""
-    shipped, wanted = graph.LARGE, None
+    numbers_of, shipped, wanted = target_module.numbers_of, H200.gpu.graph.large, None
     rank = len(make(points).grid.shape)
     for share in (None, *sorted({*shares, shipped})):
-        graph.LARGE = shipped if share is None else share
+        large = shipped if share is None else share
+        target_module.numbers_of = lambda device, large=large: _with_large(numbers_of(device), large)  # type: ignore[assignment]
         try:
             case, step = steps_of(make, points, share)
             step.run(STEPS)
@@ -51,7 +54,11 @@ def rows_of(name: str, make: Any, points: int, shares: tuple[float, ...], *, rou
                 continue
             yield row | {"ms_per_step": fastest({"": step.run}, rounds=rounds, target=target)[""] * 1e3}
         finally:
-            graph.LARGE = shipped
+            target_module.numbers_of = numbers_of
+
+
+def _with_large(numbers: Any, large: float) -> Any:
+    return replace(numbers, graph=replace(numbers.graph, large=large)) if hasattr(numbers, "graph") else numbers
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

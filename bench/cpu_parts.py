@@ -144,12 +144,13 @@ def plans(mesh: ml.Mesh) -> dict[str, float]:
     """Seconds to build the plan of res_calc for every strategy, in the mesh's order, with its own block size."""
     from meshloom.schedule.plan.plan import Topology
     from meshloom.schedule.strategies import names, strategy
+    from meshloom.target import CPU
 
     indices, cells = mesh.face_cells.indices, len(mesh.cells)
 
     def build(name: str, rows: int) -> None:
         chosen = strategy(name)
-        chosen.plan(Topology(rows, {0: (indices[:rows], cells)}, {0: 0}), chosen.cpu_block)
+        chosen.plan(Topology(rows, {0: (indices[:rows], cells)}, {0: 0}), CPU.numbers.block(name))
 
     times = {}
     for name in names():

@@ -133,7 +133,8 @@ def rows_of(data: Data, device: Device, precision: str, copied: float,
     for wish in wishes(case, device, precision, blocks):
         loop = data.loop(wish)
         executable: Any = loop.prepare()
-        taken = share_of(loop.spec, loop.schedule, loop.elements) if loop.backend.target.together else Share()
+        target = loop.backend.target
+        taken = share_of(loop.spec, loop.schedule, loop.elements, target) if target.together else Share()
         row: dict[str, Any] = {
             "loop": loop.name, "dim": case.dim, "layout": case.layout if case.dim > 1 else "-", "precision": precision,
             "schedule": str(loop.schedule), "elements_per_thread": taken.elements,
@@ -154,7 +155,7 @@ def same_code(one: ml.Loop, other: ml.Loop) -> bool:
 
     def form(loop: ml.Loop) -> tuple[Any, ...]:
         rows = loop.schedule.whole_rows or not any(loop.spec.access(k).whole_row for k in range(len(loop.spec.params)))
-        return share_of(loop.spec, loop.schedule, loop.elements), loop.schedule.block, rows
+        return share_of(loop.spec, loop.schedule, loop.elements, loop.backend.target), loop.schedule.block, rows
 
     return form(one) == form(other)
 

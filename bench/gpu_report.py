@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.airfoil_reference import TOLERANCE as REFERENCE_TOLERANCE
 from bench.report import Goal, goal_table, rows_table
-from meshloom.backend.cuda.graph import LARGE
+from meshloom.target import H200
 
 Row = dict[str, Any]
 _WORDS = {"float64": "double", "float32": "single"}
@@ -201,15 +201,15 @@ def direct_rows(result: Row) -> list[str]:
 
 def branch_rows(result: Row) -> list[str]:
     """Milliseconds of a step by the threshold; the shipped one is marked, and said to be missing where it is."""
-    shares = sorted({r["large"] for r in result["rows"] if r["large"] is not None})
-    names = [f"**{share:g}** (shipped)" if share == LARGE else f"{share:g}" for share in shares]
+    shares, large = sorted({r["large"] for r in result["rows"] if r["large"] is not None}), H200.gpu.graph.large
+    names = [f"**{share:g}** (shipped)" if share == large else f"{share:g}" for share in shares]
     rows = []
     for case in dict.fromkeys(r["case"] for r in result["rows"]):
         mine = {r["large"]: r["ms_per_step"] for r in result["rows"] if r["case"] == case}
         rows.append([case, *(f"{mine[s]:.3f}" if s in mine else "-" for s in (*shares, None))])
     text_lines = rows_table(("ms of a step, by the share of the device that is large", *names, "one branch"), rows)
-    missing = f"The shipped threshold, {LARGE:g}, was not measured in this run."
-    return _with_gaps(text_lines if LARGE in shares else [*text_lines, "", missing])
+    missing = f"The shipped threshold, {large:g}, was not measured in this run."
+    return _with_gaps(text_lines if large in shares else [*text_lines, "", missing])
 
 
 def _with_gaps(text_lines: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
-from meshloom.operation.fusion import program as fused_program
+from tests.fitted import changed as changed_numbers
 from tests.test_fusion import copy, groups_of, mix, relax, scaled
 
 HERE = ["cpu", "emulated"]
@@ -164,7 +164,7 @@ def compare_any_program(steps: Steps, around: bool, within: bool) -> None:
         steps = [("fill", 0, (3, 0, 1)), *steps]
     results = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fused_program, "WORTH", np.inf)  # fused wherever it can be
+        changed_numbers(patch, fusion={"worth": np.inf})  # fused wherever it can be
         for backend in ("numpy", *HERE):
             ml.use(backend)
             body, changed = recorded(steps, around, within)

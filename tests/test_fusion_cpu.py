@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.operation.dataflow import Dataflow
-from meshloom.operation.fusion import compose, groups
+from meshloom.operation.fusion import compose
 from meshloom.operation.fusion import program as fused_program
-from meshloom.schedule.fused import chunks
+from tests.fitted import changed
 from tests.test_fusion import airfoil, groups_of, programs, run_on
 
 
@@ -27,7 +27,7 @@ def on_two_threads() -> Iterator[None]:
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "LEAST_TARGETS", 40)
+    changed(monkeypatch, chunks={"least_targets": 40})
 
 
 def states(threads: int, *pieces: int) -> list[np.ndarray]:
@@ -43,8 +43,7 @@ def states(threads: int, *pieces: int) -> list[np.ndarray]:
 def test_faces_between_chunks_are_evaluated_by_both(monkeypatch: pytest.MonkeyPatch, first: tuple[str, ...]) -> None:
     """504 cells in chunks of 40; added up one by one, or all evaluated first."""
     monkeypatch.setattr(compose, "EVALUATED_FIRST", first)
-    monkeypatch.setattr(groups, "MOST_AGAIN", 3.0)
-    monkeypatch.setattr(fused_program, "WORTH", np.inf)  # fused though it does not pay
+    changed(monkeypatch, chunks={"most_again": 3.0}, fusion={"worth": np.inf})  # fused though it does not pay
     plain = airfoil("cpu", fuse=False)
     expected = [plain.program.run(6, record=plain.recorded), plain.q.numpy()]
     found = states(2, 6)
@@ -184,9 +183,8 @@ def test_a_part_of_a_set_that_adds_to_the_whole_stays_by_itself() -> None:
 
 def compare_any_program(steps: list[tuple[str, tuple[int, ...]]], colored: bool, within: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "LEAST_TARGETS", 7)  # of 20 cells
-        patch.setattr(groups, "MOST_AGAIN", 3.0)
-        patch.setattr(fused_program, "WORTH", np.inf)  # fused wherever it can be
+        # small chunks of 20 cells, fused wherever they can be
+        changed(patch, chunks={"least_targets": 7, "most_again": 3.0}, fusion={"worth": np.inf})
         expected, found = run_on(("numpy", "cpu"), steps, colored, within)
     for name, value in expected.items():
         largest = np.abs(value).max()

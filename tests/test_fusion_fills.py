@@ -7,8 +7,8 @@ import pytest
 
 import meshloom as ml
 from meshloom.kernel.count import loads
-from meshloom.operation.fusion import program as fused_program
 from meshloom.operation.operation import Operation
+from tests.fitted import changed
 from tests.test_fusion import HERE, copy
 
 
@@ -65,7 +65,7 @@ def test_a_fill_for_a_loop_by_itself_is_done_by_the_group_before(
         total[0] += v[1] - w[0]
         total[1] += v[0] + w[1]
 
-    monkeypatch.setattr(fused_program, "WORTH", np.inf)  # fused though it does not pay
+    changed(monkeypatch, fusion={"worth": np.inf})  # fused though it does not pay
     results = []
     for backend, fuse in (("numpy", False), (where, True)):
         ml.use(backend)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import meshloom as ml
-from meshloom.operation.fusion import program, recompute
+from tests.fitted import changed
 from tests.test_fusion_recompute import Case, compare, laplace, refused
 
 
@@ -44,8 +44,7 @@ def test_a_note_names_the_loop_it_speaks_of_and_is_told_once() -> None:
 
 
 def test_what_was_written_beside_its_place_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (program, recompute):
-        monkeypatch.setattr(module, "WORTH", math.inf)  # computed again though it may not pay
+    changed(monkeypatch, fusion={"worth": math.inf, "worth_again": math.inf})  # computed again though it may not pay
 
     def in_place(case: Case) -> Callable[[], None]:
         u, at = case.field("u", 11), case.grid.star(1)

@@ -11,6 +11,7 @@ import meshloom as ml
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion import program as fused_program
 from meshloom.operation.fusion import recompute
+from tests.fitted import changed
 
 HERE = ["cpu", "emulated"]
 
@@ -19,8 +20,7 @@ HERE = ["cpu", "emulated"]
 def always() -> Iterator[None]:
     """Loops are fused and values computed again wherever that is right, though it may not pay."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fused_program, "WORTH", np.inf)
-        patch.setattr(recompute, "WORTH", np.inf)
+        changed(patch, fusion={"worth": np.inf, "worth_again": np.inf})
         yield
 
 
@@ -401,11 +401,11 @@ def reach(a: ml.Read, b: ml.Write) -> None:
 @pytest.mark.usefixtures("always")
 def test_not_where_a_loop_would_become_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most so many operations; on a GPU, so many registers for what a point loads: 13 values of 8 bytes."""
-    monkeypatch.setattr(recompute, "MOST_REGISTERS", 25)
+    changed(monkeypatch, fused={"most_registers": 25})
     on_cpu, on_gpu = compare(twice, periodic=True)
     assert "is computed again" in on_cpu.notes[0]
     refused(on_gpu, "computed again it would be one of 13 loads at a point")
-    monkeypatch.setattr(recompute, "MOST_OPERATIONS", 20)
+    changed(monkeypatch, fusion={"most_operations": 20})
     (on_cpu,) = compare(twice, ["cpu"], periodic=True)
     refused(on_cpu, "operations at a point")
 
@@ -437,7 +437,7 @@ def test_not_where_the_cost_model_says_no(where: str) -> None:
 @pytest.mark.usefixtures("always")
 def test_a_long_program_is_weighed_in_part_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each trial fuses all of the program: without a limit a program inlined n times would take n^2."""
-    monkeypatch.setattr(recompute, "MOST_WEIGHED", 40)
+    changed(monkeypatch, fusion={"most_weighed": 40})
     trials = list[int]()
 
     def counted(graph: Dataflow) -> fused_program.FusedProgram:

@@ -13,8 +13,8 @@ import pytest
 
 import meshloom as ml
 from meshloom.operation.domain import EVERYWHERE, INSIDE, BoxPoints, GridLines, SetElements
-from meshloom.operation.fusion import program as fused_program
 from meshloom.operation.operation import Operation
+from tests.fitted import changed
 
 ROOT = Path(ml.__file__).parent.parent
 
@@ -130,7 +130,7 @@ def test_outputs_that_share_their_nodes_are_told_apart() -> None:
 
 def test_a_sum_that_starts_anew_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops that became one set the Global by themselves: that is a part of what they do."""
-    monkeypatch.setattr(fused_program, "WORTH", np.inf)
+    changed(monkeypatch, fusion={"worth": np.inf})
     ml.use("cpu")
     points = ml.Set(10, "points")
     u, v, total = points.field("u"), points.field("v"), ml.Global(0.0, "total")

@@ -21,7 +21,7 @@ from meshloom.process.signals import held_back
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
-from meshloom.target import CPU, Target
+from meshloom.target import CPU, Rates, Target
 
 #: Of each operation of a program the positions of the earlier ones that it has to wait for; asked for at need
 Waits = Callable[[], Sequence[Collection[int]]]
@@ -52,6 +52,12 @@ class Backend(ABC):
     def target(self) -> Target:
         """What there is where its code runs."""
         return CPU
+
+    @property
+    def rates(self) -> Rates:
+        """The cost model's figures for what is in use of it. Choices are made by ``target.rates``: they must not depend
+        on the number of threads, by which the bits of a result would change."""
+        return self.target.rates
 
     @property
     def compiles_apart(self) -> bool:

@@ -21,15 +21,15 @@ from meshloom.native.runtime import NativeCall
 from meshloom.schedule.nest.code import partial_name
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.plan.plan import arrays as plan_arrays
+from meshloom.target import CPU, Rates
 
 #: Neither changes a value: no errno from sqrt, no care for floating-point traps. Both let loops be vectorised.
 FLAGS = ("-fno-math-errno", "-fno-trapping-math")
 NO_CONTRACTION = "-ffp-contract=off"
-#: Statements from which on compiling takes longer than anybody waits for. Time that compilers spend on values which do
-#: not fit into registers grows faster than a loop: 2,500 operations took 9.1 s of a core, and take 2.6 to 4.4.
-MANY_STATEMENTS = 1500
-#: What GCC is spared then, none of it arithmetic: a third copy of the loop for the last elements of a block, looks at
-#: what earlier turns and loads have left in registers, and long searches for the best register to give up.
+#: What GCC is spared where a text is long, none of it arithmetic: a third copy of the loop for the last elements of a
+#: block, looks at what earlier turns and loads have left in registers, and long searches for the best register to give
+#: up. Time that it spends on values which do not fit into registers grows faster than a loop: 2,500 operations took
+#: 9.1 s of a core, and take 2.6 to 4.4.
 FLAGS_OF_MANY = ("--param=vect-epilogues-nomask=0", "-fno-predictive-commoning", "-fno-gcse-after-reload",
                  "--param=lra-max-considered-reload-pseudos=5")  # fmt: skip
 
@@ -44,7 +44,7 @@ class CppText(NamedTuple):
 
 def flags_for_size(source: str) -> tuple[str, ...]:
     """What a long text is compiled with, besides: code as fast, sooner."""
-    return FLAGS_OF_MANY if host_compiler().is_gnu and source.count(";\n") >= MANY_STATEMENTS else ()
+    return FLAGS_OF_MANY if host_compiler().is_gnu and source.count(";\n") >= CPU.cpu.compiling.many_statements else ()
 
 
 class CpuBackend(Backend):
@@ -55,6 +55,10 @@ class CpuBackend(Backend):
     def __init__(self) -> None:
         self.threads = threads.in_use
         self.contract = True
+
+    @property
+    def rates(self) -> Rates:
+        return self.target.rates.on_threads(int(self.threads[0]), self.target.cpu.threads.bytes_per_second)
 
     @property
     def key(self) -> tuple[object, ...]:

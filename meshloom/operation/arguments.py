@@ -18,6 +18,7 @@ from meshloom.operation.operand import DIRECTLY, Operand, Reach
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.spec import SpecBox
 from meshloom.schedule.strategies import AUTOMATIC
+from meshloom.target import Target
 
 Argument = Field | Arg | Global | float | np.generic  # bool and int count as float for a type checker
 Modes = Mapping[str, type[Mode]]
@@ -196,10 +197,10 @@ def _read_outside(written: Operand, read: Operand) -> bool:
     return not inside[way.positions].any()
 
 
-def spec_box(box: Box, operands: Sequence[Operand], wish: Schedule) -> SpecBox:
+def spec_box(box: Box, operands: Sequence[Operand], wish: Schedule, target: Target) -> SpecBox:
     """What generated code depends on: where offsets lead around the end of the grid, and how lines lie in memory."""
     offsets: list[Index] = [o for one in operands if one.reach.offsets for o in one.reach.offsets.offsets]
     wraps = tuple(any(box.reaches_out(a, o[a]) for o in offsets) for a in range(box.grid.rank))
     grain = next(g for g in (4, 2, 1) if box.grid.places[-1] % g == 0)
     variant = wish.variant if wish.strategy in (*AUTOMATIC, "box") else "plain"  # another strategy's means nothing here
-    return SpecBox(wraps, box.shape, grain, variant)
+    return SpecBox(wraps, box.shape, grain, variant, target.gpu.points if target.together else None)

@@ -15,7 +15,8 @@ def layouts_by_votes(operations: Sequence[Operation]) -> dict[Field, str]:
     chosen: dict[Field, str] = {}
     for one in dict.fromkeys(s for o in loops for s in o.storages if isinstance(s, Field)):
         if one.layout_is_free and one.dim > 1 and not any(o.wish.layout for o in loops if one in o.storages):
-            best, _ = best_layout([(o.schedule.strategy, o.estimate) for o in loops if one in o.storages])
+            using = [o for o in loops if one in o.storages]
+            best, _ = best_layout([(o.schedule.strategy, o.estimate) for o in using], using[0].backend.target)
             if best != str(one.layout):
                 chosen[one] = best
     return chosen

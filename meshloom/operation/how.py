@@ -100,7 +100,7 @@ class How(ABC):
 
     def estimate(self, of: Operation) -> float:
         """Seconds by the cost model."""
-        return Cost(float(self.compulsory(of)), self.flops(of)).seconds(of.backend.target.rates)
+        return Cost(float(self.compulsory(of)), self.flops(of)).seconds(of.backend.rates)
 
     def asked(self, name: str, wish: Wish) -> How:
         """The same where something else is asked for."""
@@ -149,7 +149,7 @@ class ByStrategy(How):
         targets = list(dict.fromkeys(m.target for m in of.maps))
         maps = tuple(SpecMap(m.arity, m.index_type, targets.index(m.target), m.formula) for m in of.maps)
         params = tuple(_spec_param(of, one) for one in of.operands)
-        box = None if of.box is None else spec_box(of.box, of.operands, self.wish)
+        box = None if of.box is None else spec_box(of.box, of.operands, self.wish, of.backend.target)
         return LoopSpec(of.name, params, maps, of.graph.outputs, box=box, strict=of.strict)
 
     def form(self, of: Operation) -> Form:
@@ -178,7 +178,8 @@ class ByStrategy(How):
         return strategy(self._choice(of, parse_schedule(wish))[0].strategy).declines(of.spec) is None
 
     def estimate(self, of: Operation) -> float:
-        return estimated(of.spec, of.work, of.schedule.strategy, target=of.backend.target)
+        backend = of.backend
+        return estimated(of.spec, of.work, of.schedule.strategy, target=backend.target, rates=backend.rates)
 
     def asked(self, name: str, wish: Wish) -> ByStrategy:
         return by_strategy(wish)

@@ -280,7 +280,7 @@ class Operation(NoCopy):
 
     @property
     def estimate(self) -> float:
-        """Seconds by the cost model: to weigh operations against each other, not to predict."""
+        """Seconds by the cost model, with the threads in use: to weigh operations by each other, not to predict."""
         return self.how.estimate(self)
 
     @derived

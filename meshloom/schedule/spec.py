@@ -18,6 +18,7 @@ from meshloom.mesh.box import Index
 from meshloom.mesh.layout import Layout
 from meshloom.native.names import safe_name
 from meshloom.schedule.nest.nodes import AddressOf, Expr, Grouped, LoadRow, Name, RowOf, offset_by
+from meshloom.target import PointNumbers
 
 Address = tuple[int, int, int]  # parameter, slot, component
 
@@ -72,13 +73,14 @@ class SpecBox:
     """A box of a grid: ``wraps`` says on which axes some neighbour lies at the other end of the grid.
 
     ``lengths`` are its points along each axis; ``grain`` (1, 2 or 4) divides the points that a line of the grid has in
-    memory, so lines begin aligned for that many.
+    memory, so lines begin aligned for that many. ``numbers``: by which a thread of a GPU takes points; on a CPU None.
     """
 
     wraps: tuple[bool, ...]
     lengths: Index
     grain: int = 1
     variant: str = "plain"  # of the strategy: how many points a thread of a GPU takes
+    numbers: PointNumbers | None = None
 
     @property
     def rank(self) -> int:

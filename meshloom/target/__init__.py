@@ -3,7 +3,17 @@
 from meshloom.target.cuda import CUDA, H200, of_device
 from meshloom.target.hip import GFX90A, GFX942, HIP, of_properties
 from meshloom.target.language import Language, language
-from meshloom.target.rates import CPU_CORE, GPU, Rates
+from meshloom.target.numbers import (
+    ChunkNumbers,
+    FusionNumbers,
+    GpuLineNumbers,
+    Numbers,
+    OrderNumbers,
+    PointNumbers,
+    StripNumbers,
+    VectorNumbers,
+)
+from meshloom.target.rates import Rates
 from meshloom.target.target import CPU, SHARED_ROW, Target, cpu_count
 
 #: GPUs that can be emulated, by what a person calls them.
@@ -11,18 +21,24 @@ EMULATED: dict[str, Target] = {"cuda": H200, "hip": GFX90A, "gfx942": GFX942}
 
 __all__ = [
     "CPU",
-    "CPU_CORE",
     "CUDA",
     "EMULATED",
     "GFX90A",
     "GFX942",
-    "GPU",
     "H200",
     "HIP",
     "SHARED_ROW",
+    "ChunkNumbers",
+    "FusionNumbers",
+    "GpuLineNumbers",
     "Language",
+    "Numbers",
+    "OrderNumbers",
+    "PointNumbers",
     "Rates",
+    "StripNumbers",
     "Target",
+    "VectorNumbers",
     "cpu_count",
     "language",
     "of_device",

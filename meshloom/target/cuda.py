@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from meshloom.target.language import language
-from meshloom.target.rates import GPU
 from meshloom.target.target import Target
 
 
@@ -20,14 +19,14 @@ CUDA = language("CUDA", _HERE.with_name("cuda.cuh"), _HERE.with_name("cuda_emula
 #: The GPU that figures were measured on, for emulation and wherever there is no device to ask.
 H200 = Target(
     lanes=32, multiprocessors=132, block_threads=1024, resident_threads=2048, registers=65536, shared=232_448,
-    shared_unasked=49_152, cache_line=128, rates=GPU, language=CUDA,
+    shared_unasked=49_152, cache_line=128, device="nvidia", speed=132.0, language=CUDA,
 )  # fmt: skip
 
 
 def of_device(attributes: Mapping[str, int]) -> Target:
     """A GPU by the attributes that CUDA has for it, under CuPy's names.
 
-    Rates are those measured on an H200, as much slower as there are fewer multiprocessors: no attribute tells them.
+    Rates are those measured, as much slower as there are fewer multiprocessors: no attribute tells them.
     """
     multiprocessors = attributes["MultiProcessorCount"]
     return Target(
@@ -39,6 +38,7 @@ def of_device(attributes: Mapping[str, int]) -> Target:
         shared=attributes["MaxSharedMemoryPerBlockOptin"],
         shared_unasked=attributes["MaxSharedMemoryPerBlock"],
         cache_line=H200.cache_line,
-        rates=GPU.slower(H200.multiprocessors / multiprocessors),
+        device=H200.device,
+        speed=float(multiprocessors),
         language=CUDA,
     )

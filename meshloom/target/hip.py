@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from meshloom.target.language import language
-from meshloom.target.rates import GPU
 from meshloom.target.target import Target
 
 WAVE64, WAVE32 = 64, 32  # lanes of a wavefront
 _UNITS = {WAVE64: 4, WAVE32: 2}  # that execute wavefronts, of a multiprocessor ("compute unit")
-_H200_BYTES = 4.8e12  # per second, as published: what published figures of others are compared with
 
 
 def _bounds(threads: int, blocks: int, target: Target) -> str:
@@ -27,11 +25,10 @@ HIP = language("HIP", _HERE.with_name("hip.hpp"), _HERE.with_name("hip_emulation
 
 
 def _gpu(multiprocessors: int, bytes_per_second: float) -> Target:
-    """One of the CDNA line. The rates are an H200's, by the published bandwidths of the two: nothing was measured."""
+    """One of the CDNA line, whose rates go by published bandwidths: nothing was measured."""
     return Target(
         lanes=WAVE64, multiprocessors=multiprocessors, block_threads=1024, resident_threads=2048, registers=131_072,
-        shared=65_536, shared_unasked=65_536, cache_line=128, rates=GPU.slower(_H200_BYTES / bytes_per_second),
-        language=HIP,
+        shared=65_536, shared_unasked=65_536, cache_line=128, device="amd", speed=bytes_per_second, language=HIP,
     )  # fmt: skip
 
 
@@ -54,6 +51,7 @@ def of_properties(properties: Mapping[str, Any]) -> Target:
         shared=shared,
         shared_unasked=shared,
         cache_line=GFX90A.cache_line,
-        rates=GFX90A.rates.slower(GFX90A.multiprocessors / multiprocessors),
+        device=GFX90A.device,
+        speed=GFX90A.speed * multiprocessors / GFX90A.multiprocessors,
         language=HIP,
     )

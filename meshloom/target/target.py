@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from meshloom.target.device_files import numbers_of
 from meshloom.target.language import Language
-from meshloom.target.rates import CPU_CORE, Rates
+from meshloom.target.numbers import CpuNumbers, GpuNumbers, Numbers
+from meshloom.target.rates import Rates
 
 SHARED_ROW = 128  # bytes that the banks of shared memory give at a time, on every GPU we know
 
@@ -27,13 +29,38 @@ class Target:
     shared: int  # memory of a block, at most
     shared_unasked: int  # of that, what a block has without asking for more
     cache_line: int
-    rates: Rates
+    device: str  # the class whose fitted numbers it has (``numbers.py``)
+    speed: float = 1.0  # by which its rates are those of the device that was measured, in that one's unit
     language: Language | None = None  # of a GPU; on a CPU it is C++
 
     @property
     def together(self) -> bool:
         """Do the threads of a block run at the same time, with barriers, so that plans must keep them apart too?"""
         return self.lanes > 1
+
+    @property
+    def numbers(self) -> Numbers:
+        """What was fitted or measured on devices of its class."""
+        return numbers_of(self.device)
+
+    @property
+    def cpu(self) -> CpuNumbers:
+        """The same, of a CPU."""
+        found = self.numbers
+        assert isinstance(found, CpuNumbers)
+        return found
+
+    @property
+    def gpu(self) -> GpuNumbers:
+        """The same, of a GPU."""
+        found = self.numbers
+        assert isinstance(found, GpuNumbers)
+        return found
+
+    @property
+    def rates(self) -> Rates:
+        """The figures of the cost model: those that were measured, as much slower as it is."""
+        return self.numbers.rates.slower(self.numbers.speed / self.speed)
 
     @property
     def threads(self) -> int:
@@ -43,7 +70,7 @@ class Target:
     @property
     def plan_key(self) -> str:
         """What the arrays of a plan depend on, in short: plans on disk are found by it."""
-        return f"{self.lanes} lanes"
+        return f"{self.lanes} lanes {self.gpu.neighbours} {self.gpu.strips}" if self.together else f"{self.lanes} lanes"
 
     def whole_warps(self, threads: int) -> int:
         """The number of threads of a block that has room for so many items at a time: whole warps, and not too many."""
@@ -62,5 +89,5 @@ def cpu_count() -> int:
 #: This machine's.
 CPU = Target(
     lanes=1, multiprocessors=cpu_count(), block_threads=1, resident_threads=1, registers=0, shared=0, shared_unasked=0,
-    cache_line=64, rates=CPU_CORE,
+    cache_line=64, device="cpu",
 )  # fmt: skip

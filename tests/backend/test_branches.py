@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from meshloom.operation import in_memory
 from meshloom.operation.dataflow import DataAccess, Dataflow
 from meshloom.operation.domain import Extent
 from meshloom.solvers.navier_stokes import VortexOutflow
+from meshloom.target import H200
 from tests.backend.streams import ShuffledRecording
 
 # ----- the analysis -----------------------------------------------------------------------------------------------
@@ -294,11 +296,12 @@ def test_large_operations_keep_their_order_and_small_ones_pass_them() -> None:
     names = [o.name for o in step.loops]
     x, y = names.index("slope_x"), names.index("slope_y")
     first, last = names.index("first = 0"), names.index("second = 2")
+    small = replace(H200, multiprocessors=1, resident_threads=16)
     waits = Dataflow(step.loops).waits
-    many, few = (all_before(dealt_out(operations, waits, n)) for n in (1 << 18, 16))
+    many, few = (all_before(dealt_out(operations, waits, one)) for one in (H200, small))
     assert x not in many[y] and x in few[y]
     assert first not in few[last] and not few[last] & {x, y}
-    assert levels(dealt_out(operations, None, 16)) == list(range(1, len(operations) + 1))
+    assert levels(dealt_out(operations, None, small)) == list(range(1, len(operations) + 1))
 
 
 def test_the_vortex_runs_slopes_and_opposite_sides_together() -> None:

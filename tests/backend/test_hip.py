@@ -315,7 +315,8 @@ def test_what_was_made_for_one_target_is_not_taken_for_another() -> None:
 
 def test_amd_gpus_are_told_by_their_properties() -> None:
     found = of_properties(PROPERTIES)
-    assert found == replace(GFX90A, multiprocessors=104, rates=GFX90A.rates.slower(110 / 104), registers=65536)
+    assert found == replace(GFX90A, multiprocessors=104, speed=1.6e12 * 104 / 110, registers=65536)
+    assert found.rates.per_byte == pytest.approx(GFX90A.rates.per_byte * 110 / 104)
     assert found.language is HIP is not CUDA and GFX942.rates.per_byte < GFX90A.rates.per_byte
 
 

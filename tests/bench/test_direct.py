@@ -8,13 +8,13 @@ import pytest
 
 import meshloom as ml
 from bench import direct, record
-from meshloom.schedule.strategies.common import vectors
 from tests.bench.devices import Emulated
+from tests.fitted import changed
 
 
 @pytest.mark.slow
 def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "MANY", 1000)
+    changed(monkeypatch, vectors={"many": 1000})
     monkeypatch.setattr(direct, "NUMBERS", 5010)
     monkeypatch.setattr(direct, "PRECISIONS", ("float64",))
     monkeypatch.setitem(direct.BYTES, "float64", (8, 16))

@@ -23,14 +23,11 @@ from meshloom.errors import KernelError
 from meshloom.kernel import expr, passes
 from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK
-from meshloom.schedule.choice import auto
-from meshloom.schedule.choice.cost import HELD_LINES, HELD_ROWS, Work
-from meshloom.schedule.choice.layouts import PREFERENCE
+from meshloom.schedule.choice.cost import Work
 from meshloom.schedule.strategies import strategy
-from meshloom.schedule.strategies.common import vectors
 from meshloom.solvers.finite_volume.case import FiniteVolume
 from meshloom.solvers.volna.basins import WaterCase
-from meshloom.target import CPU, CPU_CORE, GPU, H200, Target
+from meshloom.target import CPU, H200, Target
 from tests.docs.test_docs import program
 
 ROOT = Path(__file__).parents[2]
@@ -80,8 +77,8 @@ def test_block_sizes() -> None:
     rows = table("docs/schedules.md", "strategy | block on a CPU, at most")
     assert [row[0].strip("`") for row in rows] == ["direct", "box", *ml.strategies()]
     for name, cpu, gpu in rows:
-        found = strategy(name.strip("`"))
-        assert (found.cpu_block, found.gpu_block) == (int(cpu), int(gpu)), name
+        found = [target.numbers.block(name.strip("`")) for target in (CPU, H200)]
+        assert found == [int(cpu), int(gpu)], name
     shrunk = strategy("color").block(CPU, 64 * 1000)
     assert (shrunk, strategy("color").block(CPU, 1)) == (1000, 512)
     assert "1/64 of the elements, but not below 512" in page("docs/schedules.md")
@@ -89,9 +86,9 @@ def test_block_sizes() -> None:
 
 def test_figures_of_the_cost_model() -> None:
     rows = table("docs/schedules.md", "nanoseconds")
-    assert [row[0].strip("`") for row in rows] == [f.name for f in fields(CPU_CORE) if f.name.startswith("per_")]
+    assert [row[0].strip("`") for row in rows] == [f.name for f in fields(CPU.rates) if f.name.startswith("per_")]
     for name, *written in rows:
-        real = [getattr(machine, name.strip("`")) * 1e9 for machine in (CPU_CORE, GPU)]
+        real = [getattr(machine, name.strip("`")) * 1e9 for machine in (CPU.rates, H200.rates)]
         assert [float(w) for w in written] == pytest.approx(real, rel=1e-3), name
 
 
@@ -135,12 +132,14 @@ def test_costs_of_the_strategies() -> None:
     crowded = strategy("atomic").cost(spec, replace(work, crowded=0.5))
     assert crowded.crowded == 0.5 * crowded.atomics
     idle = strategy("block_color").cost(spec, replace(work, colors=16.0, blocks=32))
-    busy = replace(idle, at_once=CPU_CORE.busy)
-    waiting = replace(idle, bytes=0.0, flops=0.0, requests=0.0).seconds(CPU_CORE)
-    assert idle.seconds(CPU_CORE) - waiting == pytest.approx(4 * (busy.seconds(CPU_CORE) - waiting))
-    assert CPU_CORE.busy == GPU.busy
-    assert f"busy with {CPU_CORE.busy:g} blocks at a time (`busy`)" in page("docs/schedules.md")
-    assert f"so {HELD_ROWS:g} loads of a row\ncount as one, and lines of which {HELD_LINES:g} parts" in page(
+    busy = replace(idle, at_once=CPU.rates.busy)
+    waiting = replace(idle, bytes=0.0, flops=0.0, requests=0.0).seconds(CPU.rates)
+    assert idle.seconds(CPU.rates) - waiting == pytest.approx(4 * (busy.seconds(CPU.rates) - waiting))
+    assert CPU.rates.busy == H200.rates.busy
+    held = CPU.numbers.order
+    assert held == H200.numbers.order
+    assert f"busy with {CPU.rates.busy:g} blocks at a time (`busy`)" in page("docs/schedules.md")
+    assert f"so {held.held_rows:g} loads of a row\ncount as one, and lines of which {held.held_lines:g} parts" in page(
         "docs/schedules.md")  # fmt: skip
 
 
@@ -150,13 +149,14 @@ def test_what_a_bad_order_is() -> None:
 
 
 def test_small_loops() -> None:
-    assert f"at most {auto.SMALL:,} elements and {auto.SMALL_FLOPS:,} operations" in page("docs/schedules.md")
-    assert f"more than about {auto.MOST_SHARED:,} bytes" in page("docs/schedules.md")
+    few = CPU.cpu.threads
+    assert f"at most {few.small_elements:,} elements and {few.small_flops:,} operations" in page("docs/schedules.md")
+    assert f"more than about {H200.gpu.shared.most:,} bytes" in page("docs/schedules.md")
 
 
 def test_light_loops() -> None:
-    text = " ".join(page("docs/schedules.md").split())
-    assert f"at least {vectors.MANY:,} elements and loads and stores at most {vectors.MOST_VALUES} numbers" in text
+    text, light = " ".join(page("docs/schedules.md").split()), H200.gpu.vectors
+    assert f"at least {light.many:,} elements and loads and stores at most {light.most_values} numbers" in text
 
 
 # --- kernels.md ---------------------------------------------------------------------------------------------------
@@ -335,8 +335,9 @@ def test_preferences_of_layouts_are_those_measured() -> None:
     race = result("2026-11-15_race-rings_h200.json")
     later = result("2026-11-15_locality_h200.json")["loops"]["airfoil"]["variants"]
     race["variants"] += [r | {"order": "hilbert"} for r in later if r["strategy"] == "strip"]  # measured as given
-    measured = {name: written for name, written in PREFERENCE.items() if name != "direct"}
-    assert set(measured) == set(ml.strategies()) and set(PREFERENCE["direct"].values()) == {1.0}, "nothing is indirect"
+    measured = {name: written for name, written in H200.gpu.layouts.items() if name != "direct"}
+    assert set(measured) == set(ml.strategies())
+    assert set(H200.gpu.layouts["direct"].values()) == {1.0}, "nothing is indirect"
     for name, written in measured.items():
         times = {layout: min(r["ms"] for r in race["variants"] if "ms" in r and r["order"] == "hilbert"
                              and (r["strategy"], r["precision"], r["layout"], r["variant"])

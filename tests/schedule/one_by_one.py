@@ -52,5 +52,5 @@ class OneByOne(Strategy):
         body = code.body(code.plain, element=part_of(plan, "backwards")[ITEM])
         return [Pass("elements", COUNT, (Phase(body),), colors=part_of(plan, "turns"), reductions=spec.reductions)]
 
-    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+    def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         return Cost(work.compulsory, work.flops, launches=work.elements)

@@ -17,10 +17,12 @@ from meshloom.schedule.choice.cost import Work
 from meshloom.schedule.plan.declare import Pair
 from meshloom.schedule.plan.plan import Topology
 from meshloom.schedule.strategies import strategy, verify
-from meshloom.schedule.strategies.common.chains import LONGEST, Rule, best_strips, cut, links, updates
+from meshloom.schedule.strategies.common.chains import Rule, best_strips, cut, links, updates
 from meshloom.schedule.strategies.strip import StripPlan
 from meshloom.target import H200
 from tests.schedule.spoil import spoilt
+
+STRIPS = H200.gpu.strips
 
 
 def topology(rows: np.ndarray) -> Topology:
@@ -29,7 +31,7 @@ def topology(rows: np.ndarray) -> Topology:
 
 def left(rows: np.ndarray) -> float:
     """Updates per element that strips leave."""
-    return updates([rows], *best_strips([rows]))
+    return updates([rows], *best_strips([rows], STRIPS))
 
 
 def test_a_link_leads_to_the_next_element_that_shares_the_target_and_nobody_follows_two() -> None:
@@ -50,13 +52,13 @@ def test_chains_are_cut_evenly_and_strips_follow_the_links(lengths: list[int], s
     for chain in range(len(lengths)):
         members = np.flatnonzero(owner == chain)
         link[members[:-1]] = members[1:]
-    strips = cut(link)
+    strips = cut(link, STRIPS.longest)
     assert sorted(strips.elements.tolist()) == list(range(n))
     steps = strips.steps()
-    assert len(steps) <= LONGEST and all(len(a) >= len(b) for a, b in itertools.pairwise(steps))
+    assert len(steps) <= STRIPS.longest and all(len(a) >= len(b) for a, b in itertools.pairwise(steps))
     for before, after in itertools.pairwise(steps):
         np.testing.assert_array_equal(link[before[: len(after)]], after)
-    assert strips.number == sum(-(-length // LONGEST) for length in lengths)
+    assert strips.number == sum(-(-length // STRIPS.longest) for length in lengths)
 
 
 def test_most_updates_of_hexahedra_quadrilaterals_and_faces_disappear() -> None:
@@ -73,7 +75,7 @@ def test_hexahedra_in_random_order_still_form_strips() -> None:
 
 
 def test_where_nobody_shares_a_target_there_are_no_pairs() -> None:
-    strips, (found,) = best_strips([np.arange(200).reshape(50, 4)])
+    strips, (found,) = best_strips([np.arange(200).reshape(50, 4)], STRIPS)
     assert strips.number == 50 and not (found.kept or found.lower or found.upper or found.ends)
 
 

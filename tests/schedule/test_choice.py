@@ -15,12 +15,13 @@ from bench.halves import partly_random, renumbered
 from bench.race_loop import Data, res_calc
 from meshloom import order
 from meshloom.mesh.mesh import Mesh
-from meshloom.schedule.choice import auto, counts, loads
+from meshloom.schedule.choice import counts, loads
 from meshloom.schedule.choice.auto import estimates
 from meshloom.schedule.choice.cost import Work, greedy_colors, loaded_again
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.strategies import strategy
 from meshloom.target import CPU, H200, Target
+from tests.fitted import changed
 
 SCHEDULES = Path(__file__).parents[2] / "docs" / "schedules.md"
 PARTS = np.linspace(0.0, 1.0, 9)  # of the elements that lie in a random order
@@ -59,7 +60,7 @@ def test_costs_grow_steadily_with_what_the_order_costs(which: str, target: Targe
     most = {"loads": 4.0, "tiles": 2.0, "colors": float(base.blocks)}.get(which, 30 * base.compulsory)
     steps = np.linspace(1.0 if most < 1e7 else 0.0, most, 400)
     for name in ml.strategies():
-        costs = [strategy(name).cost(loop.spec, replace(base, **{which: v})) for v in steps]
+        costs = [strategy(name).cost(loop.spec, replace(base, **{which: v}), target=target) for v in steps]
         times = np.array([one.seconds(target.rates) for one in costs])
         rises = np.diff(times)
         assert (rises >= 0).all(), name
@@ -70,7 +71,8 @@ def test_costs_grow_steadily_with_what_the_order_costs(which: str, target: Targe
 def test_bytes_loaded_again_grow_steadily_with_the_measure() -> None:
     for row_bytes in (4, 8, 32, 128):
         for measure in (lambda v: order.Loads(v, v), lambda v: order.Loads(1.0, v), lambda v: order.Loads(v, v + 9.0)):
-            values = np.array([loaded_again(measure(v), row_bytes) for v in np.linspace(1.0, 40.0, 400)])
+            steps = [measure(v) for v in np.linspace(1.0, 40.0, 400)]
+            values = np.array([loaded_again(one, row_bytes, CPU.numbers.order) for one in steps])
             assert values[0] >= 0.0 and (np.diff(values) >= 0).all() and np.diff(values).max() < 0.25
 
 
@@ -184,7 +186,7 @@ def test_statistics_of_the_order_are_left_alone_where_nobody_weighs_strategies(m
         monkeypatch.setattr(loads, name, looked)
     monkeypatch.setattr(loads, "distinct_targets", looked)
     monkeypatch.setattr(counts, "distinct_targets", looked)
-    monkeypatch.setattr(auto, "SMALL_FLOPS", 10**9)
+    changed(monkeypatch, threads={"small_flops": 10**9})
     mesh = ml.generate.naca0012(40, 30)
     u, v = mesh.cells.field("u"), mesh.cells.field("v")
 
@@ -197,6 +199,6 @@ def test_statistics_of_the_order_are_left_alone_where_nobody_weighs_strategies(m
     for name in ml.strategies():
         assert residual(mesh, name).plan.strategy == name
     residual(mesh)()
-    monkeypatch.setattr(auto, "SMALL", 0)
+    changed(monkeypatch, threads={"small_elements": 0})
     with pytest.raises(AssertionError, match="looked at the order"):
         residual(ml.generate.naca0012(40, 31))()

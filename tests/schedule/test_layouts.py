@@ -10,20 +10,22 @@ import pytest
 import meshloom as ml
 from meshloom.errors import ScheduleError
 from meshloom.operation import tape
-from meshloom.schedule.choice.layouts import PREFERENCE, best_layout
+from meshloom.schedule.choice.layouts import best_layout
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilMeshOptions
+from meshloom.target import H200
 
 
 def test_every_strategy_has_a_preference_and_its_better_layout_is_one() -> None:
-    assert PREFERENCE.keys() == {"direct", *ml.strategies()}
-    assert all(min(times.values()) == 1.0 for times in PREFERENCE.values())
+    assert H200.gpu.layouts.keys() == {"direct", *ml.strategies()}
+    assert all(min(times.values()) == 1.0 for times in H200.gpu.layouts.values())
 
 
 def test_the_sum_decides() -> None:
-    even = (PREFERENCE["atomic"]["aos"] - 1.0) / (PREFERENCE["owner"]["soa"] - 1.0)  # seconds that make it a draw
-    assert best_layout([("atomic", 1.0), ("owner", 0.99 * even)])[0] == "soa"
-    assert best_layout([("atomic", 1.0), ("owner", 1.01 * even)])[0] == "aos"
-    assert best_layout([("direct", 1.0)])[0] == "aos"
+    times = H200.gpu.layouts
+    even = (times["atomic"]["aos"] - 1.0) / (times["owner"]["soa"] - 1.0)  # seconds that make it a draw
+    assert best_layout([("atomic", 1.0), ("owner", 0.99 * even)], H200)[0] == "soa"
+    assert best_layout([("atomic", 1.0), ("owner", 1.01 * even)], H200)[0] == "aos"
+    assert best_layout([("direct", 1.0)], H200)[0] == "aos"
 
 
 def airfoil(backend: str, strategy: str) -> Airfoil:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.schedule.choice.auto import MOST_SHARED, estimates
+from meshloom.schedule.choice.auto import estimates
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.plan.plan import topology
 from meshloom.schedule.strategies import strategy
@@ -99,5 +99,5 @@ def test_the_automatic_choice_leaves_out_tiles_that_do_not_fit(n: int, fits: boo
     plan = strategy("tile").plan(described, 256)
     assert isinstance(plan, TilePlan)
     needed = plan.tiled[0].largest * 24 * 8
-    assert strategy("tile").cost(loop.spec, work).shared == pytest.approx(needed, rel=0.35)
-    assert (needed < MOST_SHARED) is fits
+    assert strategy("tile").cost(loop.spec, work, target=H200).shared == pytest.approx(needed, rel=0.35)
+    assert (needed < H200.gpu.shared.most) is fits

@@ -17,7 +17,9 @@ from meshloom.mesh.layout import parse_layout
 from meshloom.schedule.choice.schedule import VECTORS
 from meshloom.schedule.spec import Share
 from meshloom.schedule.strategies.common import vectors
+from meshloom.target import H200
 from tests.backend.test_cuda import CompileBackend, needs_nvrtc
+from tests.fitted import changed
 
 HALO = 9  # elements after those of the loop, which it must not touch
 PRECISIONS = (np.float64, np.float32)
@@ -91,11 +93,11 @@ def loop_of(dtype: Any, dim: int, layout: str, n: int, wish: ml.Schedule | None 
 
 
 def share(loop: ml.Loop) -> Share:
-    return vectors.share_of(loop.spec, loop.schedule, loop.elements)
+    return vectors.share_of(loop.spec, loop.schedule, loop.elements, H200)
 
 
 def test_light_loops_with_many_elements_take_16_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "MANY", 100)
+    changed(monkeypatch, vectors={"many": 100})
     ml.use("emulated")
     for dim, layout in ((1, "aos"), (2, "soa"), (2, "aosoa4")):
         assert share(loop_of(np.float64, dim, layout, 100)) == Share(2)
@@ -115,7 +117,7 @@ def test_light_loops_with_many_elements_take_16_bytes(monkeypatch: pytest.Monkey
 
 
 def test_the_automatic_choice_is_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "MANY", 100)
+    changed(monkeypatch, vectors={"many": 100})
     made = loaded(loop_of(np.float64, 1, "aos", 101))
     assert made.spec.share == Share(2) and "ml_load<double, 2>" in body(made)
 
@@ -128,7 +130,7 @@ def test_components_begin_where_16_bytes_can_be_loaded() -> None:
 
 def test_sums_of_little_take_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are fewer shares to merge then."""
-    monkeypatch.setattr(vectors, "MANY", 100)
+    changed(monkeypatch, vectors={"many": 100})
 
     @ml.kernel
     def dot(a: ml.Read, b: ml.Read, total: ml.Sum):
@@ -211,7 +213,7 @@ def test_vectors_compile_without_spills(dtype: Any) -> None:
 
 
 def test_fused_loops_take_several_elements_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "MANY", 100)
+    changed(monkeypatch, vectors={"many": 100})
 
     @ml.kernel
     def scale(a: ml.ReadWrite, total: ml.Sum):

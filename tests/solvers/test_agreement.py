@@ -11,8 +11,8 @@ import pytest
 
 import meshloom as ml
 from bench.cases import make
-from meshloom.operation.fusion import program as fused_program
 from tests.backend import streams  # noqa: F401 registers the back end shuffled
+from tests.fitted import changed
 
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 WAYS = [
@@ -157,7 +157,7 @@ def test_fused_steps_equal_loop_by_loop_and_the_reference(
     """Every application, as C++ and as CUDA: fused, loop by loop, and by NumPy."""
     expected = reference(name)
     ml.use(backend)
-    monkeypatch.setattr(fused_program, "WORTH", np.inf)  # on a CPU, too, all that can be fused is
+    changed(monkeypatch, fusion={"worth": np.inf})  # on a CPU, too, all that can be fused is
     if not optimised:
         compiling = import_module("meshloom.backend.cpu")
         monkeypatch.setattr(compiling, "FLAGS", (*compiling.FLAGS, "-O0"))

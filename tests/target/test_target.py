@@ -13,7 +13,7 @@ from meshloom.schedule.choice.auto import estimates
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.lines import on_gpu
 from meshloom.schedule.plan import plan_cache
-from meshloom.target import CPU, GPU, H200, Target, cpu_count, of_device
+from meshloom.target import CPU, H200, Target, cpu_count, of_device
 
 #: What CuPy says of an H200, and of a small GPU.
 LARGE = {"WarpSize": 32, "MultiProcessorCount": 132, "MaxThreadsPerBlock": 1024, "MaxThreadsPerMultiProcessor": 2048,
@@ -40,7 +40,7 @@ def test_a_device_tells_what_it_has() -> None:
     assert of_device(LARGE) == H200 and H200.together and H200.threads == 132 * 2048
     little = of_device(LITTLE)
     assert (little.multiprocessors, little.resident_threads, little.shared) == (66, 1536, 101376)
-    assert little.rates.per_byte == 2 * GPU.per_byte and little.rates.per_launch == GPU.per_launch
+    assert little.rates.per_byte == 2 * H200.rates.per_byte and little.rates.per_launch == H200.rates.per_launch
 
 
 def test_a_cpu_has_cores_and_no_lanes() -> None:

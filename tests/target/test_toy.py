@@ -8,7 +8,7 @@ import pytest
 import meshloom as ml
 from meshloom.backend import _BACKENDS
 from meshloom.backend.cuda.backend import EmulatedCuda
-from meshloom.target import GPU, Language, Target
+from meshloom.target import Language, Target
 from tests.schedule.forms import FORMS
 from tests.schedule.test_matrix import Case, assert_same, everything, reference
 
@@ -34,7 +34,7 @@ template <class T> inline T toy_ask(T value, int seat) { return ml_shown(value, 
 )
 TOY = Target(
     lanes=16, multiprocessors=3, block_threads=256, resident_threads=512, registers=8192, shared=24_576,
-    shared_unasked=24_576, cache_line=32, rates=GPU.slower(50.0), language=TOY_TALK,
+    shared_unasked=24_576, cache_line=32, device="nvidia", speed=132 / 50, language=TOY_TALK,
 )  # fmt: skip
 
 

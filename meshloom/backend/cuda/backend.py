@@ -116,7 +116,7 @@ class CudaBackend(Backend):
             plan = with_arrays(plan, lambda a: a.astype(np.int32) if a.dtype == np.int64 else a)
         made_for, needs_64_bits, unit = bound.compiled.get((self.key, "unit"), (None, False, None))
         if unit is None or made_for is not bound.plan() or needs_64_bits != wide_index:
-            share = share_of(bound.spec, bound.schedule, bound.elements)
+            share = share_of(bound.spec, bound.schedule, bound.elements, self.target)
             spec = replace(bound.spec, whole_rows=bound.schedule.whole_rows, share=share)
             unit = make_unit(spec, plan, target=self.target)
         return replace(bound, spec=unit.spec), plan, unit, wide_index
@@ -178,7 +178,7 @@ class CudaBackend(Backend):
         return self.engine.copy_bandwidth()
 
     def recording(self, operations: Sequence[Callable[[], None]], waits: Waits | None = None) -> Recording:
-        dealt = dealt_out(operations, waits, self.target.threads)
+        dealt = dealt_out(operations, waits, self.target)
         made = self._recording(operations, dealt)
         made.summary = summary(dealt)
         return made

@@ -24,10 +24,9 @@ from meshloom.mesh.core import Global
 from meshloom.native.runtime import PATIENCE
 from meshloom.native.threads import check_device
 from meshloom.process.signals import held_back
+from meshloom.target import Target
 
 MOST_LOOPS = 8  # on the device, for other conditions each
-MOST_BRANCHES = 16  # one that is used again adds an edge, mostly one that others imply; a fresh one adds none
-LARGE = 0.2  # of the threads that a device runs at once: from there on, edges between branches cost more than they gain
 
 
 class LimitedLead:
@@ -135,20 +134,22 @@ class GraphRecording(Recording):
 
 
 # ----- branches ---------------------------------------------------------------------------------------------------
-def dealt_out(operations: Sequence[Callable[[], None]], waits: Waits | None, threads: int) -> list[Turn]:
-    """The branch of each operation on a device that runs so many threads at once; all in one where nobody says what
-    each has to wait for. Large ones keep their order."""
+def dealt_out(operations: Sequence[Callable[[], None]], waits: Waits | None, target: Target) -> list[Turn]:
+    """The branch of each operation on a device; all in one where nobody says what each has to wait for. Large ones keep
+    their order: edges between branches would cost more than they gain. Few branches: one that is used again adds an
+    edge, mostly one that others imply; a fresh one adds none."""
     if waits is None:
         return [Turn(0)] * len(operations)
-    needed, large = [set(one) for one in waits()], [k for k, one in enumerate(operations) if _is_large(one, threads)]
+    numbers, needed = target.gpu.graph, [set(one) for one in waits()]
+    large = [k for k, one in enumerate(operations) if _threads(one) >= numbers.large * target.threads]
     for earlier, later in pairwise(large):
         needed[later].add(earlier)
-    return in_branches(reduced(needed), MOST_BRANCHES)
+    return in_branches(reduced(needed), numbers.most_branches)
 
 
-def _is_large(operation: Any, threads: int) -> bool:
-    needed = operation.size if isinstance(operation, FillMemory | CopyMemory) else operation.threads
-    return bool(needed >= LARGE * threads)
+def _threads(operation: Any) -> float:
+    """Those that it would have, were there room for all of them."""
+    return float(operation.size if isinstance(operation, FillMemory | CopyMemory) else operation.threads)
 
 
 def captured(operations: Sequence[Callable[[], None]], dealt: Sequence[Turn], cupy: Any, origin: Any) -> Any:

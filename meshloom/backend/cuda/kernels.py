@@ -10,9 +10,6 @@ from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.unit import Unit
 
 NO_CONTRACTION = "--fmad=false"  # as NVRTC is told to round every product by itself
-ENOUGH_BLOCKS = 3  # at a time: below that, spilling a little is better than one less
-FEW_SPILLS = 16  # bytes per thread that one more block on a multiprocessor makes up for
-FEW_THREADS = 512  # on a multiprocessor: with fewer, one more block is worth another try
 
 
 class WantedKernels(NamedTuple):
@@ -96,10 +93,10 @@ def compiled_kernels(wanted: WantedKernels, compiled: Callable[[GpuText], GpuCod
 
 def _with_registers(wanted: WantedKernels, registers: int, attempt: Attempt) -> CompiledKernels:
     """All kernels with so many; with more where that would spill and the loop may have them."""
-    unit = wanted.unit
+    unit, numbers = wanted.unit, wanted.unit.target.gpu.kernels
     count, most = len(unit.passes), max(1, unit.target.registers // (registers * wanted.threads))
     found = attempt([most] * count)
-    while unit.spec.may_use_more_registers and most > ENOUGH_BLOCKS and _spills(found) > FEW_SPILLS:
+    while unit.spec.may_use_more_registers and most > numbers.enough_blocks and _spills(found) > numbers.few_spills:
         most -= 1
         found = attempt([most] * count)
     return found
@@ -108,7 +105,7 @@ def _with_registers(wanted: WantedKernels, registers: int, attempt: Attempt) -> 
 def _as_fits(wanted: WantedKernels, attempt: Attempt) -> CompiledKernels:
     """Each kernel with as many as it likes, unless a few less, with hardly any spilling, let one more block run at a
     time; or more, where few do."""
-    threads, count = wanted.threads, len(wanted.unit.passes)
+    threads, count, numbers = wanted.threads, len(wanted.unit.passes), wanted.unit.target.gpu.kernels
     liked = attempt([1] * count)
     used = [liked.used(k) for k in range(count)]
     if not all("registers" in one for one in used):
@@ -118,17 +115,17 @@ def _as_fits(wanted: WantedKernels, attempt: Attempt) -> CompiledKernels:
     while trying:
         asked = [blocks[k] + 1 if k in trying else chosen[k] for k in range(count)]
         tight = attempt(asked)
-        trying = {k for k in trying if _worth(tight.used(k), used[k])}
+        trying = {k for k in trying if _worth(tight.used(k), used[k], numbers.few_spills)}
         for k in trying:
             chosen[k] = blocks[k] = asked[k]
             used[k] = tight.used(k)
-        trying = {k for k in trying if blocks[k] * threads < FEW_THREADS}
+        trying = {k for k in trying if blocks[k] * threads < numbers.few_threads}
     return attempt(chosen) if any(b > 1 for b in chosen) else liked
 
 
-def _worth(tight: dict[str, int], used: dict[str, int]) -> bool:
+def _worth(tight: dict[str, int], used: dict[str, int], few_spills: int) -> bool:
     """Is a kernel that was given fewer registers as good as before?"""
-    return "registers" in tight and tight["spills"] <= FEW_SPILLS and tight["registers"] < used["registers"]
+    return "registers" in tight and tight["spills"] <= few_spills and tight["registers"] < used["registers"]
 
 
 def _spills(found: CompiledKernels) -> int:

@@ -88,7 +88,7 @@ class AsOne(How):
     def words(self, of: Operation) -> str:
         """What there is to say about how it runs: what a thread of a GPU takes, or the chunks of a CPU."""
         if isinstance(self.by, FusedPlan):
-            return in_words(share_of(self.made, self.schedule, of.set.owned), of.set.owned)
+            return in_words(share_of(self.made, self.schedule, of.set.owned, of.backend.target), of.set.owned)
         visited = sum(map(self.evaluations, self.gathers))
         there = sum(of.maps[m].source.owned for m in self.gathers)
         again = f"{100 * (visited / there - 1):.0f}" if there else "0"

@@ -17,7 +17,7 @@ from meshloom.operation.arguments import spec_box
 from meshloom.operation.body import BodyGraph, GivenBody
 from meshloom.operation.domain import BoxPoints, SetElements
 from meshloom.operation.fusion.as_one import AsOne
-from meshloom.operation.fusion.groups import BLOCK, Group, in_chunks
+from meshloom.operation.fusion.groups import Group, in_chunks
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.operand import DIRECTLY, Operand, Reach
 from meshloom.operation.operation import Operation
@@ -349,7 +349,8 @@ def _take_own_points_from_stencils(composer: _Composer) -> None:
 
 def _points(group: Group) -> SpecBox | None:
     operands = [one for loop in group.loops for one in loop.operands]
-    return None if group.box is None else spec_box(group.box, operands, Schedule())
+    target = group.loops[0].backend.target
+    return None if group.box is None else spec_box(group.box, operands, Schedule(), target)
 
 
 def _plan_of_points(composer: _Composer, spec: FusedSpec) -> Plan:
@@ -364,7 +365,8 @@ Gathers = dict[int, tuple[Operation, int]]  # the map's number in the fused loop
 
 def _plan_together(composer: _Composer, gathers: Gathers) -> FusedPlan:
     """Every target visits its elements."""
-    return FusedPlan("fused", BLOCK, {n: _taken(composer, *gathers[n]) for n in sorted(gathers)})
+    block = composer.group.loops[0].backend.target.gpu.fused.block
+    return FusedPlan("fused", block, {n: _taken(composer, *gathers[n]) for n in sorted(gathers)})
 
 
 def _plan_in_chunks(composer: _Composer, gathers: Gathers) -> ChunkPlan:
@@ -384,7 +386,7 @@ def _touching(loop: Operation, m: int, block: int) -> Touching:
 
 def _taken(composer: _Composer, loop: Operation, m: int) -> FusedGather:
     """What the plan of a gather by ``owner`` has for its map, with the maps numbered as in the fused loop."""
-    plan = loop.plan_of(Schedule("owner", block=BLOCK))
+    plan = loop.plan_of(Schedule("owner", block=loop.backend.target.gpu.fused.block))
     assert isinstance(plan, NeighbourPlan)
     found, new = plan.gathers[m], {k: composer.map_number(one) for k, one in enumerate(loop.maps)}
     tables, along = role_tables(found), None

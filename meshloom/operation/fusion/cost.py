@@ -8,31 +8,24 @@ go in vectors, and what they ask of caches, which ``seconds_at_points`` adds.
 
 from __future__ import annotations
 
-import math
-
 from meshloom.kernel.count import flops_by_kind, live_bytes, loads
 from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.cost import Cost
 from meshloom.target import Rates
 
-#: Of one loop that computes what another could store: a share of the cost model's operations, because points of a line
-#: go in vectors (fitted to stencils of 5 to 40 operations on 2048 x 2048 points), and what kinds take, in additions.
-IN_VECTORS = 0.65
-WEIGHTS = {"div": 4.0, "sqrt": 6.0, "special": 40.0, "sign": 0.0}
-
 
 def seconds_by_count(step: Operation, rates: Rates) -> float:
     """Estimated seconds of an operation, by its bytes, operations and registers."""
-    return Cost(step.compulsory * slowed_by_registers(step, rates), step.flops).seconds(rates)
+    return Cost(step.compulsory * slowed_by_registers(step), step.flops).seconds(rates)
 
 
-def slowed_by_registers(step: Operation, rates: Rates) -> float:
+def slowed_by_registers(step: Operation) -> float:
     """So many times longer does its traffic take than at full speed: threads with many values leave room for few
     others, and few have few loads under way (Little's law)."""
-    if not step.domain.visits_elements or math.isinf(rates.full_speed_registers):
+    if not step.domain.visits_elements or not step.backend.target.together:
         return 1.0
-    values = live_bytes(o.value for o in step.spec.outputs) / 4
-    return max(1.0, (rates.registers_beside + rates.registers_per_value * values) / rates.full_speed_registers)
+    numbers, values = step.backend.target.gpu.fused, live_bytes(o.value for o in step.spec.outputs) / 4
+    return max(1.0, (numbers.registers_beside + numbers.registers_per_value * values) / numbers.full_speed_registers)
 
 
 def seconds_at_points(step: Operation, rates: Rates) -> float:
@@ -42,12 +35,13 @@ def seconds_at_points(step: Operation, rates: Rates) -> float:
     if not step.domain.visits_elements or step.spec.racy_maps:
         return seconds_by_count(step, rates)
     roots, params = [o.value for o in step.spec.outputs], step.spec.params
-    loaded = loads(roots)
+    loaded, numbers = loads(roots), step.backend.target.numbers.fusion
     asked = sum(params[param].dtype.itemsize for param, _, _ in loaded if not params[param].is_global)
-    weighed = sum(count * WEIGHTS.get(kind, 1.0) for kind, count in flops_by_kind(roots).items()) + len(loaded)
+    weighed = sum(count * numbers.weights.get(kind, 1.0) for kind, count in flops_by_kind(roots).items()) + len(loaded)
     width = max((o.value.dtype.itemsize for o in step.spec.outputs), default=8) / 8
     replaced = [o.param for o in step.spec.other_outputs if (o.param, 0, o.comp) not in loaded]
     stored = sum(params[param].dtype.itemsize for param in replaced if not params[param].is_global)
     stored = 0 if step.backend.target.together else stored
-    bytes_moved, operations = step.compulsory + step.elements * stored, step.elements * weighed * width * IN_VECTORS
+    bytes_moved, operations = step.compulsory + step.elements * stored, step.elements * weighed * width
+    operations *= numbers.in_vectors  # points of a line go in vectors
     return Cost(float(bytes_moved), operations, requests=float(step.elements * asked)).seconds(rates)

@@ -21,11 +21,7 @@ from meshloom.schedule.fused.chunks import chunk_size, listed_again
 from meshloom.schedule.plan.plan import Plan, alike
 from meshloom.schedule.strategies import AUTOMATIC
 from meshloom.schedule.strategies.owner import NeighbourPlan, role_tables
-
-BLOCK = 128  # threads that a fused loop puts into a block
-MOST_OPERATIONS = 2000  # of loops that become one on a CPU: compilers take long for more
-MOST_AGAIN = 1.25  # on a CPU: so often an element may be evaluated, on average, where targets are cut into chunks
-FEW = 4  # so many times fewer elements than targets, and it does not matter how they are evaluated
+from meshloom.target import FusionNumbers
 
 
 @dataclass
@@ -183,7 +179,7 @@ def _gather_blocker(loop: Operation, group: Group | None, gathers: bool) -> str:
     if not gathers:
         return "as a part of a fused loop it would save too little"
     follows = group is not None and any(map(_at_targets, group.loops))
-    few = loop.wish.strategy in AUTOMATIC and FEW * loop.set.owned < target.owned
+    few = loop.wish.strategy in AUTOMATIC and _numbers(loop).few * loop.set.owned < target.owned
     if _at_targets(loop) or (few and follows):
         return ""
     if few:
@@ -200,11 +196,15 @@ def _at_targets(loop: Operation) -> bool:
     A loop with few elements may join such a one, but not begin a group: reading its targets through a map, it would
     make the group write to a second buffer, for little gain.
     """
-    if not loop.spec.racy_outputs or FEW * loop.set.owned < _targets(loop):
+    if not loop.spec.racy_outputs or _numbers(loop).few * loop.set.owned < _targets(loop):
         return False
     if loop.backend.target.together:
         return loop.schedule.strategy == "owner"
-    return loop.wish.strategy in AUTOMATIC and in_chunks(loop)[1] <= MOST_AGAIN
+    return loop.wish.strategy in AUTOMATIC and in_chunks(loop)[1] <= loop.backend.target.cpu.chunks.most_again
+
+
+def _numbers(loop: Operation) -> FusionNumbers:
+    return loop.backend.target.numbers.fusion
 
 
 def in_chunks(loop: Operation) -> tuple[int, float]:
@@ -213,7 +213,7 @@ def in_chunks(loop: Operation) -> tuple[int, float]:
     one = loop.maps[loop.spec.racy_maps[0]]
     parts = [one.positions[first:last] for first, last in sampled_blocks(loop.set.owned, TYPICAL_BLOCK)]
     rows = np.concatenate(parts) if parts else one.positions[:0]
-    chunk = chunk_size(rows, one.target.owned)
+    chunk = chunk_size(rows, one.target.owned, loop.backend.target.cpu.chunks)
     return chunk, listed_again(rows, chunk)
 
 
@@ -225,7 +225,8 @@ def _one_loop(group: Group, operation: Operation) -> bool:
     loops = [o for o in (*group.loops, operation) if not o.spec.racy_outputs]
     roots = [[o.value for o in loop.spec.outputs] for loop in loops]
     calls = {bool(flops_by_kind(values).get("special")) for values in roots}
-    return len(calls) <= 1 and (len(loops) <= 1 or sum(1 for r in roots for _ in topological(r)) <= MOST_OPERATIONS)
+    short = len(loops) <= 1 or sum(1 for r in roots for _ in topological(r)) <= _numbers(operation).most_operations
+    return len(calls) <= 1 and short
 
 
 def _targets(loop: Operation) -> int:
@@ -260,7 +261,8 @@ def _one_box(group: Group, operation: Operation) -> bool:
     loops = [*group.loops, operation]
     if all(loop.box is None for loop in loops):
         return True
-    short = sum(1 for loop in loops for _ in topological(o.value for o in loop.spec.outputs)) <= MOST_OPERATIONS
+    count = sum(1 for loop in loops for _ in topological(o.value for o in loop.spec.outputs))
+    short = count <= _numbers(operation).most_operations
     around = {one for loop in loops for one in _around(loop)}
     return short and not any(loop.maps for loop in loops) and not (group.part and around & _all_written(loops))
 
@@ -304,7 +306,8 @@ def _one_visit(group: Group, another: Operation) -> bool:
         return False
     if not another.backend.target.together:
         return True
-    plans = [loop.plan_of(Schedule("owner", block=BLOCK)) for loop in (before[0], another)]
+    block = another.backend.target.gpu.fused.block
+    plans = [loop.plan_of(Schedule("owner", block=block)) for loop in (before[0], another)]
     if not in_roles(plans[0]):
         return True
     alone = len(before[0].maps) == len(another.maps) == 1  # tables of other maps would come with them

@@ -84,10 +84,6 @@ class FusedProgram:
         return "\n".join(map(one_line, text_lines))
 
 
-#: On a CPU loops are fused where the cost model says that a replay takes at most so much of the time: it is no oracle.
-WORTH = 0.95
-
-
 Way = Callable[[Dataflow, dict[Field, float], bool], FusedProgram | None]
 
 
@@ -114,7 +110,7 @@ def _fused(graph: Dataflow) -> FusedProgram:
     gathered = any(step.spec.racy_maps for way in every for step in way.body if step.composed)
     for ways in (_ways(moved, False), every) if gathered else (every,):
         way = min(ways, key=lambda way: way.seconds(target.rates))
-        if way.seconds(target.rates) < WORTH * best.seconds(target.rates):
+        if way.seconds(target.rates) < target.numbers.fusion.worth * best.seconds(target.rates):
             best = way
     return best
 
@@ -209,11 +205,11 @@ def _crowded(steps: Sequence[Operation], loops: Sequence[Operation]) -> bool:
     made = [step for step in steps if step.how.as_one]
     if len(loops) < 2 or not made:
         return False
-    rates = loops[0].backend.target.rates
-    if not any(slowed_by_registers(step, rates) > 1.0 for step in made):
+    if not any(slowed_by_registers(step) > 1.0 for step in made):
         return False
-    takes, apart = (math.fsum(seconds_by_count(step, rates) for step in those) for those in (made, loops))
-    return takes > WORTH * apart
+    target = loops[0].backend.target
+    takes, apart = (math.fsum(seconds_by_count(step, target.rates) for step in those) for those in (made, loops))
+    return takes > target.numbers.fusion.worth * apart
 
 
 def _gains(operation: Operation, memory: Memory) -> bool:

@@ -29,22 +29,15 @@ from meshloom.operation.body import BodyGraph, GivenBody
 from meshloom.operation.dataflow import Dataflow, written_region
 from meshloom.operation.domain import BoxPoints
 from meshloom.operation.fusion.cost import seconds_at_points
-from meshloom.operation.fusion.groups import MOST_OPERATIONS, fusion_blocker
+from meshloom.operation.fusion.groups import fusion_blocker
 from meshloom.operation.operand import DIRECTLY, Operand, Reach
 from meshloom.operation.operation import Operation
+from meshloom.target import CPU
 
 if TYPE_CHECKING:
     from meshloom.operation.fusion.program import FusedProgram
 
     Fuse = Callable[[Dataflow], FusedProgram]
-
-#: Values are computed again where the cost model says that a replay takes at most so much of the time: it is no oracle.
-WORTH = 0.9
-#: Operations that are fused for comparison, in all trials of a program together: each trial fuses all of it anew, so
-#: that a long one, of which every step is a trial, would take longer to weigh than to run.
-MOST_WEIGHED = 1000
-#: Registers of 4 bytes that a point's loads may fill on a GPU: more would leave too few threads.
-MOST_REGISTERS = 96
 
 
 # ----- which loops ----------------------------------------------------------------------------------------------------
@@ -288,19 +281,21 @@ def without_store(graph: Dataflow, position: int, pairs: list[StencilPair]) -> t
 def _too_long(loop: Operation) -> str:
     roots = [o.value for o in loop.spec.outputs]
     operations, loaded = len(topological(roots)), loads(roots)
-    registers = sum(loop.spec.params[param].dtype.itemsize // 4 for param, _, _ in loaded)
-    if operations > MOST_OPERATIONS:
+    registers, target = sum(loop.spec.params[param].dtype.itemsize // 4 for param, _, _ in loaded), loop.backend.target
+    if operations > target.numbers.fusion.most_operations:
         return f"computed again it would be one of {operations} operations at a point"
-    if loop.backend.target.together and registers > MOST_REGISTERS:
+    if target.together and registers > target.gpu.fused.most_registers:
         return f"computed again it would be one of {len(loaded)} loads at a point"
     return ""
 
 
 def with_recomputing(graph: Dataflow, fuse: Fuse) -> FusedProgram:
-    """A program fused, with loops that compute again what others make wherever that takes less time."""
+    """A program fused, with loops that compute again what others make wherever that takes less time. Each trial fuses
+    all of it anew, so a long program, of which every step is a trial, would take longer to weigh than to run."""
+    numbers = next((o.backend.target for o in graph.operations if not o.domain.all_memory), CPU).numbers.fusion
     best, notes, position, weighed = fuse(graph), list[str](), 0, 0
     takes = cache(lambda: _seconds(best))  # asked for where there is a pair
-    while position < len(graph.operations) and weighed < MOST_WEIGHED:
+    while position < len(graph.operations) and weighed < numbers.most_weighed:
         known = _that_matter(pairs_of(graph, position), takes)
         changed, pairs = without_store(graph, position, known)
         taken = [pair for pair in pairs if not pair.refused]
@@ -311,7 +306,7 @@ def with_recomputing(graph: Dataflow, fuse: Fuse) -> FusedProgram:
             weighed += len(changed.operations)
             share = _seconds(tried) / takes()
             notes += [_note(pair, share) for pair in taken]
-            if share < WORTH:
+            if share < numbers.worth_again:
                 gone = changed.operations[position - 1] is not graph.operations[position - 1]  # the producer
                 position -= gone
                 best, graph = tried, changed
@@ -333,7 +328,7 @@ def _that_matter(pairs: list[StencilPair], takes: Callable[[], float]) -> list[S
     asked = [pair for pair in pairs if not pair.refused]
     loops = dict.fromkeys(one for pair in asked for one in (pair.producer, pair.consumer))
     most = sum(seconds_at_points(one, one.backend.target.rates) for one in loops)
-    if not asked or most >= (1.0 - WORTH) * takes():
+    if not asked or most >= (1.0 - asked[0].consumer.backend.target.numbers.fusion.worth_again) * takes():
         return pairs
     return [replace(pair, refused=pair.refused or "it takes little of the program's time") for pair in pairs]
 
@@ -346,7 +341,7 @@ def _note(pair: StencilPair, share: float = 1.0) -> str:
     estimated = f"{'as long' if percent == '100' else f'{percent} % of the time'} by the cost model"
     if pair.refused:
         return f"{kept} stored for {pair.consumer.name}: {pair.refused}"
-    if share < WORTH:
+    if share < pair.consumer.backend.target.numbers.fusion.worth_again:
         return f"{kept} computed again by {pair.consumer.name} at {points}, and not loaded: {estimated}"
     found = f"{kept} stored for {pair.consumer.name}: computed again at {points} it would take {estimated}"
     lasting = any(not one.transient for one in pair.fields)  # so that it is stored anyway, read or not

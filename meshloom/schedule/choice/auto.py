@@ -1,8 +1,8 @@
 """The automatic schedule, by rules simple enough to be written down.
 
 1. No two elements meet: ``direct``, on a box of a grid ``box``.
-2. The loop is small (at most ``SMALL`` elements and ``SMALL_FLOPS`` operations): ``block_color`` in one block, which is
-   a serial loop; starting threads costs more.
+2. The loop is small (few elements and operations, by ``target.cpu.threads``): ``block_color`` in one block, which is a
+   serial loop; starting threads costs more.
 3. Elements meet through a map that is assigned to while loops run: ``staged``, whose plan is made quickly and which is
    deterministic; under "fastest" ``atomic``, which needs none.
 4. Otherwise the deterministic strategy with the least estimated time on this kind of machine (its ``target.Rates``);
@@ -20,25 +20,22 @@ from meshloom.schedule.choice.cost import Work
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import AUTOMATIC, check_variant, names, strategy
-from meshloom.target import CPU, H200, Target
+from meshloom.target import CPU, H200, Rates, Target
 
-SMALL = 8192
-SMALL_FLOPS = 1_000_000
-#: Bytes of shared memory of a block: with more, fewer than two run at a time on a multiprocessor of an H200.
-MOST_SHARED = 96_000
 _SAME = "1.00"  # the printed ratio of two times that are alike
 
 
 def estimates(spec: LoopSpec, work: Work, target: Target) -> dict[str, float]:
     """Estimated seconds of every strategy that applies and finds room in shared memory, where blocks have that."""
-    costs = {n: strategy(n).cost(spec, work) for n in names() if strategy(n).declines(spec) is None}
-    room = MOST_SHARED * min(target.shared / H200.shared, 1.0) if target.together else math.inf
-    return {n: c.seconds(target.rates) for n, c in costs.items() if c.shared <= room}
+    costs = {n: strategy(n).cost(spec, work, target=target) for n in names() if strategy(n).declines(spec) is None}
+    room = target.gpu.shared.most * min(target.shared / H200.shared, 1.0) if target.together else math.inf
+    rates = target.rates
+    return {n: c.seconds(rates) for n, c in costs.items() if c.shared <= room}
 
 
-def estimated(spec: LoopSpec, work: Work, name: str, *, target: Target) -> float:
+def estimated(spec: LoopSpec, work: Work, name: str, *, target: Target, rates: Rates) -> float:
     """Estimated seconds of one strategy in the layout that it likes best: loops vote with that (``layouts.py``)."""
-    return strategy(name).cost(spec, replace(work, crowded=0.0)).seconds(target.rates)
+    return strategy(name).cost(spec, replace(work, crowded=0.0), target=target).seconds(rates)
 
 
 def choose(
@@ -64,7 +61,7 @@ def choose(
     check_variant(wish.strategy, wish.variant)
     if wish.strategy not in AUTOMATIC:
         return _with_block(wish, wish.strategy, target, elements), "asked for"
-    if elements <= SMALL and flops <= SMALL_FLOPS and not target.together:
+    if not target.together and _is_small(elements, flops, target):
         reason = f"only {elements:,} elements: a serial loop beats starting threads"
         return wish.having(strategy="block_color", block=wish.block or max(elements, 1)), reason
     if assigned:
@@ -81,6 +78,12 @@ def choose(
     these = "those that add up in the order of elements (strict)" if spec.strict else "deterministic ones"
     which = "" if any_will_do else f" among {these}"
     return _with_block(wish, best, target, elements), f"least estimated time{which}{others}"
+
+
+def _is_small(elements: int, flops: float, target: Target) -> bool:
+    """Does starting threads of a CPU cost more than a serial loop?"""
+    few = target.cpu.threads
+    return elements <= few.small_elements and flops <= few.small_flops
 
 
 def _beside(relative: Mapping[str, str]) -> str:

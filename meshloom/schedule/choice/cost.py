@@ -11,18 +11,15 @@ import math
 from dataclasses import dataclass
 
 from meshloom.order import Loads
-from meshloom.target import Rates
-
-#: Blocks that run one after the other load again what they share, and find it in a cache: so many loads of a row, and
-#: so much of lines that a block does not use itself, count as one. Orders of grids by rows or planes stay below.
-HELD_ROWS, HELD_LINES = 3.5, 3.0
+from meshloom.target import OrderNumbers, Rates
 
 
-def loaded_again(loads: Loads, row_bytes: float) -> float:
+def loaded_again(loads: Loads, row_bytes: float, held: OrderNumbers) -> float:
     """Bytes that come from memory again, as a multiple of those needed, where a row has so many; grows steadily with
-    both figures of the loads. The wider the rows, the less of a line is lost."""
-    lost = max(loads.cache_lines - loads.rows - HELD_LINES, 0.0) * min(1.0, 8.0 / row_bytes)
-    return max(loads.rows - HELD_ROWS, 0.0) + lost
+    both figures of the loads. The wider the rows, the less of a line is lost. ``held``: blocks that run one after the
+    other find so much of what they share in a cache."""
+    lost = max(loads.cache_lines - loads.rows - held.held_lines, 0.0) * min(1.0, 8.0 / row_bytes)
+    return max(loads.rows - held.held_rows, 0.0) + lost
 
 
 def greedy_colors(meetings: float, blocks: int) -> float:

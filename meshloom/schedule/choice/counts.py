@@ -191,11 +191,11 @@ class Counts:
 
     def work(self, target: Target) -> Work:
         """The input of the cost model for some target; most of it asks the maps for their order."""
-        racy, order = self.spec.racy_maps, OrderOfLoop(self)
+        racy, order = self.spec.racy_maps, OrderOfLoop(self, target)
         staged = sum(
             len(c.nodes) * self.spec.params[c.param].dtype.itemsize for m in racy for c in columns_of(self.spec, m)
         )
-        colors, blocks = order.colors(target)
+        colors, blocks = order.colors()
         again, added_again = order.again_by_elements()
         return Work(
             elements=self.elements,

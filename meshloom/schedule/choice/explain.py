@@ -93,7 +93,7 @@ def _per_thread(loop: Explained) -> str:
     if loop.spec.box is not None:
         tile = [min(one, there) for one, there in zip(tile_of(loop.spec), loop.spec.box.lengths, strict=True)]
         return f"; {' x '.join(map(str, tile))} points for each thread" if max(tile, default=1) > 1 else ""
-    return in_words(share_of(loop.spec, loop.schedule, loop.elements), loop.elements)
+    return in_words(share_of(loop.spec, loop.schedule, loop.elements, loop.backend.target), loop.elements)
 
 
 def _arguments(loop: Explained) -> str:

@@ -27,9 +27,13 @@ if TYPE_CHECKING:
 class OrderOfLoop:
     """Statistics of the maps of a loop, each taken once, when it is asked for."""
 
-    def __init__(self, counts: Counts):
-        self.counts, self.spec = counts, counts.spec
+    def __init__(self, counts: Counts, target: Target):
+        self.counts, self.spec, self.target = counts, counts.spec, target
         self.block = counts.block
+
+    def _again(self, loads: Loads, row_bytes: float) -> float:
+        """Bytes that come from memory again where the loop runs, as a multiple of those needed."""
+        return loaded_again(loads, row_bytes, self.target.numbers.order)
 
     def _rows(self, m: int) -> np.ndarray:
         return self.counts.maps[m].positions[: self.counts.elements]
@@ -57,7 +61,7 @@ class OrderOfLoop:
         for p, moved in self._moved().items():
             m = self.spec.params[p].map
             if m is not None and self.spec.racy_maps:
-                again = moved * loaded_again(self._by_elements[m], self._row_bytes(p))
+                again = moved * self._again(self._by_elements[m], self._row_bytes(p))
                 read, added = (read, added + again) if self.spec.params[p].racy else (read + again, added)
         return read, added
 
@@ -68,7 +72,7 @@ class OrderOfLoop:
         targets, elements = self._by_targets
         read = {p: moved for p, moved in self._moved().items() if not self.spec.params[p].racy}
         return sum(
-            moved * loaded_again(elements if self.spec.params[p].map is None else targets, self._row_bytes(p))
+            moved * self._again(elements if self.spec.params[p].map is None else targets, self._row_bytes(p))
             for p, moved in read.items()
         )
 
@@ -78,13 +82,13 @@ class OrderOfLoop:
             return 0.0
         stored = [one for m in self.counts.used_maps if not (one := self.spec.maps[m]).formula]
         widths = [one.arity * one.entry_bytes for one in stored]
-        return self.counts.elements * sum(width * loaded_again(self._by_targets[1], width) for width in widths)
+        return self.counts.elements * sum(width * self._again(self._by_targets[1], width) for width in widths)
 
     def again_of_elements(self, row_bytes: int) -> float:
         """The same for rows of so many bytes that elements keep for their targets, in bytes per element."""
         if not self.spec.racy_maps or not row_bytes:
             return 0.0
-        return row_bytes * loaded_again(self._by_targets[1], row_bytes)
+        return row_bytes * self._again(self._by_targets[1], row_bytes)
 
     def beside(self) -> float:
         """The share of the slots whose target the next element has, too; of the racy map where it is least."""
@@ -105,10 +109,10 @@ class OrderOfLoop:
                 total += 1.0 + float(np.count_nonzero(np.diff(blocks, axis=1))) / len(blocks)
         return total
 
-    def colors(self, target: Target) -> tuple[float, int]:
+    def colors(self) -> tuple[float, int]:
         """About how many colors do blocks of elements need, and how many blocks are there?"""
         elements = self.counts.elements
-        block = strategy("block_color").block(target, elements)
+        block = strategy("block_color").block(self.target, elements)
         blocks = -(-elements // block)
         met = sum(meeting_blocks(self._rows(m), self.counts.maps[m].target.total, block) for m in self.spec.racy_maps)
         return greedy_colors(met, blocks), blocks

@@ -50,21 +50,19 @@ from meshloom.schedule.plan.plan import Plan, part_of
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Emitter
 from meshloom.schedule.strategies.common.gather import Columns, columns_of, stage_at, stage_of, staging
-from meshloom.target import CPU, Target
+from meshloom.target import CPU, ChunkNumbers, Target
 
-MOST_TARGETS, LEAST_TARGETS = 16384, 512  # of a chunk
-MANY, FEWEST = 64, 16  # chunks: threads share so many evenly; of a large set there are no fewer than the second number
-ENOUGH = 1.03  # where elements are evaluated so often, on average, larger chunks would gain nothing
 START = BLOCK * BLOCK_SIZE  # the first target of a chunk
 SIZE = least(BLOCK_SIZE, COUNT - START)
 
 
-def chunk_size(rows: np.ndarray, targets: int) -> int:
+def chunk_size(rows: np.ndarray, targets: int, numbers: ChunkNumbers) -> int:
     """Targets of a chunk of a set with so many, where elements have such rows (elements, arity) of targets: as few as
-    leave hardly any element between two chunks. Nothing of the machine enters: it decides how sums are rounded."""
-    most = max(LEAST_TARGETS, min(MOST_TARGETS, targets // FEWEST))
-    chunk = max(LEAST_TARGETS, min(MOST_TARGETS, targets // MANY))
-    while chunk < most and listed_again(rows, chunk) > ENOUGH:
+    leave hardly any element between two chunks. The threads in use do not enter: it decides how sums are rounded."""
+    low, high = numbers.least_targets, numbers.most_targets
+    most = max(low, min(high, targets // numbers.fewest))
+    chunk = max(low, min(high, targets // numbers.many))
+    while chunk < most and listed_again(rows, chunk) > numbers.enough:
         chunk = min(2 * chunk, most)
     return chunk
 

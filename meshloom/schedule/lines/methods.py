@@ -30,7 +30,7 @@ class Segmented(LineMethod):
     def form(self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
         if spec.systems:
             return systems.form(spec, lines, wish, target)
-        return on_gpu.form(spec, lines, wish, target) if target.together else on_cpu.form(spec, lines)
+        return on_gpu.form(spec, lines, wish, target) if target.together else on_cpu.form(spec, lines, target)
 
     def plan(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> Plan:
         if spec.systems:
@@ -57,8 +57,10 @@ class Segmented(LineMethod):
         return on_gpu.registers(spec)
 
     def line_passes(self, spec: LineSpec, plan: Plan, *, target: Target) -> list[Pass]:
+        if spec.systems and target.together:
+            return systems_gpu.passes(spec, plan, target.gpu.systems.at_once)
         if spec.systems:
-            return (systems_gpu if target.together else systems_cpu).passes(spec, plan)
+            return systems_cpu.passes(spec, plan)
         return on_gpu.passes(spec, plan) if target.together else on_cpu.passes(spec, plan)
 
 

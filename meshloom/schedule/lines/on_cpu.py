@@ -55,24 +55,22 @@ from meshloom.schedule.nest.nodes import (
 )
 from meshloom.schedule.plan.declare import REALS, Array, Listed, Part, PlanNumber, Reals, holds, maybe
 from meshloom.schedule.plan.plan import Plan
+from meshloom.target import Target
 
-BUFFER = 1 << 18  # bytes that a buffer of a thread may have before fewer lines go side by side
 WORK = "work"  # the buffer of what the sweep forwards leaves
 #: Numbers of the plan, and what the nest declares: the first line of a tile, how many there are, factors of a row.
 ROWS, TILES, ACROSS = map(Name, ("rows", "tiles", "across"))
 BEGIN, HERE, FACTOR, INVERSE = map(Name, ("begin", "here", "factor", "inverse"))
 
 
-def form(spec: LineSpec, lines: LineGeometry) -> LineForm:
+def form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
     """Lines that go side by side: as many as keep the buffers in the cache."""
-    row = lines.length * spec.dtype.itemsize
-    fitting = [
-        t
-        for t in (8, 16, 32, 64)
-        if t * row <= BUFFER and t < 2 * lines.lanes * (lines.outer if lines.contiguous else 1)
-    ]
-    most = 16 if lines.contiguous else 64
-    return LineForm("contiguous" if lines.contiguous else "strided", 1, 0, min(max(fitting, default=8), most))
+    numbers, row = target.cpu.lines, lines.length * spec.dtype.itemsize
+    there = lines.lanes * (lines.outer if lines.contiguous else 1)
+    fitting = [t for t in numbers.side_by_side if t * row <= numbers.buffer and t < 2 * there]
+    most = numbers.most_contiguous if lines.contiguous else max(numbers.side_by_side)
+    tile = min(max(fitting, default=min(numbers.side_by_side)), most)
+    return LineForm("contiguous" if lines.contiguous else "strided", 1, 0, tile)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ in tiles of contiguous points, so that loads are coalesced; contiguous lines go 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,38 +47,14 @@ from meshloom.schedule.plan.declare import (
     size,
 )
 from meshloom.schedule.plan.plan import Plan
-from meshloom.target import SHARED_ROW, Target
+from meshloom.target import SHARED_ROW, GpuLineNumbers, Target
 
-LINE_THREADS = 128  # of a block that takes whole contiguous lines
-MOST_SHARED_BYTES = 100 * 1024  # of a block that takes several operands, where it may have so much
-SEVERAL_POINTS, SEVERAL_LINES = 8, 8  # of a thread, and side by side in a block, where it takes several operands
-CACHE_BYTES = 1 << 25
-#: Blocks per multiprocessor: of contiguous lines, of others whose points are near each other.
-PREFETCHED_BLOCKS, PREFETCHED_NEAR = 4, 1
-PREFETCHED_POINTS = 26 * 32 * 256  # where operands are evaluated on the way
-LIGHT = 40  # operations: a kernel that needs few registers
-FEW_BLOCKS = 2  # per multiprocessor: fewer do not fill a device twice
-FAR_APART = 1 << 18  # bytes between the points of a line: hardly two of them in one page
-MOST_SPECIAL = 12  # kinds of segments whose factors are kept in shared memory
 _WISHES = ("points", "tile", "prefetch", "registers", "threads", "batch", "side", "shared", "pair", "exchange")
-CHUNK_THREADS = 256  # of one that takes a part of a long contiguous line
-FEWEST_SEGMENTS = 32  # of a line that a block takes, whatever room there is
-
-#: Points of a thread, tile, part of the threads that a block may have (one half: 2) and registers of plain loops over
-#: strided lines, by: in double? are rows of a tile whole cache lines near each other? in pairs?
-_BY_NEARNESS = {
-    (True, True, False): (16, 16, 1, 64),
-    (True, False, False): (32, 32, 2, 128),
-    (True, False, True): (16, 16, 2, 128),
-    (False, True, False): (32, 32, 1, 64),
-    (False, True, True): (16, 16, 1, 64),
-    (False, False, False): (32, 32, 1, 64),
-    (False, False, True): (32, 32, 2, 128),
-}
 
 
 def form(spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: Target) -> LineForm:
     """How lines are cut up."""
+    numbers = target.gpu.lines
     group = min(wish.get("group", _group(spec, lines, target)), len(spec.operands)) if spec.separable else 0
     spec = replace(spec, form=replace(spec.form, group=group))
     usual = (_contiguous_form if lines.contiguous else _strided_form)(spec, lines, target)
@@ -88,14 +65,14 @@ def form(spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: T
     if "tile" not in wish:
         made = replace(made, tile=_tile(spec, lines, segments, made, target))
     if lines.contiguous:  # a line, or a part of it, and others beside it: not more than a block can have
-        made = replace(made, tile=min(made.tile, max(1, target.block_threads // min(segments, CHUNK_THREADS))))
+        made = replace(made, tile=min(made.tile, max(1, target.block_threads // min(segments, numbers.chunk_threads))))
     needed = _carries(replace(spec, form=made), lines)  # fewer would be wrong
     made = replace(made, carries=max(wish.get("carries", 0), needed))
     made = replace(made, exchange=bool(made.exchange) and _may_exchange(replace(spec, form=made), lines))
     made = _within_shared(replace(spec, form=made), lines, target)
-    if _fits(replace(spec, form=made), lines):
+    if _fits(replace(spec, form=made), lines, numbers):
         kinds, _ = special_segments(replace(spec, form=made), lines)
-        return replace(made, special=not spec.periodic and int(kinds.max(initial=0)) <= MOST_SPECIAL)
+        return replace(made, special=not spec.periodic and int(kinds.max(initial=0)) <= numbers.most_special)
     made = replace(made, group=min(group, 1), shared=False, pair=False, levels=2)
     made = _within_shared(replace(spec, form=made), lines, target)
     return replace(made, carries=_most_segments(made))
@@ -104,62 +81,73 @@ def form(spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: T
 def _group(spec: LineSpec, lines: LineGeometry, target: Target) -> int:
     """Operands that a block takes, where they may be solved by themselves: those that are made of the same values
     together, as many as there is room for in shared memory, so that these are read once; else each by itself."""
-    if not _through_shared(spec, lines):
+    numbers, points = target.gpu.lines, target.gpu.lines.several_points
+    if not _through_shared(spec, lines, numbers):
         return 1
-    segments, tile = min(-(-lines.length // SEVERAL_POINTS), CHUNK_THREADS), 1 if lines.contiguous else SEVERAL_LINES
-    room = min(MOST_SHARED_BYTES, target.shared)
-    return max(1, room // ((segments + 2) * (SEVERAL_POINTS + 1) * tile * spec.dtype.itemsize))
+    segments, tile = min(-(-lines.length // points), numbers.chunk_threads), numbers.several_lines
+    room = min(numbers.most_shared, target.shared)
+    return max(1, room // ((segments + 2) * (points + 1) * (1 if lines.contiguous else tile) * spec.dtype.itemsize))
 
 
-def _through_shared(spec: LineSpec, lines: LineGeometry) -> bool:
+def _through_shared(spec: LineSpec, lines: LineGeometry, numbers: GpuLineNumbers) -> bool:
     """Are several operands made of the same values, on lines that are contiguous, or in a cache as a whole? Else tiles
     as narrow as shared memory wants them cost more than reading those values from the cache again and again."""
     read = [loads([one]) for one in spec.operands]
     common = len(set.union(*read)) < sum(map(len, read))
-    return common and (lines.contiguous or not _large(spec, lines))
+    return common and (lines.contiguous or not _large(spec, lines, numbers))
 
 
 def _contiguous_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
-    """Measured on an H200: many small blocks, and a look ahead where the cache cannot hold everything anyway."""
-    prefetch = PREFETCHED_BLOCKS * target.multiprocessors if _large(spec, lines) else 0
+    """Many small blocks, and a look ahead where the cache cannot hold everything anyway."""
+    numbers, double = target.gpu.lines, spec.dtype.itemsize == 8
+    prefetch = numbers.prefetched_blocks * target.multiprocessors if _large(spec, lines, numbers) else 0
+    usual = LineForm("contiguous", threads=numbers.chunk_threads, most=numbers.chunk_threads)
     if _together(spec) > 1:
-        return LineForm("contiguous", _points(lines, SEVERAL_POINTS), threads=CHUNK_THREADS, prefetch=prefetch)
-    points, double = _points(lines, 16), spec.dtype.itemsize == 8
-    few = (80 if points == 16 else 96) if double else 56
-    registers = 0 if not _light(spec) else few if spec.periodic else 96 if double else 48
-    prefetch = prefetch if double and spec.plain else 0
-    return LineForm("contiguous", points, threads=CHUNK_THREADS, registers=registers, prefetch=prefetch)
+        return replace(usual, points=_points(lines, numbers.several_points, numbers), prefetch=prefetch)
+    points = _points(lines, numbers.points, numbers)
+    short = "_short" if spec.periodic and double and points < numbers.points else ""
+    kind = f"{'periodic_' if spec.periodic else ''}{'double' if double else 'single'}{short}"
+    registers = numbers.registers[kind] if _light(spec, numbers) else 0
+    return replace(usual, points=points, registers=registers, prefetch=prefetch if double and spec.plain else 0)
 
 
 def _strided_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
-    """Measured on an H200: two blocks of 512 threads with 64 registers where rows of a tile are whole cache lines, near
-    each other; wider tiles, with twice the numbers in a thread, where they are not. Pairs of lines make wide loads."""
-    together, double, most = _together(spec), spec.dtype.itemsize == 8, target.block_threads
-    if together > 1 and spec.separable and _through_shared(spec, lines):
-        return LineForm("strided", _points(lines, SEVERAL_POINTS), tile=SEVERAL_LINES, threads=most // 2,
-                        shared=True)  # fmt: skip
-    if together > 1:  # as many registers as there are
-        points = 16 if together <= 5 else 8 if together <= 10 else 4
-        return LineForm("strided", _points(lines, points), tile=16, threads=most // (2 if together == 2 else 4))
+    """As many operands in registers as there are; of plain loops tiles whose rows are whole cache lines near each
+    other, wider ones, with twice the numbers in a thread, where they are not. Pairs of lines make wide loads."""
+    numbers, together, most = target.gpu.lines, _together(spec), target.block_threads
+    if together > 1 and spec.separable and _through_shared(spec, lines, numbers):
+        points = _points(lines, numbers.several_points, numbers)
+        return LineForm("strided", points, tile=numbers.several_lines, threads=most // 2, shared=True)
+    if together > 1:
+        several = numbers.points_of_operands
+        points = _points(lines, several[min(bisect_left(numbers.operands, together), len(several) - 1)], numbers)
+        share = 2 if together == 2 else numbers.share_of_many
+        return LineForm("strided", points, tile=numbers.tile, threads=most // share)
     if not spec.plain:
-        light = _light(spec)
-        threads, tile, registers = (most, 32, 64) if light else (most // 2, 16, 0)
-        prefetch = PREFETCHED_POINTS // (tile * lines.length) if light and _large(spec, lines) else 0
-        return LineForm("strided", _points(lines, 16), tile=tile, threads=threads, registers=registers,
-                        prefetch=prefetch, exchange=True)  # fmt: skip
-    row = lines.step * spec.dtype.itemsize
-    near = row < FAR_APART and row % target.cache_line == 0 and lines.length <= most
+        light, points = _light(spec, numbers), _points(lines, numbers.points, numbers)
+        threads, tile, registers = (most, numbers.light_tile, numbers.light_registers) if light else (
+            most // 2, numbers.tile, 0)  # fmt: skip
+        ahead = light and _large(spec, lines, numbers)
+        return LineForm("strided", points, tile=tile, threads=threads, registers=registers, exchange=True,
+                        prefetch=numbers.prefetched_points // (tile * lines.length) if ahead else 0)  # fmt: skip
+    return _plain_strided_form(spec, lines, target)
+
+
+def _plain_strided_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
+    numbers, double, row = target.gpu.lines, spec.dtype.itemsize == 8, lines.step * spec.dtype.itemsize
+    near = row < numbers.far_apart and row % target.cache_line == 0 and lines.length <= target.block_threads
     pair = _may_pair(spec, lines) and not (double and near)
-    points, tile, share, registers = _BY_NEARNESS[double, near, pair]
-    pays = double and near and spec.periodic and _large(spec, lines)
-    prefetch = PREFETCHED_NEAR * target.multiprocessors if pays else 0
-    return LineForm("strided", _points(lines, points), tile=tile, threads=most // share, registers=registers, pair=pair,
-                    prefetch=prefetch)  # fmt: skip
+    kind = f"{'double' if double else 'single'}_{'near' if near else 'far'}{'_pair' if pair else ''}"
+    found = numbers.strided[kind]
+    pays = double and near and spec.periodic and _large(spec, lines, numbers)
+    return LineForm("strided", _points(lines, found["points"], numbers), tile=found["tile"], pair=pair,
+                    threads=target.block_threads // found["share"], registers=found["registers"],
+                    prefetch=numbers.prefetched_near * target.multiprocessors if pays else 0)  # fmt: skip
 
 
-def _large(spec: LineSpec, lines: LineGeometry) -> bool:
+def _large(spec: LineSpec, lines: LineGeometry, numbers: GpuLineNumbers) -> bool:
     """Is an operand larger than what a cache may hold?"""
-    return lines.count * lines.length * spec.dtype.itemsize >= CACHE_BYTES
+    return lines.count * lines.length * spec.dtype.itemsize >= numbers.cache
 
 
 def _may_pair(spec: LineSpec, lines: LineGeometry) -> bool:
@@ -173,14 +161,14 @@ def _may_exchange(spec: LineSpec, lines: LineGeometry) -> bool:
     return uncut and not lines.contiguous and not spec.form.shared and spec.reach <= spec.form.points
 
 
-def _light(spec: LineSpec) -> bool:
+def _light(spec: LineSpec, numbers: GpuLineNumbers) -> bool:
     """Does what is done at a point leave most registers to the segment?"""
-    return all(sum(flops_by_kind([v]).values()) <= LIGHT for v in spec.operands)
+    return all(sum(flops_by_kind([v]).values()) <= numbers.light for v in spec.operands)
 
 
-def _points(lines: LineGeometry, most: int) -> int:
+def _points(lines: LineGeometry, most: int, numbers: GpuLineNumbers) -> int:
     """Points of a thread: not more than a short line has."""
-    return max(4, min(most, 1 << (lines.length - 1).bit_length()))
+    return max(numbers.least_points, min(most, 1 << (lines.length - 1).bit_length()))
 
 
 def registers(spec: LineSpec) -> int | None:
@@ -195,48 +183,54 @@ def _together(spec: LineSpec) -> int:
 
 def _tile(spec: LineSpec, lines: LineGeometry, segments: int, form: LineForm, target: Target) -> int:
     """Lines of a block: contiguous ones to fill it, others as many as make loads wide and still fit."""
+    numbers = target.gpu.lines
     if lines.contiguous:
         room = target.shared_unasked // ((segments + 2) * (form.points + 1) * _together(spec) * spec.dtype.itemsize)
-        threads = LINE_THREADS if _together(spec) == 1 else LINE_THREADS // 2
+        threads = numbers.line_threads if _together(spec) == 1 else numbers.line_threads // 2
         return max(1, min(threads // segments, lines.outer, room))
     spec = replace(spec, form=form)
     lines = held(spec, lines)
-    tile, blocks, least = form.tile, lines.count * len(spec.groups), 16 if form.pair else 8
-    while tile > least and (tile * segments > form.threads or blocks < FEW_BLOCKS * target.multiprocessors * tile):
+    tile, blocks = form.tile, lines.count * len(spec.groups)
+    least, wanted = numbers.narrow["pair" if form.pair else "single"], numbers.few_blocks * target.multiprocessors
+    while tile > least and (tile * segments > form.threads or blocks < wanted * tile):
         tile //= 2
-    while tile * segments < LINE_THREADS and tile < min(128, lines.lanes):
+    while tile * segments < numbers.line_threads and tile < min(numbers.widest, lines.lanes):
         tile *= 2
     return tile
 
 
 def _most_segments(form: LineForm) -> int:
     """Segments of a line that a block can take."""
-    return min(CHUNK_THREADS, form.most) if form.kind == "contiguous" else max(1, form.threads // form.tile)
+    return form.most if form.kind == "contiguous" else max(1, form.threads // form.tile)
 
 
 def _within_shared(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
     """The form, with smaller blocks where shared memory has no room for its own."""
-    while _shared_bytes(spec, lines) > target.shared and (smaller := _smaller(spec.form)) != spec.form:
+    numbers = target.gpu.lines
+    while _shared_bytes(spec, lines, numbers) > target.shared:
+        if (smaller := _smaller(spec.form, numbers)) == spec.form:
+            break
         spec = replace(spec, form=smaller)
     return spec.form
 
 
-def _smaller(form: LineForm) -> LineForm:
+def _smaller(form: LineForm, numbers: GpuLineNumbers) -> LineForm:
     """A form that needs less shared memory; the same where there is none."""
     if form.exchange:
         return replace(form, exchange=False)
     if form.tile > 1:
-        return replace(form, tile=form.tile // 2, threads=max(form.threads // 2, FEWEST_SEGMENTS))
+        return replace(form, tile=form.tile // 2, threads=max(form.threads // 2, numbers.fewest_segments))
     if form.kind == "contiguous":
-        return replace(form, most=max(_most_segments(form) // 2, FEWEST_SEGMENTS))
-    return replace(form, threads=max(form.threads // 2, FEWEST_SEGMENTS))
+        return replace(form, most=max(_most_segments(form) // 2, numbers.fewest_segments))
+    return replace(form, threads=max(form.threads // 2, numbers.fewest_segments))
 
 
-def _shared_bytes(spec: LineSpec, lines: LineGeometry) -> int:
+def _shared_bytes(spec: LineSpec, lines: LineGeometry, numbers: GpuLineNumbers) -> int:
     """Shared memory of a block, at most: operands, what segments hand over, factors of segments unlike the others."""
     form, size, count = spec.form, spec.dtype.itemsize * (2 if spec.form.pair else 1), _together(spec)
     cut = cut_of(spec, lines, form.carries)
-    cells, factors = cut.window * form.tile, 0 if spec.periodic else MOST_SPECIAL * len(spec.distinct) * 3 * form.points
+    cells, special = cut.window * form.tile, 0 if spec.periodic else numbers.most_special
+    factors = special * len(spec.distinct) * 3 * form.points
     if form.kind == "contiguous" or form.shared:
         values = count * form.tile * _padded(cut, form, spec.dtype) + 2 * min(max(1, form.side), count) * cells
     else:
@@ -260,10 +254,10 @@ def _carries(spec: LineSpec, lines: LineGeometry) -> int:
     return max(carries_needed(tables(one, uncut, spec.dtype), uncut, spec.dtype) for one in spec.distinct)
 
 
-def _fits(spec: LineSpec, lines: LineGeometry) -> bool:
+def _fits(spec: LineSpec, lines: LineGeometry, numbers: GpuLineNumbers) -> bool:
     """Is a line whole in a block, or are the overlaps of its parts small enough to be read again?"""
     cut = cut_of(spec, lines, spec.form.carries)
-    return cut.chunks == 1 or 3 * cut.overlap <= cut.window
+    return cut.chunks == 1 or numbers.most_overlap * cut.overlap <= cut.window
 
 
 def special_segments(spec: LineSpec, lines: LineGeometry) -> tuple[np.ndarray, np.ndarray]:

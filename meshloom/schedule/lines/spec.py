@@ -54,7 +54,7 @@ class LineForm:
         tile = min(self.tile, lines)
         if not together:
             return f"{self.kind} lines{f'; side by side: {tile}' if tile > 1 else ''}"
-        said = {"kind", "points", "carries", "tile"}
+        said = {"kind", "points", "carries", "tile", *(["most"] if self.most >= self.threads else [])}
         others = [f"{f.name}={getattr(self, f.name)}" for f in fields(self)
                   if f.name not in said and getattr(self, f.name) != f.default]  # fmt: skip
         segment = min(self.points, points)

@@ -27,9 +27,6 @@ from meshloom.schedule.plan.declare import ANY, REALS, Array, PlanNumber, Reals,
 from meshloom.target import SHARED_ROW, Target
 
 SWEPT = "swept"
-LINE_THREADS = 128  # of a block that takes short lines, at least
-MOST_NUMBERS = 96  # of a thread, in registers
-SWEPT_THREADS = 128
 _WISHES = ("points", "tile", "registers")
 
 
@@ -53,7 +50,7 @@ class SystemsPlan(LinePlan):
 def form(spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: Target) -> LineForm:
     """How lines are cut up."""
     if not target.together:
-        return on_cpu.form(spec, lines)
+        return on_cpu.form(spec, lines, target)
     usual = _gpu_form(spec, lines, target)
     wished = {k: v for k, v in wish.items() if k in _WISHES}
     made = replace(usual, **wished) if usual.kind != SWEPT else usual  # type: ignore[arg-type]
@@ -61,19 +58,20 @@ def form(spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: T
 
 
 def _gpu_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
-    """Measured on an H200, lines of 512 points: of contiguous ones short segments; of others 16 points to a thread, so
-    that few segments have to be looked at where lines hardly decay, rows of a tile that are whole cache lines, and half
-    of the threads that a block may have at most; longer segments, and narrower tiles, where these are too few."""
+    """Of contiguous lines short segments; of others longer ones, so that few have to be looked at where lines hardly
+    decay, rows of a tile that are whole cache lines, and half of the threads that a block may have at most; longer
+    segments, and narrower tiles, where these are too few."""
+    numbers = target.gpu.systems
     if lines.contiguous:
-        tries = [("contiguous", points, 1) for points in (8, 16, 32)]
+        tries = [("contiguous", points, 1) for points in numbers.contiguous_points]
     else:
-        row = max(8, target.cache_line // (spec.dtype.itemsize * _side_by_side(spec)))
-        tries = [("strided", points, tile) for tile in (row, row // 2) for points in (16, 32)]
+        row = max(numbers.least_row, target.cache_line // (spec.dtype.itemsize * _side_by_side(spec)))
+        tries = [("strided", points, tile) for tile in (row, row // 2) for points in numbers.strided_points]
     for most in (target.block_threads // 2, target.block_threads):
         for kind, points, tile in tries:
-            points = min(points, max(4, 1 << (lines.length - 1).bit_length()))
+            points = min(points, max(numbers.least_points, 1 << (lines.length - 1).bit_length()))
             made = LineForm(kind, points, tile=tile, threads=most)
-            room = points * len(spec.operands) <= MOST_NUMBERS or points <= 8
+            room = points * len(spec.operands) <= numbers.most_numbers or points <= numbers.few_points
             if room and _segments(lines, made) * tile <= most and _fits(spec, lines, made, target):
                 return replace(made, tile=_widened(spec, lines, made, target))
     return LineForm(SWEPT, 1, 0, 1)
@@ -87,7 +85,7 @@ def _side_by_side(spec: LineSpec) -> int:
 def _widened(spec: LineSpec, lines: LineGeometry, form: LineForm, target: Target) -> int:
     """Lines of a block, more where they are short."""
     tile, there = form.tile, lines.outer if lines.contiguous else lines.lanes
-    while 2 * tile * _segments(lines, form) <= LINE_THREADS and tile < there:
+    while 2 * tile * _segments(lines, form) <= target.gpu.systems.line_threads and tile < there:
         if not _fits(spec, lines, replace(form, tile=2 * tile), target):
             break
         tile *= 2
@@ -121,7 +119,9 @@ def plan(name: str, places: LinePlaces, spec: LineSpec, lines: LineGeometry, tar
     rows = lines.length if not target.together else segments * form.points
     beside = lines.outer if lines.contiguous else lines.lanes
     across = -(-beside // form.tile)
-    block = 1 if not target.together else SWEPT_THREADS if form.kind == SWEPT else segments * form.tile
+    block = 1 if not target.together else segments * form.tile
+    if form.kind == SWEPT:
+        block = target.gpu.systems.swept_threads
     lower, upper = (_table(systems, which, rows, spec.dtype) for which in ("lower", "upper"))
     return SystemsPlan(
         name, block, places, lower, upper, lines.length + 2, segments, _padded(lines, form, spec.dtype), across,

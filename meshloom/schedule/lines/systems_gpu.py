@@ -63,25 +63,25 @@ TILE, OWN, SLOT, J0, LINE, POINT, MINE = map(Name, ("tile", "own", "slot", "j0",
 SHARE, PRODUCT, CARRY, WEIGHT, T = map(Name, ("share", "product", "carry", "weight", "t"))
 #: The number of a segment among those before, nearest first, itself, and its place in shared memory.
 REACHED, FROM, THERE = map(Name, ("reached", "from", "there"))
-AT_ONCE = 4  # segments whose shares are read before it is asked whether they count
 WANTED = Name("wanted")
 
 
-def passes(spec: LineSpec, plan: Plan) -> list[Pass]:
-    """One pass over tiles of lines, or over lines that are swept."""
+def passes(spec: LineSpec, plan: Plan, at_once: int) -> list[Pass]:
+    """One pass over tiles of lines, or over lines that are swept. ``at_once``: segments whose shares are read before it
+    is asked whether they count."""
     if spec.form.kind == SWEPT:
         return [SweptSystems(spec, plan).made()]
     kind = ContiguousSystems if spec.form.kind == "contiguous" else StridedSystems
-    return [kind(spec, plan).made()]
+    return [kind(spec, plan, at_once).made()]
 
 
 class SystemsNest(ABC):
     """A thread owns a segment ``slot`` of a line, which begins at point ``j0``: right-hand sides x0, x1 and so on, and
     behind them the coefficients, in registers."""
 
-    def __init__(self, spec: LineSpec, plan: Plan):
+    def __init__(self, spec: LineSpec, plan: Plan, at_once: int):
         assert spec.systems is not None
-        self.spec, self.plan, self.systems = spec, plan, spec.systems
+        self.spec, self.plan, self.systems, self.at_once = spec, plan, spec.systems, at_once
         self.m, self.tile, self.t = spec.form.points, spec.form.tile, spec.ctype
         self.code = LinePointCode(spec, plan)
 
@@ -172,10 +172,10 @@ class SystemsNest(ABC):
             Store(CARRY, Select(REACHED < count, WEIGHT * shares[THERE], self.number(0.0)), "+"),
             Store(WEIGHT, Select(REACHED < count, products[THERE], self.number(1.0)), "*"),
         )
-        some = For("u", value(0), value(AT_ONCE), one, INT, unroll=0)
+        some = For("u", value(0), value(self.at_once), one, INT, unroll=0)
         counts = no(Grouped(all_of([WEIGHT <= least, WEIGHT >= -least])))
         made: list[Statement] = [variable("weight", 1, self.t),
-                                 For("q", value(0), count, (some,), step=value(AT_ONCE), also=counts)]  # fmt: skip
+                                 For("q", value(0), count, (some,), step=value(self.at_once), also=counts)]  # fmt: skip
         return [*made, Store(CARRY, 1 - WEIGHT, "/")] if self.spec.periodic else made
 
 

@@ -26,7 +26,7 @@ class AtomicStrategy(Strategy):
         body = code.body(code.atomic, element=plan.element)
         return [Pass("elements", COUNT, (Phase(body),), reductions=spec.reductions)]
 
-    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+    def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         moved = work.compulsory + work.again + work.added_again
         added = work.elements * work.components
         return Cost(moved, work.flops, atomics=added, crowded=added * work.crowded, requests=work.requested)

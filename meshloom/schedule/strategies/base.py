@@ -47,8 +47,6 @@ class Strategy(Emitter):
     deterministic: ClassVar[bool] = True
     in_order: ClassVar[bool] = False  # does a target take its terms in the order of elements, as the reference does?
     summary: ClassVar[str] = ""
-    cpu_block: ClassVar[int] = 4096
-    gpu_block: ClassVar[int] = 128
     plan_has_blocks: ClassVar[bool] = False  # do the plan's arrays depend on the block size?
     competes: ClassVar[bool] = True  # may it be asked for, for any loop?
     variants: ClassVar[tuple[str, ...]] = ("plain",)  # forms of the plan that a schedule may ask for
@@ -56,9 +54,13 @@ class Strategy(Emitter):
     plans_together: ClassVar[type[Plan] | None] = None  # where threads run together, if another one
 
     def block(self, target: Target, elements: int, spec: LoopSpec | None = None) -> int:
-        """The block size where none is asked for, of a loop if it is known; on a CPU about 64 blocks at least, so that
-        threads share evenly."""
-        return self.gpu_block if target.together else max(512, min(self.cpu_block, elements // 64))
+        """The block size where none is asked for, of a loop if it is known; on a CPU smaller where there would be few
+        blocks, so that threads share evenly."""
+        usual = target.numbers.block(self.name)
+        if target.together:
+            return usual
+        threads = target.cpu.threads
+        return max(threads.least_block, min(usual, elements // threads.many_blocks))
 
     def declines(self, spec: LoopSpec) -> str | None:
         """Why this strategy cannot run the loop; None when it can."""
@@ -80,8 +82,12 @@ class Strategy(Emitter):
         """The plan of a variant."""
         return self.varied(variant, self.plan(topology, block, target=target), topology)
 
+    def fitted(self, target: Target, word: str) -> float:
+        """A number of its own, from those of the target."""
+        return target.numbers.strategies[self.name][word]
+
     @abstractmethod
-    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+    def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         """Estimated traffic and arithmetic of one execution."""
 
 

@@ -20,6 +20,7 @@ from meshloom.schedule.plan.verify import lost_stamps
 from meshloom.schedule.spec import LoopSpec, SpecParam
 from meshloom.schedule.strategies.blocks import BlockPlan, BlocksTogether, BlockStrategy, SerialBlocks
 from meshloom.schedule.strategies.common.shared_blocks import Merge, block_numbers
+from meshloom.target import CPU, Target
 
 
 def _targets(place: Place) -> int:
@@ -84,9 +85,9 @@ class BlockAtomic(BlockStrategy):
 
         return merge
 
-    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+    def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         moved = work.compulsory + work.again + work.added_again
-        shared = (1.05 - 1 / max(work.loads, 1.0)) * work.elements * work.components
+        shared = (self.fitted(target, "atomics") - 1 / max(work.loads, 1.0)) * work.elements * work.components
         return Cost(moved, work.flops, atomics=shared, updates=2 * work.elements * work.components)
 
 

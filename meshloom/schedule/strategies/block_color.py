@@ -65,7 +65,6 @@ class ColoredBlocksTogether(ColoredBlocks, BlocksTogether):
 class BlockColor(BlockStrategy):
     name = "block_color"
     summary = "blocks of elements, colored; plain updates inside a block"
-    cpu_block = 16384
     plans, plans_together = SerialColoredBlocks, ColoredBlocksTogether
 
     def between(self, topology: Topology, offsets: np.ndarray) -> dict[str, Any]:
@@ -83,7 +82,7 @@ class BlockColor(BlockStrategy):
         made = super().passes(spec, plan, target=target)
         return [replace(one, colors=colors, block_number=number) for one in made]
 
-    def cost(self, spec: LoopSpec, work: Work) -> Cost:
-        moved = 1.1 * work.compulsory + work.again + work.added_again
+    def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
+        moved = self.fitted(target, "bytes") * work.compulsory + work.again + work.added_again
         return Cost(moved, work.flops, updates=work.elements * work.components, rounds=work.colors,
                     at_once=max(work.blocks, 1) / work.colors)  # fmt: skip

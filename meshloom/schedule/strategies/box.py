@@ -130,9 +130,6 @@ class BoxStrategy(Strategy):
     name = "box"
     summary = "points of a grid, their neighbours found by arithmetic"
     competes = False
-    cpu_block = 8192
-    gpu_block = 256
-    gpu_block_of_long = 128
     variants = tuple(VARIANTS)
     plans, plans_together = SegmentPlan, BrickPlan
 
@@ -141,13 +138,13 @@ class BoxStrategy(Strategy):
 
     def block(self, target: Target, elements: int, spec: LoopSpec | None = None) -> int:
         long = target.together and spec is not None and takes_single_points(spec)
-        return self.gpu_block_of_long if long else super().block(target, elements, spec)
+        return int(self.fitted(target, "block_of_long")) if long else super().block(target, elements, spec)
 
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         spec, box = topology.spec, topology.box
         assert spec is not None and box is not None
         if target.together:
-            return _bricks(self.name, _axes(spec, box), tile_of(spec), block, box.grid.total - 1, target.lanes)
+            return _bricks(self.name, spec, box, block, target)
         length = box.shape[-1]
         segment = length if length <= 2 * block else block
         segments, steps = -(-length // segment), [o[-1] for o in spec.offsets] or [0]
@@ -165,7 +162,7 @@ class BoxStrategy(Strategy):
         phase = Phase(_tile_body(spec, plan), value(0), part_of(plan, "brick"))
         return [Pass("bricks", part_of(plan, "bricks"), (phase,), blocked=True, reductions=spec.reductions)]
 
-    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+    def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         return Cost(work.compulsory, work.flops)
 
 
@@ -230,27 +227,27 @@ def _ends(spec: LoopSpec, low: tuple[Expr, Expr], high: tuple[Expr, Expr]) -> Fo
 
 
 # ----- GPU --------------------------------------------------------------------------------------------------------
-def _bricks(name: str, axes: tuple[Axis, ...], tile: Index, block: int, most: int, lanes: int) -> BrickPlan:
+def _bricks(name: str, spec: LoopSpec, box: Box, block: int, target: Target) -> BrickPlan:
     """The threads of a block as a brick of 2^shift threads along each axis, and how many bricks cover the box.
 
-    Where there are other axes, the ``lanes`` of a warp are next to each other along the last one."""
-    last = len(tile) - 1
-    begin = [one.low for one in axes]
-    if axes[last].end - begin[last] >= 4 * _ALIGNED:
+    Where there are other axes, the lanes of a warp are next to each other along the last one."""
+    axes, tile = _axes(spec, box), tile_of(spec)
+    last, begin = len(tile) - 1, [one.low for one in axes]
+    if axes[last].end - begin[last] >= target.gpu.points.long_lines:
         begin[last] -= begin[last] % _ALIGNED
     else:
         begin[last] -= begin[last] % tile[last]
     needed = [-(-(axes[a].end - begin[a]) // t) for a, t in enumerate(tile)]  # threads along each axis
     left, shifts = block.bit_length() - 1, [0] * (last + 1)
     for a in (last, *range(last - 1, -1, -1), last):  # what is left over goes to the last axis again
-        free = left if last == 0 or any(shifts) else min(left, lanes.bit_length() - 1)
+        free = left if last == 0 or any(shifts) else min(left, target.lanes.bit_length() - 1)
         more = min(free, max((needed[a] - 1).bit_length() - shifts[a], 0))
         shifts[a] += more
         left -= more
     counts = [-(-n // (1 << shift)) for n, shift in zip(needed, shifts, strict=True)]
     cut = tuple(BrickAxis(**vars(one), begin=b, shift=s, bricks=n)
                 for one, b, s, n in zip(axes, begin, shifts, counts, strict=True))  # fmt: skip
-    return BrickPlan(name, block, cut, most, 1 << sum(shifts), prod(counts))
+    return BrickPlan(name, block, cut, box.grid.total - 1, 1 << sum(shifts), prod(counts))
 
 
 def _tile_body(spec: LoopSpec, plan: Plan) -> Body:

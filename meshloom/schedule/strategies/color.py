@@ -120,9 +120,9 @@ class Color(Strategy):
         colors = part_of(plan, "color_offsets")
         return [Pass("elements", COUNT, (Phase(body),), colors=colors, reductions=spec.reductions)]
 
-    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+    def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         colors = max(2, round(work.incidences / max(work.targets, 1)) + 2)
-        moved = work.compulsory * colors / 3 + work.again + work.added_again
+        moved = work.compulsory * colors / self.fitted(target, "reused") + work.again + work.added_again
         return Cost(moved, work.flops, updates=work.elements * work.components, launches=colors)
 
 

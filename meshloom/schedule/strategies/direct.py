@@ -50,7 +50,7 @@ class Direct(Strategy):
         assert isinstance(plan, VisitPlan)
         return [vector_pass(spec) if spec.share.elements > 1 else element_pass(spec, plan)]
 
-    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+    def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         return Cost(work.compulsory, work.flops)
 
 

@@ -42,8 +42,6 @@ from meshloom.schedule.strategies.direct import element_pass, visiting
 from meshloom.schedule.strategies.staged import GatherPlan, incidences
 from meshloom.target import CPU, Target
 
-ROOMY_VISIT = 80  # bytes that a thread may ask for at a visit and leave room for others
-
 
 @dataclass(frozen=True, eq=False)
 class NeighbourPlan(GatherPlan):
@@ -58,25 +56,26 @@ class Owner(Strategy):
     name = "owner"
     summary = "over the targets, recomputing what each incident element gives it"
     in_order = True
-    gpu_block = 64
     plans, plans_together = GatherPlan, NeighbourPlan
 
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         found, visit = incidences(topology), visiting(topology)
         if not target.together:
             return GatherPlan(self.name, block, visit, found)
-        return NeighbourPlan(self.name, block, visit, {m: tabled(topology, m, one) for m, one in found.items()})
+        most_lost = target.gpu.neighbours.most_lost
+        tables = {m: tabled(topology, m, one, most_lost) for m, one in found.items()}
+        return NeighbourPlan(self.name, block, visit, tables)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(plan, GatherPlan)
         targets = [one for m in spec.racy_maps for one in _target_passes(spec, m, plan, target.together)]
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
-    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+    def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         repeated = work.incidences / max(work.elements, 1) + bool(spec.other_outputs)
         moved = work.compulsory + 4 * work.incidences + 8 * work.targets + work.gathered_again
         # Threads that ask for much at every visit need many registers, so fewer of them run at a time.
-        crowding = max(1.0, work.gathered / max(work.incidences, 1) / ROOMY_VISIT)
+        crowding = max(1.0, work.gathered / max(work.incidences, 1) / self.fitted(target, "roomy_visit"))
         return Cost(moved, work.flops * repeated, visits=work.targets, requests=crowding * work.gathered)
 
 

@@ -62,7 +62,7 @@ class Staged(Strategy):
             for c in staged_columns(spec, m)
         ]
 
-    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+    def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         moved = work.compulsory + 2 * work.staged + 4 * work.incidences + 8 * work.targets
         moved += work.again + work.staged_again
         return Cost(moved, work.flops, launches=2, visits=work.targets, requests=work.requested)

@@ -123,7 +123,8 @@ class Strip(AtomicStrategy):
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         if not target.together:
             return super().plan(topology, block)
-        strips, meetings = best_strips([rows[topology.visit] for rows, _ in topology.maps.values()])
+        rows = [indices[topology.visit] for indices, _ in topology.maps.values()]
+        strips, meetings = best_strips(rows, target.gpu.strips)
         found = topology.visit[strips.elements].astype(topology.index_type)
         return StripPlan(self.name, block, found, strips.offsets, dict(zip(topology.maps, meetings, strict=True)))
 
@@ -135,9 +136,9 @@ class Strip(AtomicStrategy):
         count = part_of(plan, "n_strips")
         return [Pass("strips", count, (Phase(body, together=True),), reductions=spec.reductions)]
 
-    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+    def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         moved = work.compulsory + 4 * work.elements + work.again + work.added_again
-        added = 0.9 * (1 - work.beside) * work.elements * work.components
+        added = self.fitted(target, "atomics") * (1 - work.beside) * work.elements * work.components
         return Cost(moved, work.flops, atomics=added, crowded=added * work.crowded, requests=work.requested)
 
 

@@ -111,8 +111,6 @@ class Tile(Strategy):
     plan_has_blocks = True
     summary = "a block owns targets and evaluates every element that touches them once"
     in_order = True
-    cpu_block = 8192
-    gpu_block = 256
     plans = TilePlan
 
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
@@ -128,11 +126,12 @@ class Tile(Strategy):
         targets = [_tile_pass(spec, m, staged_columns(spec, m), plan, target.together) for m in spec.racy_maps]
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
-    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+    def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         again = work.tiles + bool(spec.other_outputs)
         # ``tiles`` is for larger blocks; smaller ones share more elements with others.
-        shared = 1.25 * self.gpu_block * work.tiles * work.staged / max(work.targets, 1)
-        waiting = 1.5  # at the barrier nobody asks for anything
+        elements = self.fitted(target, "shared") * target.numbers.block(self.name) * work.tiles
+        shared = elements * work.staged / max(work.targets, 1)
+        waiting = self.fitted(target, "waiting")  # at the barrier nobody asks for anything
         moved = work.compulsory + 8 * work.incidences + 8 * work.targets
         moved += again * work.gathered_again + work.mapped_again
         return Cost(moved, work.flops * again, shared=shared, visits=work.targets,

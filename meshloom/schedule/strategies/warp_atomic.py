@@ -48,7 +48,8 @@ class WarpAtomic(AtomicStrategy):
         if not target.together:
             return super().plan(topology, block)
         rows = {m: indices[topology.visit] for m, (indices, _) in topology.maps.items()}
-        return WarpPlan(self.name, block, visiting(topology), {m: pairs_beside(one) for m, one in rows.items()})
+        pairs = {m: pairs_beside(one, target.gpu.strips) for m, one in rows.items()}
+        return WarpPlan(self.name, block, visiting(topology), pairs)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         if not target.together:
@@ -62,7 +63,7 @@ class WarpAtomic(AtomicStrategy):
         body = (let("e", plan.element), *code.rows(roots, code.outputs), *computed, *joined, sinks)
         return [Pass("elements", COUNT, (Phase(body, together=True),), reductions=spec.reductions)]
 
-    def cost(self, spec: LoopSpec, work: Work) -> Cost:
+    def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         moved = work.compulsory + work.again + work.added_again
         added = (1 - work.beside) * work.elements * work.components
         return Cost(moved, work.flops, atomics=added, crowded=added * work.crowded, requests=work.requested)

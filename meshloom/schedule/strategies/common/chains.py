@@ -2,7 +2,7 @@
 
 Elements are looked at in the order of visit. A *link* leads from an element to a later one that shares a target with
 it; links are made by one rule for the whole mesh, "the next element whose slot ``b`` is my slot ``a``". Chains are cut
-into *strips* of at most ``LONGEST`` elements, one for each thread. Strips of neighbouring threads lie side by side, so
+into *strips* of at most ``longest`` elements, one for each thread. Strips of neighbouring threads lie side by side, so
 they too meet at targets. Which rule is best is tried on a part of the mesh; nothing knows how the mesh was made.
 """
 
@@ -16,11 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshloom.schedule.plan.declare import Pair, Pairs, holds
-
-LONGEST = 8
-WINDOW = 1 << 18  # elements on which rules are tried
-TRIED = 6  # rules whose strips are made, those that link most
-LEAST_HITS = 0.25  # of the elements: slots that meet less often are not worth asking
+from meshloom.target import StripNumbers
 
 
 class Rule(NamedTuple):
@@ -63,23 +59,23 @@ class Strips:
         return [self.elements[a:b] for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True)]
 
 
-def best_strips(maps: Sequence[np.ndarray]) -> tuple[Strips, list[Meetings]]:
+def best_strips(maps: Sequence[np.ndarray], numbers: StripNumbers) -> tuple[Strips, list[Meetings]]:
     """Strips for elements with these rows (n, arity), in the order of visit, and what meets in each of the maps."""
-    start = max(0, (len(maps[0]) - WINDOW) // 2)
-    window = [rows[start : start + WINDOW] for rows in maps]
-    strips, meetings = _tried(window, None)
+    start = max(0, (len(maps[0]) - numbers.window) // 2)
+    window = [rows[start : start + numbers.window] for rows in maps]
+    strips, meetings = _tried(window, None, numbers)
     fewest, best = updates(window, strips, meetings), None
-    for rule in _promising(window):
-        strips, found = _tried(window, rule)
+    for rule in _promising(window, numbers):
+        strips, found = _tried(window, rule, numbers)
         left = updates(window, strips, found)
         if left < fewest:
             fewest, best, meetings = left, rule, found
-    return cut(_links(maps, best)), meetings
+    return cut(_links(maps, best), numbers.longest), meetings
 
 
-def pairs_beside(rows: np.ndarray) -> tuple[Pair, ...]:
+def pairs_beside(rows: np.ndarray, numbers: StripNumbers) -> tuple[Pair, ...]:
     """(taker, giver): slots of consecutive ``rows`` (n, arity) that often agree; each slot in one pair at most."""
-    often = _often(_agreeing(rows[:-1], rows[1:]), LEAST_HITS * len(rows))
+    often = _often(_agreeing(rows[:-1], rows[1:]), numbers.least_hits * len(rows))
     return _disjoint([(i, j) for i, j in often if i != j])
 
 
@@ -112,12 +108,12 @@ def links(rows: np.ndarray, rule: Rule) -> np.ndarray:
     return result
 
 
-def cut(link: np.ndarray) -> Strips:
+def cut(link: np.ndarray, longest: int) -> Strips:
     """Chains cut evenly into strips, longer strips first, equally long ones in the order of their first elements."""
     n = len(link)
     head, place = _places(link)
     length = np.bincount(head, minlength=n)[head]
-    parts = -(-length // LONGEST)
+    parts = -(-length // longest)
     step = place + (-(place * parts // np.maximum(length, 1)) * length // parts)  # less the first place of one's part
     order = np.lexsort((place, head))  # chain by chain, strip by strip
     starts = np.flatnonzero(step[order] == 0)
@@ -144,22 +140,22 @@ def _links(maps: Sequence[np.ndarray], rule: Rule | None) -> np.ndarray:
     return np.full(len(maps[0]), -1, np.int64) if rule is None else links(maps[rule.rows], rule)
 
 
-def _tried(maps: Sequence[np.ndarray], rule: Rule | None) -> tuple[Strips, list[Meetings]]:
-    strips = cut(_links(maps, rule))
-    return strips, [_meetings(rows, strips) for rows in maps]
+def _tried(maps: Sequence[np.ndarray], rule: Rule | None, numbers: StripNumbers) -> tuple[Strips, list[Meetings]]:
+    strips = cut(_links(maps, rule), numbers.longest)
+    return strips, [_meetings(rows, strips, numbers.least_hits * len(rows)) for rows in maps]
 
 
-def _promising(maps: Sequence[np.ndarray]) -> list[Rule]:
+def _promising(maps: Sequence[np.ndarray], numbers: StripNumbers) -> list[Rule]:
     """The rules whose links save most updates; of rules that make the same links the first."""
     found: dict[bytes, tuple[int, Rule]] = {}
     for k, rows in enumerate(maps):
         for a, b in np.ndindex(rows.shape[1], rows.shape[1]):
             link = links(rows, rule := Rule(k, a, b))
             here = np.flatnonzero(link >= 0)
-            if len(here) >= LEAST_HITS * len(rows):
+            if len(here) >= numbers.least_hits * len(rows):
                 saved = sum(_shared(other[here], other[link[here]]) for other in maps)
                 found.setdefault(link.tobytes(), (-saved, rule))
-    return [rule for _, rule in sorted(found.values())[:TRIED]]
+    return [rule for _, rule in sorted(found.values())[: numbers.tried]]
 
 
 def _shared(before: np.ndarray, after: np.ndarray) -> int:
@@ -179,9 +175,9 @@ def _agreeing(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.array([[np.count_nonzero(a == b) for b in second.T] for a in first.T])
 
 
-def _meetings(rows: np.ndarray, strips: Strips) -> Meetings:
-    along, beside = _hits(rows, strips)
-    least, arity = LEAST_HITS * len(rows), rows.shape[1]
+def _meetings(rows: np.ndarray, strips: Strips, least: float) -> Meetings:
+    """``least``: hits from which on slots meet often."""
+    (along, beside), arity = _hits(rows, strips), rows.shape[1]
     disjoint = _disjoint([(a, arity + b) for a, b in _often(along, least)])  # a slot may be kept and take what was kept
     kept = [Pair(a, b - arity) for a, b in disjoint]
     sources = {a for a, _ in kept}

@@ -45,7 +45,6 @@ from meshloom.schedule.strategies.common.rings import find_rings
 
 GAP, MARKED = -1, -2
 THERE = Name("there")  # is there an element at this place of a padded table?
-MOST_LOST = 0.05  # share of the targets that a ring may send the general way; else there is no ring
 
 
 # ----- what a plan holds ----------------------------------------------------------------------------------------
@@ -210,12 +209,12 @@ class TabledIncidence(Incidence):
             self.tables.check(plan, topology, m, self)
 
 
-def tabled(topology: Topology, m: int, found: Incidence) -> TabledIncidence:
-    """The incidence of racy map ``m`` with its tables."""
+def tabled(topology: Topology, m: int, found: Incidence, most_lost: float) -> TabledIncidence:
+    """The incidence of racy map ``m`` with its tables; a ring may leave out ``most_lost`` of the targets, a share."""
     bare = TabledIncidence(found.offsets, found.entries, None)
     if bare.degree == 0:
         return bare
-    tables = _in_roles(topology, m, bare) if m in topology.swapped else _by_slot(topology, m, bare)
+    tables = _in_roles(topology, m, bare, most_lost) if m in topology.swapped else _by_slot(topology, m, bare)
     return replace(bare, tables=tables)
 
 
@@ -252,14 +251,14 @@ def slot_rows(
 
 
 # ----- in roles -------------------------------------------------------------------------------------------------
-def _in_roles(topology: Topology, m: int, bare: TabledIncidence) -> RoleTables:
+def _in_roles(topology: Topology, m: int, bare: TabledIncidence, most_lost: float) -> RoleTables:
     table, fits = _padded(bare.offsets, bare.entries, bare.degree)
     others = {k: rows for k, rows in topology.rows().items() if k != m}
     seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in others.items()}
     rings: dict[int, np.ndarray] = {}
     for k in sorted(topology.swapped[m] - {m}) if not topology.in_order else ():
         found = find_rings(seen[k][:, :, 0], seen[k][:, :, 1], table >= 0)
-        if not rings and (fits & ~found.closed).sum() <= MOST_LOST * len(table):
+        if not rings and (fits & ~found.closed).sum() <= most_lost * len(table):
             fits &= found.closed
             table = np.where(found.place < 0, -1, np.take_along_axis(table, np.maximum(found.place, 0), axis=1))
             seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in others.items()}

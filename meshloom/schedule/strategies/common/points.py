@@ -45,20 +45,6 @@ from meshloom.schedule.plan.plan import identifier
 from meshloom.schedule.spec import Address, LoopSpec, SpecParam
 
 NEAR = 16  # steps up to this far are numbers in the text; others are sizes, so that grids of any shape share it
-MOST_LOADED = 72  # registers of 4 bytes that the values loaded for a tile may fill: more would leave too few threads
-#: The same of a row of points, which is one vector. Rows that loaded 86 to 122 of them were faster than single points
-#: by 8 to 38 per cent (steps of two flows of 256^3 points on an H200; single points with sums over all of them took
-#: three times as long as rows), those of 150 slower by 15.
-MOST_IN_A_ROW = 128
-#: Values that a point may store where several rows are one tile: they share what they load, and a loop that stores much
-#: gains nothing by it (four values: 0.37 to 0.61 of copy, as a row 0.61 to 0.64).
-MOST_STORED = 3
-#: The same of one point: loops that load more were faster in blocks of 128 threads than of 256, by 2 to 9 per cent, and
-#: others were not, by the medians over six layouts of five steps of two flows of 256^3 points
-#: (bench/results/2026-11-16_layouts_h200.json).
-LONG = 48
-MOST_NODES = 400  # of the expressions of a tile: beyond, compiling takes long
-UNROLLED = (4, 2, 1)  # points of a tile along a slow axis, the best first
 VECTOR = 16  # bytes
 #: Forms of the strategy: points along the slow axis, each a vector long ("single" is one point, "plain" chooses).
 VARIANTS = {"plain": 0, "single": 1, "row": 1, "slab2": 2, "slab4": 4, "slab8": 8}
@@ -287,14 +273,14 @@ def tile_of(spec: LoopSpec) -> Index:
     Along the last axis as many as a vector load has; along the slow axis where the stencil is widest some more, since
     each of them loads what the others need, too. Fewer where the kernel is long. A variant says otherwise.
     """
-    assert spec.box is not None
-    last = spec.box.rank - 1
+    assert spec.box is not None and spec.box.numbers is not None
+    last, numbers = spec.box.rank - 1, spec.box.numbers
     if spec.box.variant == "single" or any(far_steps(spec, a) for a in range(last + 1)):
         return (1,) * (last + 1)
     width = [len({o[a] for o in spec.offsets}) for a in range(last)]
     slow = int(np.argmax(width)) if last and max(width) > 1 else None
     sizes = [p.dtype.itemsize for p in spec.params if not p.is_global]
-    long_lines = spec.box.lengths[last] >= 4 * VECTOR
+    long_lines = spec.box.lengths[last] >= numbers.long_lines
     vector = min(VECTOR // max(sizes, default=VECTOR), spec.box.grain) if long_lines else 1
 
     def tile(along: int, beside: int) -> Index:
@@ -305,20 +291,20 @@ def tile_of(spec: LoopSpec) -> Index:
         asked = tile(vector, min(VARIANTS[spec.box.variant], most))
         return asked if _near(spec, asked) else tile(1, 1)
     nodes = len(topological(o.value for o in spec.outputs))
-    most = most if sum(not spec.params[o.param].is_global for o in spec.outputs) <= MOST_STORED else 1
-    for along, beside in product((vector, 1), UNROLLED):
+    most = most if sum(not spec.params[o.param].is_global for o in spec.outputs) <= numbers.most_stored else 1
+    for along, beside in product((vector, 1), numbers.unrolled):
         chosen = tile(along, beside)
-        short = beside <= most and along * beside * nodes <= MOST_NODES and _near(spec, chosen)
-        if short and _loaded(spec, chosen) <= (MOST_LOADED if beside > 1 else MOST_IN_A_ROW):
+        short = beside <= most and along * beside * nodes <= numbers.most_nodes and _near(spec, chosen)
+        if short and _loaded(spec, chosen) <= (numbers.most_loaded if beside > 1 else numbers.most_in_a_row):
             return chosen
     return tile(1, 1)
 
 
 def takes_single_points(spec: LoopSpec) -> bool:
     """Does a point load so much that a thread takes it alone?"""
-    assert spec.box is not None
+    assert spec.box is not None and spec.box.numbers is not None
     alone = (1,) * spec.box.rank
-    return _loaded(spec, alone) > LONG and tile_of(spec) == alone
+    return _loaded(spec, alone) > spec.box.numbers.long and tile_of(spec) == alone
 
 
 def _near(spec: LoopSpec, tile: Index) -> bool:

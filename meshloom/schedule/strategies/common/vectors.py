@@ -18,17 +18,13 @@ from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.nest.code import COUNT, ITEM, ElementCode, Pass, Phase
 from meshloom.schedule.nest.nodes import INT, Expr, For, Grouped, If, Name, Number, least, let, summed
 from meshloom.schedule.spec import Address, LoopSpec, Share, SpecParam
-from meshloom.schedule.strategies.common.points import MOST_NODES, VECTOR, PointCode, tiled
+from meshloom.schedule.strategies.common.points import VECTOR, PointCode, tiled
+from meshloom.target import Target, VectorNumbers
 
-MANY = 1 << 19  # elements: with fewer there would be too few threads to fill a GPU
-MOST_VALUES = 16  # loaded and stored for one element: with more a single element keeps a thread busy
-LEAST_LOADED = 16  # bytes that a thread should ask for before it waits
-LEAST_REDUCED = 64  # the same in loops that add up: every block ends with a tree, and one block merges what all have
-MOST_VECTORS = 4
 SHARES = Name("shares")  # how many threads have a share
 
 
-def share_of(spec: LoopSpec, schedule: Schedule, elements: int) -> Share:
+def share_of(spec: LoopSpec, schedule: Schedule, elements: int, target: Target) -> Share:
     """What a thread of a GPU takes: as much as ``schedule.vector`` says, or what is good for this loop."""
     fields = [p for p in spec.params if not p.is_global]
     if spec.maps or spec.box is not None or not fields:
@@ -41,8 +37,9 @@ def share_of(spec: LoopSpec, schedule: Schedule, elements: int) -> Share:
     share = Share(vector, max(1, wanted // VECTOR))
     if schedule.vector is not None:
         return share
-    pays = elements >= MANY and _is_light(spec, share) and not any(map(_has_rows, fields))
-    return _enough(spec, vector) if pays else Share()
+    numbers = target.gpu.vectors
+    pays = elements >= numbers.many and _is_light(spec, share, target) and not any(map(_has_rows, fields))
+    return _enough(spec, vector, numbers) if pays else Share()
 
 
 def in_words(share: Share, elements: int) -> str:
@@ -62,10 +59,9 @@ def _has_rows(param: SpecParam) -> bool:
     return param.layout.kind == "aos" and param.dim > 1 and not param.is_global
 
 
-def _is_light(spec: LoopSpec, share: Share) -> bool:
-    roots = [o.value for o in spec.outputs]
-    nodes = len(topological(roots))
-    return len(_loaded(spec)) + len(spec.outputs) <= MOST_VALUES and share.elements * nodes <= MOST_NODES
+def _is_light(spec: LoopSpec, share: Share, target: Target) -> bool:
+    nodes, values = len(topological(o.value for o in spec.outputs)), len(_loaded(spec)) + len(spec.outputs)
+    return values <= target.gpu.vectors.most_values and share.elements * nodes <= target.gpu.points.most_nodes
 
 
 def _loaded(spec: LoopSpec) -> set[Address]:
@@ -74,11 +70,11 @@ def _loaded(spec: LoopSpec) -> set[Address]:
     return {a for a in loads(o.value for o in full.outputs) if not spec.params[a[0]].is_global}
 
 
-def _enough(spec: LoopSpec, vector: int) -> Share:
+def _enough(spec: LoopSpec, vector: int, numbers: VectorNumbers) -> Share:
     """So many vectors that their loads have enough bytes under way."""
     one = vector * sum(spec.params[param].dtype.itemsize for param, _, _ in _loaded(spec))
-    least = LEAST_REDUCED if spec.reductions else LEAST_LOADED
-    return Share(vector, min(MOST_VECTORS, max(1, least // one)) if one else 1)
+    least = numbers.least_reduced if spec.reductions else numbers.least_loaded
+    return Share(vector, min(numbers.most_vectors, max(1, least // one)) if one else 1)
 
 
 def vector_pass(spec: LoopSpec) -> Pass:

@@ -1,0 +1,134 @@
+"""What is chosen automatically for a set of loops, as data: strategies, blocks, tiles, shares and forms of lines.
+
+``tests/data/choices.json`` holds what was chosen when the fitted numbers still stood in the code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import meshloom as ml
+from bench import choice
+from bench.race_loop import Data, res_calc
+from meshloom import order
+from meshloom.schedule.choice.auto import choose, estimates
+from meshloom.schedule.choice.counts import Counts
+from meshloom.schedule.choice.layouts import best_layout
+from meshloom.schedule.lines import on_cpu, on_gpu, systems
+from meshloom.schedule.lines.spec import LineForm
+from meshloom.schedule.strategies import strategy
+from meshloom.schedule.strategies.common.points import tile_of
+from meshloom.schedule.strategies.common.vectors import share_of
+from meshloom.target import CPU, GFX90A, GFX942, H200, Target
+
+TARGETS: dict[str, Target] = {"cpu": CPU, "h200": H200, "gfx90a": GFX90A, "gfx942": GFX942}
+SIZES = (3_000, 60_000, 5_757_200)  # elements, as if the order of a small mesh went on
+BLOCKS = ("direct", "box", *ml.strategies())
+
+
+@ml.kernel
+def spread(x: ml.Read, u: ml.Read, force: ml.Inc):
+    for k in range(4):
+        force[k] += (x[k] - x[0]) * u
+
+
+@ml.kernel
+def star(u: ml.Read, out: ml.Write):
+    across = u[1, 0, 0] + u[-1, 0, 0] + u[0, 1, 0] + u[0, -1, 0]
+    out[...] = across + u[0, 0, 1] + u[0, 0, -1] - 6.0 * u[0, 0, 0]
+
+
+@ml.kernel
+def light(u: ml.Read, out: ml.Write):
+    out[...] = 2.0 * u
+
+
+def racy_loops() -> dict[str, ml.Loop]:
+    """Loops whose elements meet, in several orders and layouts."""
+    wing, box = ml.generate.naca0012(60, 50), ml.generate.box((50, 40), cells="quad")
+    found = {f"{name} {layout}": res_calc.loop(one.faces, *Data(one).fields("float64", layout))
+             for name, one in (("wing", wing), ("random", wing.reordered("random"))) for layout in ("aos", "soa")}
+    fields = [box.nodes.field("x", 3), box.cells.field("u"), box.nodes.field("force", 3)]
+    found["nodes"] = spread.loop(box.cells, fields[0][box.cell_nodes], fields[1], fields[2][box.cell_nodes])
+    return found
+
+
+def chosen_strategies() -> dict[str, Any]:
+    """Of every loop, target and size: the choice, the fastest one, its block and the estimates in seconds."""
+    found: dict[str, Any] = {}
+    for name, loop in racy_loops().items():
+        for word, target in TARGETS.items():
+            counted = Counts(loop.spec, loop.elements, loop.storages, loop.maps, order.TYPICAL_BLOCK).work(target)
+            for size in SIZES:
+                work = choice.scaled(counted, size / loop.elements)
+                picked = [choose(loop.spec, size, work.flops, lambda one=work: one, ml.Schedule(wish), target=target)[0]
+                          for wish in ("auto", "fastest")]
+                found[f"{name} {word} {size}"] = {
+                    "auto": [picked[0].strategy, picked[0].block], "fastest": [picked[1].strategy, picked[1].block],
+                    "seconds": estimates(loop.spec, work, target),
+                }
+    return found
+
+
+def blocks() -> dict[str, list[int]]:
+    """Of every strategy and target: blocks by the number of elements."""
+    return {f"{name} {word}": [strategy(name).block(target, n) for n in (1, 10_000, 200_000, 9_000_000)]
+            for name in BLOCKS for word, target in TARGETS.items()}
+
+
+def at_points() -> dict[str, Any]:
+    """Tiles, blocks and shares of loops over grids and over own elements on a GPU."""
+    found: dict[str, Any] = {}
+    for dtype in ("float64", "float32"):
+        for shape in ((40, 40, 40), (4, 4, 256), (8, 8, 70)):
+            grid = ml.Grid(shape, periodic=True)
+            u, out = (grid.field(name, dtype=dtype) for name in "uv")
+            loop = star.loop(grid, u[grid.star(1)], out)
+            found[f"{dtype} {shape}"] = [list(tile_of(loop.spec)), strategy("box").block(H200, grid.size, loop.spec)]
+        row = ml.Set(10, "own")
+        loop = light.loop(row, row.field("a", dtype=dtype), row.field("b", dtype=dtype))
+        for elements in (1 << 18, 1 << 19, 1 << 22):
+            found[f"{dtype} {elements}"] = asdict(share_of(loop.spec, loop.schedule, elements, H200))
+    return found
+
+
+def line_forms() -> dict[str, Any]:
+    """How lines are cut up, along every axis of grids, with and without coefficients of their own."""
+    found: dict[str, Any] = {}
+    for dtype in ("float64", "float32"):
+        for shape in ((512, 64), (64, 512), (2000, 6), (6, 2000), (96, 80, 64), (64, 64, 1024)):
+            for periodic in (True, False):
+                grid = ml.Grid(shape, periodic=periodic)
+                f, out = (grid.field(name, dtype=dtype) for name in "fg")
+                matrix = ml.linalg.Tridiagonal(0.25, 1.0, 0.25, periodic=periodic)
+                stencil = ml.linalg.LineStencil({-1: -0.5, 1: 0.5} if periodic else {0: 1.0})
+                one = ml.linalg.LineOperator(matrix, stencil, 1.0)
+                for axis in range(len(shape)):
+                    loop = ml.linalg.LineLoop(grid, axis, one, f, out)
+                    lines = loop.domain.geometry
+                    forms = {word: on_gpu.form(loop.spec, lines, {}, target)
+                             for word, target in TARGETS.items() if target.together}
+                    forms["cpu"] = on_cpu.form(loop.spec, lines, CPU)
+                    forms["systems"] = systems._gpu_form(loop.spec, lines, H200)
+                    found[f"{dtype} {shape} {periodic} {axis}"] = {word: _said(one) for word, one in forms.items()}
+    return found
+
+
+def _said(form: LineForm) -> str:
+    """A form by what is not as usual; blocks of contiguous lines took 256 segments at most before that was said."""
+    usual, most = asdict(LineForm()), {1024: 256}.get(form.most, form.most)
+    given = asdict(form) | ({"most": most} if form.kind == "contiguous" else {})
+    return " ".join(f"{name}={value}" for name, value in given.items() if value != usual[name])
+
+
+def votes() -> list[str]:
+    """Layouts by votes of two strategies each."""
+    names = ("direct", *ml.strategies())
+    return [best_layout([(a, 1.0), (b, share)], H200)[0] for a in names for b in names for share in (0.2, 1.0, 3.0)]
+
+
+def found() -> dict[str, Any]:
+    """All of it, as JSON has it."""
+    return {"strategies": chosen_strategies(), "blocks": blocks(), "points": at_points(), "lines": line_forms(),
+            "votes": votes()}
