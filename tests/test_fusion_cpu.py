@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.operation.dataflow import Dataflow
-from meshloom.operation.fusion import compose
 from meshloom.operation.fusion import program as fused_program
+from meshloom.schedule.strategies import names as strategies
+from meshloom.schedule.strategies import strategy
 from tests.fitted import changed
 from tests.test_fusion import airfoil, groups_of, programs, run_on
 
@@ -39,10 +40,11 @@ def states(threads: int, *pieces: int) -> list[np.ndarray]:
 
 
 @pytest.mark.usefixtures("small_chunks")
-@pytest.mark.parametrize("first", [(), ("block_color",)])
-def test_faces_between_chunks_are_evaluated_by_both(monkeypatch: pytest.MonkeyPatch, first: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("first", [False, True])
+def test_faces_between_chunks_are_evaluated_by_both(monkeypatch: pytest.MonkeyPatch, first: bool) -> None:
     """504 cells in chunks of 40; added up one by one, or all evaluated first."""
-    monkeypatch.setattr(compose, "EVALUATED_FIRST", first)
+    for name in strategies():
+        monkeypatch.setattr(type(strategy(name)), "evaluates_first", first)
     changed(monkeypatch, chunks={"most_again": 3.0}, fusion={"worth": np.inf})  # fused though it does not pay
     plain = airfoil("cpu", fuse=False)
     expected = [plain.program.run(6, record=plain.recorded), plain.q.numpy()]

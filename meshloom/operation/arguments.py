@@ -17,7 +17,7 @@ from meshloom.operation.domain import BoxPoints, Domain, SetElements
 from meshloom.operation.operand import DIRECTLY, Operand, Reach
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.spec import SpecBox
-from meshloom.schedule.strategies import AUTOMATIC
+from meshloom.schedule.strategies import AUTOMATIC, POINTS, serving
 from meshloom.target import Target
 
 Argument = Field | Arg | Global | float | np.generic  # bool and int count as float for a type checker
@@ -202,5 +202,6 @@ def spec_box(box: Box, operands: Sequence[Operand], wish: Schedule, target: Targ
     offsets: list[Index] = [o for one in operands if one.reach.offsets for o in one.reach.offsets.offsets]
     wraps = tuple(any(box.reaches_out(a, o[a]) for o in offsets) for a in range(box.grid.rank))
     grain = next(g for g in (4, 2, 1) if box.grid.places[-1] % g == 0)
-    variant = wish.variant if wish.strategy in (*AUTOMATIC, "box") else "plain"  # another strategy's means nothing here
+    own = wish.strategy in (*AUTOMATIC, serving(POINTS).name)  # another strategy's variant means nothing here
+    variant = wish.variant if own else "plain"
     return SpecBox(wraps, box.shape, grain, variant, target.gpu.points if target.together else None)

@@ -21,6 +21,7 @@ from meshloom.schedule.choice.explain import amount
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec, SpecParam
+from meshloom.schedule.strategies import ELEMENTS, serving
 
 
 def fill(target: Field | Global, value: float | int) -> Operation:
@@ -75,10 +76,10 @@ class _InMemory(How):
         return LoopSpec(of.name, tuple(params), (), of.graph.outputs)
 
     def chosen(self, of: Operation) -> tuple[Schedule, str]:
-        return Schedule("direct"), "every place of memory by itself"
+        return Schedule(serving(ELEMENTS).name), "every place of memory by itself"
 
     def plan(self, of: Operation, schedule: Schedule | None = None) -> Plan:
-        return Plan("direct", 1)
+        return Plan(serving(ELEMENTS).name, 1)
 
     def compulsory(self, of: Operation) -> int:
         with outside_program():  # sizes are no values

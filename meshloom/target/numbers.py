@@ -236,3 +236,7 @@ class GpuNumbers(Numbers):
     systems: SystemNumbers
     kernels: KernelNumbers
     graph: GraphNumbers
+
+    def layout_times(self, strategy: str) -> Mapping[str, float]:
+        """Times over the better layout, of each; those that are not listed have what any has."""
+        return self.layouts.get(strategy, self.layouts["any"])

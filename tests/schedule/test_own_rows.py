@@ -14,7 +14,7 @@ from meshloom.schedule.plan.plan import topology
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.common.gather import columns_of
 from meshloom.schedule.strategies.common.stage import has_own_rows
-from meshloom.schedule.strategies.tile import TilePlan
+from meshloom.schedule.strategies.common.tiles import TilePlan
 from meshloom.target import CPU, H200
 
 

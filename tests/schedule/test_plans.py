@@ -15,10 +15,9 @@ from meshloom.schedule.plan.declare import Pair
 from meshloom.schedule.plan.plan import Plan, Topology, arrays
 from meshloom.schedule.strategies import names, strategy, variants, verify
 from meshloom.schedule.strategies.color import ColorPlan, IndexedColorPlan
-from meshloom.schedule.strategies.common.neighbours import RoleTables, _padded
-from meshloom.schedule.strategies.direct import VisitPlan
-from meshloom.schedule.strategies.owner import NeighbourPlan
-from meshloom.schedule.strategies.tile import TilePlan
+from meshloom.schedule.strategies.common.neighbours import NeighbourPlan, RoleTables, _padded
+from meshloom.schedule.strategies.common.tiles import TilePlan
+from meshloom.schedule.strategies.common.visits import VisitPlan
 from meshloom.schedule.strategies.warp_atomic import WarpPlan
 from meshloom.target import CPU, H200, Target
 from tests.schedule.spoil import replaced, spoilt

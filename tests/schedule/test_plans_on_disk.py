@@ -21,7 +21,7 @@ from meshloom.schedule.plan import plan_cache
 from meshloom.schedule.plan.plan import Plan, Topology, alike, arrays, leaves
 from meshloom.schedule.plan.plan_cache import cached_plan, restored, stored
 from meshloom.schedule.strategies import names, strategy, variants, verify
-from meshloom.schedule.strategies.tile import TilePlan
+from meshloom.schedule.strategies.common.tiles import TilePlan
 from meshloom.target import CPU, H200, Target
 from tests.schedule.spoil import Forgetful
 from tests.schedule.topologies import grid, neighbourly

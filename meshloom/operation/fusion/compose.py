@@ -26,15 +26,11 @@ from meshloom.schedule.fused.chunks import ChunkPlan, StagedTouching, Touching
 from meshloom.schedule.fused.fused import FusedGather, FusedPlan, FusedSpec, touched_bits
 from meshloom.schedule.plan.plan import Plan, topology
 from meshloom.schedule.spec import SpecBox, SpecMap, SpecParam
-from meshloom.schedule.strategies import strategy
-from meshloom.schedule.strategies.common.neighbours import OwnRing, RoleTables
+from meshloom.schedule.strategies import CHUNKS, ELEMENTS, GATHERS, POINTS, serving, strategy
+from meshloom.schedule.strategies.common.neighbours import NeighbourPlan, OwnRing, RoleTables, role_tables
 from meshloom.schedule.strategies.common.rings import along_map
-from meshloom.schedule.strategies.owner import NeighbourPlan, role_tables
-from meshloom.schedule.strategies.tile import TilePlan
+from meshloom.schedule.strategies.common.tiles import TilePlan
 from meshloom.target import CPU
-
-#: Strategies that evaluate elements before any is added up: where one is best for a loop, so is that when it is fused.
-EVALUATED_FIRST = ("staged", "tile")
 
 
 @dataclass(frozen=True)
@@ -228,7 +224,7 @@ def fused(group: Group, memory: Memory) -> list[Operation]:
     if not composer.outputs:
         return [*left]
     spec, plan = _finished(composer)
-    schedule = Schedule("fused" if group.box is None else "box", block=plan.block)
+    schedule = Schedule("fused" if group.box is None else serving(POINTS).name, block=plan.block)
     domain = SetElements(composer.on) if group.box is None else BoxPoints(group.box)
     operands = tuple([Operand(storage, param.mode, reach, param.name) for param, reach, storage
                       in zip(spec.params, composer.reaches, composer.storages, strict=True)])  # fmt: skip
@@ -355,7 +351,7 @@ def _points(group: Group) -> SpecBox | None:
 
 def _plan_of_points(composer: _Composer, spec: FusedSpec) -> Plan:
     """Of a loop over a box of a grid: that of the strategy ``box``."""
-    box, chosen, target = composer.group.box, strategy("box"), composer.group.loops[0].backend.target
+    box, chosen, target = composer.group.box, serving(POINTS), composer.group.loops[0].backend.target
     assert box is not None
     return chosen.build(topology(spec, box.size, {}, None, box), chosen.block(target, box.size, spec), target=target)
 
@@ -371,22 +367,23 @@ def _plan_together(composer: _Composer, gathers: Gathers) -> FusedPlan:
 
 def _plan_in_chunks(composer: _Composer, gathers: Gathers) -> ChunkPlan:
     """Chunks of targets visit the elements that touch them."""
-    direct = strategy("direct").block(CPU, composer.on.owned)
+    direct = serving(ELEMENTS).block(CPU, composer.on.owned)
     block = max((in_chunks(loop)[0] for loop, _ in gathers.values()), default=direct)
     return ChunkPlan("fused_chunks", block, {n: _touching(*gathers[n], block) for n in sorted(gathers)})
 
 
 def _touching(loop: Operation, m: int, block: int) -> Touching:
     """What the plan of a loop by ``tile`` has for its map."""
-    plan = loop.plan_of(Schedule("tile", block=block))
+    plan = loop.plan_of(Schedule(serving(CHUNKS).name, block=block))
     assert isinstance(plan, TilePlan)
-    kind = StagedTouching if loop.schedule.strategy in EVALUATED_FIRST else Touching
+    first = strategy(loop.schedule.strategy).evaluates_first  # where that is best for a loop, so it is when fused
+    kind = StagedTouching if first else Touching
     return kind(plan.tiled[m].tile_offsets, plan.tiled[m].tile_elements)
 
 
 def _taken(composer: _Composer, loop: Operation, m: int) -> FusedGather:
     """What the plan of a gather by ``owner`` has for its map, with the maps numbered as in the fused loop."""
-    plan = loop.plan_of(Schedule("owner", block=loop.backend.target.gpu.fused.block))
+    plan = loop.plan_of(Schedule(serving(GATHERS).name, block=loop.backend.target.gpu.fused.block))
     assert isinstance(plan, NeighbourPlan)
     found, new = plan.gathers[m], {k: composer.map_number(one) for k, one in enumerate(loop.maps)}
     tables, along = role_tables(found), None

@@ -19,8 +19,8 @@ from meshloom.order import TYPICAL_BLOCK, sampled_blocks
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.fused.chunks import chunk_size, listed_again
 from meshloom.schedule.plan.plan import Plan, alike
-from meshloom.schedule.strategies import AUTOMATIC
-from meshloom.schedule.strategies.owner import NeighbourPlan, role_tables
+from meshloom.schedule.strategies import AUTOMATIC, GATHERS, serving, strategy
+from meshloom.schedule.strategies.common.neighbours import NeighbourPlan, role_tables
 from meshloom.target import FusionNumbers
 
 
@@ -199,7 +199,7 @@ def _at_targets(loop: Operation) -> bool:
     if not loop.spec.racy_outputs or _numbers(loop).few * loop.set.owned < _targets(loop):
         return False
     if loop.backend.target.together:
-        return loop.schedule.strategy == "owner"
+        return strategy(loop.schedule.strategy).at_targets
     return loop.wish.strategy in AUTOMATIC and in_chunks(loop)[1] <= loop.backend.target.cpu.chunks.most_again
 
 
@@ -307,7 +307,7 @@ def _one_visit(group: Group, another: Operation) -> bool:
     if not another.backend.target.together:
         return True
     block = another.backend.target.gpu.fused.block
-    plans = [loop.plan_of(Schedule("owner", block=block)) for loop in (before[0], another)]
+    plans = [loop.plan_of(Schedule(serving(GATHERS).name, block=block)) for loop in (before[0], another)]
     if not in_roles(plans[0]):
         return True
     alone = len(before[0].maps) == len(another.maps) == 1  # tables of other maps would come with them
@@ -315,5 +315,5 @@ def _one_visit(group: Group, another: Operation) -> bool:
 
 
 def in_roles(plan: Plan) -> bool:
-    """Has a plan of ``owner`` tables in roles? Those by slot, of kernels without symmetry, serve ``owner`` alone."""
+    """Has a plan of gathers tables in roles? Those by slot, of kernels without symmetry, serve loops by themselves."""
     return isinstance(plan, NeighbourPlan) and any(role_tables(one) for one in plan.gathers.values())

@@ -19,7 +19,17 @@ from dataclasses import replace
 from meshloom.schedule.choice.cost import Work
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies import AUTOMATIC, check_variant, names, strategy
+from meshloom.schedule.strategies import (
+    ASSIGNED,
+    AUTOMATIC,
+    ELEMENTS,
+    POINTS,
+    SERIAL,
+    check_variant,
+    names,
+    serving,
+    strategy,
+)
 from meshloom.target import CPU, H200, Rates, Target
 
 _SAME = "1.00"  # the printed ratio of two times that are alike
@@ -52,23 +62,24 @@ def choose(
         strategy(wish.strategy)  # a name that nobody knows is an error, needed or not
     if not spec.racy_outputs:
         if spec.box is not None:
-            own = wish.strategy in (*AUTOMATIC, "box")
-            check_variant("box" if own else wish.strategy, wish.variant)
+            points = serving(POINTS).name
+            own = wish.strategy in (*AUTOMATIC, points)
+            check_variant(points if own else wish.strategy, wish.variant)
             kept = wish if own else wish.having(variant="plain")
-            return _with_block(kept, "box", target, elements, spec), "points of a grid: no two elements meet"
-        plain = wish.having(variant="plain")
-        return _with_block(plain, "direct", target, elements), "no two elements meet, so there is nothing to protect"
+            return _with_block(kept, points, target, elements, spec), "points of a grid: no two elements meet"
+        plain, reason = wish.having(variant="plain"), "no two elements meet, so there is nothing to protect"
+        return _with_block(plain, serving(ELEMENTS).name, target, elements), reason
     check_variant(wish.strategy, wish.variant)
     if wish.strategy not in AUTOMATIC:
         return _with_block(wish, wish.strategy, target, elements), "asked for"
     if not target.together and _is_small(elements, flops, target):
         reason = f"only {elements:,} elements: a serial loop beats starting threads"
-        return wish.having(strategy="block_color", block=wish.block or max(elements, 1)), reason
+        return wish.having(strategy=serving(SERIAL).name, block=wish.block or max(elements, 1)), reason
     if assigned:
-        quick = "atomic" if wish.strategy == "fastest" else "staged"
-        if strategy(quick).declines(spec) is None:
+        quick = serving(ASSIGNED, deterministic=wish.strategy != "fastest")
+        if quick.declines(spec) is None:
             reason = f"map {assigned} is given other indices while loops run: what is planned quickly"
-            return _with_block(wish, quick, target, elements), reason
+            return _with_block(wish, quick.name, target, elements), reason
     seconds = estimates(spec, work(), target)
     any_will_do = wish.strategy == "fastest"
     allowed = {n: s for n, s in seconds.items() if any_will_do or _keeps_sums(n, spec)}

@@ -20,7 +20,7 @@ from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.plan.plan import topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import strategy
-from meshloom.schedule.strategies.blocks import block_offsets
+from meshloom.schedule.strategies.common.blocks import block_offsets
 from meshloom.schedule.strategies.common.points import tile_of
 from meshloom.schedule.strategies.common.vectors import in_words, share_of
 

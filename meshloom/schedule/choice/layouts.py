@@ -15,6 +15,6 @@ LAYOUTS = ("aos", "soa")  # in a draw the first wins
 
 def best_layout(votes: Iterable[tuple[str, float]], target: Target) -> tuple[str, dict[str, float]]:
     """The layout with the least sum over (strategy, seconds) on a GPU, and the sums."""
-    listed, times = list(votes), target.gpu.layouts
-    sums = {layout: sum(seconds * times[name][layout] for name, seconds in listed) for layout in LAYOUTS}
+    listed, times = list(votes), target.gpu.layout_times
+    sums = {layout: sum(seconds * times(name)[layout] for name, seconds in listed) for layout in LAYOUTS}
     return min(LAYOUTS, key=sums.__getitem__), sums

@@ -17,7 +17,7 @@ from meshloom.order import (
     shared_beside,
 )
 from meshloom.schedule.choice.cost import greedy_colors, loaded_again
-from meshloom.schedule.strategies import strategy
+from meshloom.schedule.strategies import SERIAL, serving
 from meshloom.target import Target
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class OrderOfLoop:
     def colors(self) -> tuple[float, int]:
         """About how many colors do blocks of elements need, and how many blocks are there?"""
         elements = self.counts.elements
-        block = strategy("block_color").block(self.target, elements)
+        block = serving(SERIAL).block(self.target, elements)
         blocks = -(-elements // block)
         met = sum(meeting_blocks(self._rows(m), self.counts.maps[m].target.total, block) for m in self.spec.racy_maps)
         return greedy_colors(met, blocks), blocks

@@ -20,11 +20,10 @@ from meshloom.schedule.plan.declare import ANY, Array, Part, Table, holds, maybe
 from meshloom.schedule.plan.plan import Plan, part_of
 from meshloom.schedule.spec import Address, LoopSpec
 from meshloom.schedule.strategies.base import Emitter
-from meshloom.schedule.strategies.common.gather import accumulator, visit
+from meshloom.schedule.strategies.common.gather import accumulator, incident, visit
 from meshloom.schedule.strategies.common.neighbours import OwnRing, RoleTables, TabledIncidence
 from meshloom.schedule.strategies.common.role_gather import LISTED, RoleGather
 from meshloom.schedule.strategies.common.vectors import vector_pass
-from meshloom.schedule.strategies.owner import incident
 from meshloom.target import CPU, Target
 
 

@@ -12,18 +12,31 @@ from meshloom.schedule.strategies.staged import Staged  # isort: skip
 from meshloom.schedule.strategies.owner import Owner  # isort: skip
 from meshloom.schedule.strategies.tile import Tile  # isort: skip
 from meshloom.schedule.strategies.base import (
+    ASSIGNED,
     AUTOMATIC,
+    CHUNKS,
+    ELEMENTS,
+    GATHERS,
+    POINTS,
+    SERIAL,
     Strategy,
     check_variant,
     emitter,
     names,
+    serving,
     strategy,
     variants,
     verify,
 )
 
 __all__ = [
+    "ASSIGNED",
     "AUTOMATIC",
+    "CHUNKS",
+    "ELEMENTS",
+    "GATHERS",
+    "POINTS",
+    "SERIAL",
     "AtomicStrategy",
     "BlockAtomic",
     "BlockColor",
@@ -39,6 +52,7 @@ __all__ = [
     "check_variant",
     "emitter",
     "names",
+    "serving",
     "strategy",
     "variants",
     "verify",

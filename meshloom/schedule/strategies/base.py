@@ -18,6 +18,11 @@ from meshloom.target import CPU, Target
 #: Not strategies, but ways to choose one: the least estimated time of deterministic ones, or of all.
 AUTOMATIC = ("auto", "fastest")
 
+#: What others take a strategy for without naming it: loops whose elements do not meet, points of a grid, loops too
+#: small for threads, and maps that are given other indices while loops run; in fused loops, the plans of gathers on a
+#: GPU and of chunks of targets on a CPU.
+ELEMENTS, POINTS, SERIAL, ASSIGNED, GATHERS, CHUNKS = "elements", "points", "serial", "assigned", "gathers", "chunks"
+
 
 class Emitter(ABC):
     """What turns a loop and a plan into passes. Subclasses register themselves by ``name`` and hold no state."""
@@ -49,6 +54,9 @@ class Strategy(Emitter):
     summary: ClassVar[str] = ""
     plan_has_blocks: ClassVar[bool] = False  # do the plan's arrays depend on the block size?
     competes: ClassVar[bool] = True  # may it be asked for, for any loop?
+    serves: ClassVar[frozenset[str]] = frozenset()  # what it is taken for where nobody asks for it
+    at_targets: ClassVar[bool] = False  # are elements evaluated where their targets are, so that loops can go on there?
+    evaluates_first: ClassVar[bool] = False  # are elements evaluated before any is added up?
     variants: ClassVar[tuple[str, ...]] = ("plain",)  # forms of the plan that a schedule may ask for
     plans: ClassVar[type[Plan]] = Plan  # the type of its plans, declared beside it
     plans_together: ClassVar[type[Plan] | None] = None  # where threads run together, if another one
@@ -102,6 +110,12 @@ def strategy(name: str) -> Strategy:
     if not isinstance(found, Strategy):
         raise ScheduleError(f"unknown strategy '{name}'{nearest(name, (*AUTOMATIC, *names()))}")
     return found
+
+
+def serving(purpose: str, *, deterministic: bool = True) -> Strategy:
+    """The strategy that serves a purpose, giving the same bits every run unless that does not matter."""
+    serve = [one for one in Emitter.registry.values() if isinstance(one, Strategy) and purpose in one.serves]
+    return next(one for one in serve if one.deterministic == deterministic)
 
 
 def variants(name: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.plan.verify import lost_stamps
 from meshloom.schedule.spec import LoopSpec, SpecParam
-from meshloom.schedule.strategies.blocks import BlockPlan, BlocksTogether, BlockStrategy, SerialBlocks
+from meshloom.schedule.strategies.common.blocks import BlockPlan, BlocksTogether, BlockStrategy, SerialBlocks
 from meshloom.schedule.strategies.common.shared_blocks import Merge, block_numbers
 from meshloom.target import CPU, Target
 

@@ -19,7 +19,8 @@ from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.plan.verify import check_offsets, check_permutation, lost_stamps
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies.blocks import BlockPlan, BlocksTogether, BlockStrategy, SerialBlocks
+from meshloom.schedule.strategies.base import SERIAL
+from meshloom.schedule.strategies.common.blocks import BlockPlan, BlocksTogether, BlockStrategy, SerialBlocks
 from meshloom.schedule.strategies.common.shared_blocks import Merge, block_numbers
 from meshloom.target import CPU, Target
 
@@ -65,6 +66,7 @@ class ColoredBlocksTogether(ColoredBlocks, BlocksTogether):
 class BlockColor(BlockStrategy):
     name = "block_color"
     summary = "blocks of elements, colored; plain updates inside a block"
+    serves = frozenset({SERIAL})
     plans, plans_together = SerialColoredBlocks, ColoredBlocksTogether
 
     def between(self, topology: Topology, offsets: np.ndarray) -> dict[str, Any]:

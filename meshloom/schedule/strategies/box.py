@@ -40,7 +40,7 @@ from meshloom.schedule.plan.declare import Listed, Part, Place, PlanNumber, hold
 from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.strategies.base import POINTS, Strategy
 from meshloom.schedule.strategies.common.points import (
     VARIANTS,
     EdgeCode,
@@ -130,6 +130,7 @@ class BoxStrategy(Strategy):
     name = "box"
     summary = "points of a grid, their neighbours found by arithmetic"
     competes = False
+    serves = frozenset({POINTS})
     variants = tuple(VARIANTS)
     plans, plans_together = SegmentPlan, BrickPlan
 

@@ -38,7 +38,7 @@ from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.plan.verify import check_offsets, lost_stamps, visited
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
-from meshloom.schedule.strategies.direct import visited_element
+from meshloom.schedule.strategies.common.visits import visited_element
 from meshloom.target import CPU, Target
 
 

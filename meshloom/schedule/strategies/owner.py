@@ -7,55 +7,47 @@ the targets, so that everybody sees the values from before the loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import ITEM, TARGET, ElementCode, Pass, Phase
-from meshloom.schedule.nest.nodes import INT, Body, Expr, For, If, Let, Name, Number, Statement, let
-from meshloom.schedule.plan.declare import Part, Table, holds, racy_maps
+from meshloom.schedule.nest.nodes import INT, Body, Expr, For, If, Let, Name, Number, let
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies.base import Strategy
+from meshloom.schedule.strategies.base import GATHERS, Strategy
 from meshloom.schedule.strategies.common.gather import (
-    Columns,
+    GatherPlan,
     Incidence,
-    accumulate,
     columns_of,
+    incidences,
+    incident,
     load_accumulators,
     over_targets,
-    split_entry,
+    slices,
     store_accumulators,
 )
 from meshloom.schedule.strategies.common.neighbours import (
     MARKED,
     THERE,
+    NeighbourPlan,
     RoleTables,
     TabledIncidence,
+    role_tables,
     slot_rows,
     tabled,
 )
 from meshloom.schedule.strategies.common.role_gather import LISTED, RoleGather
-from meshloom.schedule.strategies.direct import element_pass, visiting
-from meshloom.schedule.strategies.staged import GatherPlan, incidences
+from meshloom.schedule.strategies.common.visits import element_pass, visiting
 from meshloom.target import CPU, Target
-
-
-@dataclass(frozen=True, eq=False)
-class NeighbourPlan(GatherPlan):
-    """With tables of neighbours, for threads that would wait for one look after the other."""
-
-    gathers: Mapping[int, TabledIncidence] = holds(
-        Table(Part(TabledIncidence), racy_maps), "what leads to the targets of each map, and tables of that"
-    )
 
 
 class Owner(Strategy):
     name = "owner"
     summary = "over the targets, recomputing what each incident element gives it"
-    in_order = True
+    in_order = at_targets = True
+    serves = frozenset({GATHERS})
     plans, plans_together = GatherPlan, NeighbourPlan
 
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
@@ -89,8 +81,8 @@ def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, together: bool) -> 
     regular = None
     if together and isinstance(found, TabledIncidence) and found.degree:
         rows = (*slot_rows(code, m, loads(roots), plan, padded=found.padded), *code.whole_rows(roots))
-        slices = _slices(spec, code, groups, arity)
-        body = (*rows, *(_if_there(slices) if found.padded else slices))
+        parts = slices(spec, code, groups, arity)
+        body = (*rows, *(_if_there(parts) if found.padded else parts))
         loop = For("u", Number(0), Number(found.degree), body, INT, unroll=0)
         if found.padded and found.in_tables.all():  # then nobody takes the general way, which costs registers
             before, after = load_accumulators(spec, groups), store_accumulators(spec, groups)
@@ -99,21 +91,15 @@ def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, together: bool) -> 
     return [_over_all(m, over_targets(spec, groups, incident(spec, m, plan), offsets, regular))]
 
 
-def _if_there(slices: Body) -> Body:
+def _if_there(parts: Body) -> Body:
     """What an element gives, added only where there is one; loaded in any case, so that no load waits for another."""
-    values = tuple(one for one in slices if isinstance(one, Let))
-    return (*values, If(THERE, tuple(one for one in slices if not isinstance(one, Let))))
+    values = tuple(one for one in parts if isinstance(one, Let))
+    return (*values, If(THERE, tuple(one for one in parts if not isinstance(one, Let))))
 
 
 def _over_all(m: int, body: Body) -> Pass:
     """A pass over all targets of a map."""
     return Pass(f"targets{m}", Name(f"targets{m}"), (Phase(body),))
-
-
-def role_tables(found: Incidence) -> RoleTables | None:
-    """The tables in roles that an incidence comes with, if any."""
-    tables = found.tables if isinstance(found, TabledIncidence) else None
-    return tables if isinstance(tables, RoleTables) else None
 
 
 def _marked(spec: LoopSpec, m: int, plan: GatherPlan, tables: RoleTables) -> tuple[Expr, Phase] | None:
@@ -125,13 +111,6 @@ def _marked(spec: LoopSpec, m: int, plan: GatherPlan, tables: RoleTables) -> tup
     return part_of(plan, "gathers", m, "tables", "n_marked"), Phase(body)
 
 
-def incident(spec: LoopSpec, m: int, plan: Plan) -> Body:
-    """Statements that merge the entry at ``x`` of map ``m``'s incidence into the accumulators."""
-    groups, arity, code = columns_of(spec, m), spec.maps[m].arity, ElementCode(spec, ())
-    rows = code.rows([n for g in groups for n in g.nodes])
-    return (*split_entry(part_of(plan, "gathers", m, "entries"), arity), *rows, *_slices(spec, code, groups, arity))
-
-
 def _role_pass(spec: LoopSpec, m: int, plan: GatherPlan, found: Incidence) -> Pass:
     """Symmetric kernels on a GPU: the tables' targets, each by one thread."""
     assert isinstance(found, TabledIncidence)
@@ -140,21 +119,3 @@ def _role_pass(spec: LoopSpec, m: int, plan: GatherPlan, found: Incidence) -> Pa
     gathered = (*gather.loading(known), *gather.adding(known))
     stores = If(LISTED, tuple(store_accumulators(spec, groups)))
     return _over_all(m, (let("t", ITEM), *load_accumulators(spec, groups), *gathered, stores))
-
-
-def _slices(spec: LoopSpec, code: ElementCode, groups: tuple[Columns, ...], arity: int) -> Body:
-    """For each slot the slice of the kernel that feeds it, merged into the accumulators."""
-    values: dict[tuple[int, int], Expr] = {}
-
-    def evaluate(slot: int | None) -> list[Statement]:
-        wanted = [(g.param, k, g.nodes[k]) for g in groups for k in _needed(g, slot)]
-        computed, found = code.values([node for _, _, node in wanted])
-        values.update({(param, k): one for (param, k, _), one in zip(wanted, found, strict=True)})
-        return computed
-
-    return accumulate(spec, groups, arity, lambda p, k: values[p, k], evaluate)
-
-
-def _needed(group: Columns, slot: int | None) -> list[int]:
-    slots = group.use if slot is None else (group.use[slot],)
-    return sorted({used[0] for comps in slots for used in comps if used})

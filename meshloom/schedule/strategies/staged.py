@@ -4,42 +4,35 @@ How the array is laid out: ``stage.py``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import COUNT, ELEMENT, ElementCode, Pass, Phase
 from meshloom.schedule.nest.nodes import Name, let
-from meshloom.schedule.plan.declare import Part, Table, holds, racy_maps
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies.base import Strategy
-from meshloom.schedule.strategies.common.gather import Columns, Incidence, over_targets, split_entry, staging, unroll
+from meshloom.schedule.strategies.base import ASSIGNED, Strategy
+from meshloom.schedule.strategies.common.gather import (
+    Columns,
+    GatherPlan,
+    incidences,
+    over_targets,
+    split_entry,
+    staging,
+    unroll,
+)
 from meshloom.schedule.strategies.common.stage import Stage, staged_columns
-from meshloom.schedule.strategies.direct import VisitPlan, visiting
+from meshloom.schedule.strategies.common.visits import visiting
 from meshloom.target import CPU, Target
 
 ROWS = COUNT  # of each slot: one for every element
 
 
-@dataclass(frozen=True, eq=False)
-class GatherPlan(VisitPlan):
-    """For each racy map the entries of each target."""
-
-    gathers: Mapping[int, Incidence] = holds(Table(Part(Incidence), racy_maps), "what leads to the targets of each map")
-
-    def check(self, topology: Topology) -> None:
-        super().check(topology)
-        for m, one in self.gathers.items():
-            one.check(self, topology, m)
-
-
 class Staged(Strategy):
     name = "staged"
     summary = "increments to a temporary array, then a gather by target"
-    in_order = True
+    in_order = evaluates_first = True
+    serves = frozenset({ASSIGNED})
     plans = GatherPlan
 
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
@@ -66,11 +59,6 @@ class Staged(Strategy):
         moved = work.compulsory + 2 * work.staged + 4 * work.incidences + 8 * work.targets
         moved += work.again + work.staged_again
         return Cost(moved, work.flops, launches=2, visits=work.targets, requests=work.requested)
-
-
-def incidences(topology: Topology) -> dict[int, Incidence]:
-    """The incidence of every racy map."""
-    return {m: Incidence(*topology.incidence(m)) for m in topology.maps}
 
 
 def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], plan: GatherPlan, together: bool) -> Pass:

@@ -68,9 +68,8 @@ from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.plan.verify import check_offsets, check_permutation
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies.atomic import AtomicStrategy
+from meshloom.schedule.strategies.common.atomics import Atomics, Taking, exchanged
 from meshloom.schedule.strategies.common.chains import Meetings, best_strips
-from meshloom.schedule.strategies.warp_atomic import Taking, exchanged
 from meshloom.target import CPU, Target
 
 Address = tuple[int, int, int]  # parameter, slot, component
@@ -114,7 +113,7 @@ def _slots(pairs: Sequence[Pair]) -> list[int]:
     return [slot for pair in pairs for slot in pair]
 
 
-class Strip(AtomicStrategy):
+class Strip(Atomics):
     name = "strip"
     summary = "strips of elements, joined in registers and between neighbouring threads, then hardware atomics"
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import COUNT, FOLLOWED, INSIDE, LANE, ElementCode, Pass, Phase, merged, row_of
-from meshloom.schedule.nest.nodes import BOOL, Body, Cast, Expr, If, Name, Select, Shuffle, Statement, all_of, let, no
+from meshloom.schedule.nest.nodes import Body, Cast, Expr, If, Name, Select, Shuffle, Statement, let, no
 from meshloom.schedule.plan.declare import Pair, Pairs, Table, holds, racy_maps
 from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies.atomic import AtomicStrategy
+from meshloom.schedule.strategies.common.atomics import Atomics, Taking, exchanged
 from meshloom.schedule.strategies.common.chains import pairs_beside
-from meshloom.schedule.strategies.direct import VisitPlan, visiting
+from meshloom.schedule.strategies.common.visits import VisitPlan, visiting
 from meshloom.target import CPU, Target
 
 
@@ -38,7 +38,7 @@ class WarpPlan(VisitPlan):
             demand(fits, self, f"a slot of map {m} is in two pairs, or does not exist")
 
 
-class WarpAtomic(AtomicStrategy):
+class WarpAtomic(Atomics):
     name = "warp_atomic"
     summary = "hardware atomics, after neighbouring threads have joined what goes to the same target"
 
@@ -100,27 +100,6 @@ def _joined(spec: LoopSpec, plan: WarpPlan, values: list[Expr]) -> tuple[list[St
         ]
         valued[param, slot, comp] = joined
     return made, [valued[o.param, o.slot, o.comp] for o in spec.outputs]
-
-
-@dataclass(frozen=True)
-class Taking:
-    """One side of two slots of neighbouring threads that may lead to the same target."""
-
-    target: Expr  # where the own slot leads
-    theirs: Name  # where the other's does
-    joined: Name  # do they meet?
-    lane: Expr  # of the other
-    there: tuple[Expr, ...]  # conditions: has it an element at all?
-
-
-def exchanged(takes: Taking, gives: Taking) -> list[Statement]:
-    """Statements that find out whether a slot takes what another thread has, and whether one takes what this one has;
-    everybody asks, also those who will not use the answer."""
-    asked = ((takes, gives), (gives, takes))
-    return [
-        *(let(one.theirs.name, Shuffle(other.target, one.lane)) for one, other in asked),
-        *(let(one.joined.name, all_of([*one.there, one.theirs.equals(one.target)]), BOOL) for one, _ in asked),
-    ]
 
 
 def _takes(m: int | None, slot: int) -> Name:

@@ -7,7 +7,7 @@ slot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,14 +44,18 @@ from meshloom.schedule.plan.declare import (
     Array,
     Numbers,
     Offsets,
+    Part,
+    Table,
     entries,
     holds,
     one_more_than_targets,
+    racy_maps,
     size,
 )
-from meshloom.schedule.plan.plan import Plan, Topology
+from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.plan.verify import check_incidence
 from meshloom.schedule.spec import LoopSpec, SpecParam, is_negation
+from meshloom.schedule.strategies.common.visits import VisitPlan
 
 ColumnValue = Callable[[int, int], Expr]
 Keep = Callable[["Columns", Expr, Sequence[Expr]], list[Statement]]  # (columns, place, values) -> statements
@@ -314,3 +318,45 @@ def staging(code: ElementCode, columns: Sequence[Columns], place: Expr, keep: Ke
     stores = [one for c in columns for one in keep(c, place, [next(left) for _ in c.nodes])]
     other_stores = [one for o, value in zip(code.outputs, other_values, strict=True) for one in code.plain(o, value)]
     return [*code.rows(roots + others, code.outputs), *computed, *more, *stores, *other_stores]
+
+
+@dataclass(frozen=True, eq=False)
+class GatherPlan(VisitPlan):
+    """For each racy map the entries of each target."""
+
+    gathers: Mapping[int, Incidence] = holds(Table(Part(Incidence), racy_maps), "what leads to the targets of each map")
+
+    def check(self, topology: Topology) -> None:
+        super().check(topology)
+        for m, one in self.gathers.items():
+            one.check(self, topology, m)
+
+
+def incidences(topology: Topology) -> dict[int, Incidence]:
+    """The incidence of every racy map."""
+    return {m: Incidence(*topology.incidence(m)) for m in topology.maps}
+
+
+def incident(spec: LoopSpec, m: int, plan: Plan) -> Body:
+    """Statements that merge the entry at ``x`` of map ``m``'s incidence into the accumulators."""
+    groups, arity, code = columns_of(spec, m), spec.maps[m].arity, ElementCode(spec, ())
+    rows = code.rows([n for g in groups for n in g.nodes])
+    return (*split_entry(part_of(plan, "gathers", m, "entries"), arity), *rows, *slices(spec, code, groups, arity))
+
+
+def slices(spec: LoopSpec, code: ElementCode, groups: tuple[Columns, ...], arity: int) -> Body:
+    """For each slot the slice of the kernel that feeds it, merged into the accumulators."""
+    values: dict[tuple[int, int], Expr] = {}
+
+    def evaluate(slot: int | None) -> list[Statement]:
+        wanted = [(g.param, k, g.nodes[k]) for g in groups for k in _needed(g, slot)]
+        computed, found = code.values([node for _, _, node in wanted])
+        values.update({(param, k): one for (param, k, _), one in zip(wanted, found, strict=True)})
+        return computed
+
+    return accumulate(spec, groups, arity, lambda p, k: values[p, k], evaluate)
+
+
+def _needed(group: Columns, slot: int | None) -> list[int]:
+    slots = group.use if slot is None else (group.use[slot],)
+    return sorted({used[0] for comps in slots for used in comps if used})

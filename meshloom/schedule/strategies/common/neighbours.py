@@ -15,7 +15,7 @@ so that one load replaces a chain of three. Two kinds:
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,13 +34,14 @@ from meshloom.schedule.plan.declare import (
     all_maps,
     holds,
     maybe,
+    racy_maps,
     size,
     targets,
 )
 from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.plan.verify import distinct
-from meshloom.schedule.strategies.common.gather import Incidence, entry_parts, roomy_degree, usual_degree
+from meshloom.schedule.strategies.common.gather import GatherPlan, Incidence, entry_parts, roomy_degree, usual_degree
 from meshloom.schedule.strategies.common.rings import find_rings
 
 GAP, MARKED = -1, -2
@@ -298,3 +299,18 @@ def _seen(rows: np.ndarray, table: np.ndarray, from_own_side: bool) -> np.ndarra
 def _flat(rows: np.ndarray) -> np.ndarray:
     """The entries of a map: element * arity + slot is the place of each."""
     return np.ascontiguousarray(rows).reshape(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class NeighbourPlan(GatherPlan):
+    """With tables of neighbours, for threads that would wait for one look after the other."""
+
+    gathers: Mapping[int, TabledIncidence] = holds(
+        Table(Part(TabledIncidence), racy_maps), "what leads to the targets of each map, and tables of that"
+    )
+
+
+def role_tables(found: Incidence) -> RoleTables | None:
+    """The tables in roles that an incidence comes with, if any."""
+    tables = found.tables if isinstance(found, TabledIncidence) else None
+    return tables if isinstance(tables, RoleTables) else None

@@ -38,7 +38,7 @@ from meshloom.schedule.strategies.common.shared_blocks import (
     phases_together,
     shared_blocks,
 )
-from meshloom.schedule.strategies.direct import visited_element, visiting
+from meshloom.schedule.strategies.common.visits import visited_element, visiting
 from meshloom.target import CPU, Target
 
 

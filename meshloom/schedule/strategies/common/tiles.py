@@ -1,0 +1,85 @@
+"""Tiles of targets with the elements that touch them: what ``tile`` visits, and fused loops on a CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshloom.schedule.plan.declare import (
+    ANY,
+    NUMBERS,
+    OFFSETS,
+    Array,
+    Numbers,
+    Offsets,
+    Part,
+    PlanNumber,
+    Table,
+    entries,
+    holds,
+    one_more_than_targets,
+    racy_maps,
+    size,
+)
+from meshloom.schedule.plan.form import demand
+from meshloom.schedule.plan.plan import Plan, Topology
+from meshloom.schedule.plan.verify import check_incidence, check_offsets
+from meshloom.schedule.strategies.common.gather import usual_degree
+from meshloom.schedule.strategies.common.visits import VisitPlan
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """Tiles of so many targets of one map, the elements that touch each, and the entries of each target among them."""
+
+    offsets: Offsets = holds(Array(OFFSETS, one_more_than_targets), "where each target's entries begin, and the end")
+    tile: int = holds(PlanNumber(1), "targets of a tile")
+    tile_offsets: Offsets = holds(Array(OFFSETS, ANY), "where each tile's elements begin, and the end")
+    tile_elements: Numbers = holds(Array(NUMBERS, ANY), "elements tile by tile, ascending in each")
+    local: Numbers = holds(Array(NUMBERS, entries), "the entries: place of the element in the tile * arity + slot")
+
+    @size
+    def tiles(self) -> int:
+        return len(self.tile_offsets) - 1
+
+    @size
+    def largest(self) -> int:
+        return int(np.diff(self.tile_offsets).max(initial=0))
+
+    @size
+    def degree(self) -> int:
+        return usual_degree(self.offsets)
+
+    def check(self, plan: Plan, topology: Topology, m: int) -> None:
+        indices, targets = topology.maps[m]
+        arity, elements, starts, local = indices.shape[1], self.tile_elements, self.tile_offsets, self.local
+        check_offsets(plan, "tile_offsets", starts, len(elements))
+        fits = self.tile == plan.block and self.tiles == -(-targets // plan.block)
+        demand(fits, plan, "the number or size of tiles does not fit the targets")
+        inside = not len(elements) or (elements.min() >= 0 and elements.max() < topology.elements)
+        demand(inside, plan, "a tile holds an element out of bounds")
+        lengths = np.diff(starts)
+        tile_of_element = np.repeat(np.arange(self.tiles), lengths)
+        rising = (np.diff(elements.astype(np.int64)) > 0) | (np.diff(tile_of_element) > 0)
+        demand(rising.all(), plan, "a tile does not list its elements once, ascending")
+        check_offsets(plan, "offsets", self.offsets, len(local))
+        tile_of_entry = np.repeat(np.arange(targets) // plan.block, np.diff(self.offsets))
+        local_numbers = local.astype(np.int64)
+        inside = ((local_numbers >= 0) & (local_numbers // arity < lengths[tile_of_entry])).all()
+        demand(inside, plan, "a local number is out of bounds")
+        touching = elements[starts[tile_of_entry] + local_numbers // arity].astype(np.int64)
+        found = touching * arity + local_numbers % arity
+        check_incidence(plan, topology, m, self.offsets, found)
+
+
+@dataclass(frozen=True, eq=False)
+class TilePlan(VisitPlan):
+    """For each racy map tiles of its targets."""
+
+    tiled: dict[int, Tiles] = holds(Table(Part(Tiles), racy_maps), "the tiles of each racy map")
+
+    def check(self, topology: Topology) -> None:
+        super().check(topology)
+        for m, one in self.tiled.items():
+            one.check(self, topology, m)
