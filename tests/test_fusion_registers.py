@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
-from meshloom.kernel.count import live_bytes
+from meshloom.kernel.count import live_registers
 from meshloom.kernel.expr import Node, const, load, operate, topological
 
 
@@ -60,13 +60,13 @@ def test_values_that_are_needed_later_are_counted() -> None:
     chain = one[0]
     for other in one[1:]:
         chain = operate("add", [chain, other])
-    assert live_bytes([chain]) == 24, "a sum, the next value, and what they give"
+    assert live_registers([chain]) == 6, "a sum, the next value, and what they give"
     again = operate("mul", [chain, operate("add", one[:2])])
-    assert live_bytes([again]) == 8 * 4, "two of the values wait for the end"
-    assert live_bytes([const(1.0, np.dtype("f8"))]) == 0
+    assert live_registers([again]) == 2 * 4, "two of the values wait for the end"
+    assert live_registers([const(1.0, np.dtype("f8"))]) == 0
     half = [load(0, 0, c, np.dtype("f4")) for c in range(2)]
-    assert live_bytes([operate("add", half)]) == 12
-    assert live_bytes(one) == 8, "results are stored at once"
+    assert live_registers([operate("add", half)]) == 3
+    assert live_registers(one) == 2, "results are stored at once"
 
 
 @given(st.integers(0, 2**32), st.integers(1, 30))
@@ -82,5 +82,5 @@ def test_the_count_is_that_of_every_moment(seed: int, size: int) -> None:
     for k in range(len(order)):
         later = {argument for node in order[k + 1 :] for argument in node.args} | {order[k]}
         used_now = set(order[k].args)
-        moments.append(8 * len((later | used_now) & set(order[: k + 1])))
-    assert live_bytes(roots) == max(moments)
+        moments.append(2 * len((later | used_now) & set(order[: k + 1])))
+    assert live_registers(roots) == max(moments)

@@ -56,9 +56,9 @@ def loads(roots: Iterable[Node]) -> set[tuple[int, int, int]]:
     return {n.value for n in topological(roots) if n.op == "load"}
 
 
-def live_bytes(roots: Iterable[Node]) -> int:
-    """Bytes of values that are needed later on, where there are most, if expressions are evaluated in the order in
-    which they are written down, and results are stored at once: what registers have to hold."""
+def live_registers(roots: Iterable[Node]) -> int:
+    """Registers of 4 bytes for the values that are needed later on, where there are most, if expressions are evaluated
+    in the order in which they are written down, and results are stored at once."""
     order = [n for n in topological(roots) if n.op != "const"]
     last_use = {n: k for k, n in enumerate(order)}
     for k, n in enumerate(order):
@@ -71,7 +71,7 @@ def live_bytes(roots: Iterable[Node]) -> int:
         alive += n.dtype.itemsize
         most = max(most, alive)
         alive -= ends[k]
-    return most
+    return most // 4
 
 
 def arithmetic(by_kind: dict[str, int]) -> int:

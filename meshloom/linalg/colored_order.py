@@ -81,7 +81,7 @@ def _gathered(a: Sparse, block: int) -> np.ndarray:
 
 
 def _colors(a: Sparse, order: np.ndarray, ends: np.ndarray, wanted: int | None) -> np.ndarray:
-    """Of blocks ``order[ends[b]:ends[b + 1]]`` of rows: two that share an entry beside the diagonal differ."""
+    """Of blocks ``order[ends[b]:ends[b + 1]]`` of rows: two that share an entry off the diagonal differ."""
     fewest = _fewest(a, order, ends)
     if wanted is None or wanted == fewest.max() + 1:
         return fewest
@@ -93,7 +93,7 @@ def _colors(a: Sparse, order: np.ndarray, ends: np.ndarray, wanted: int | None) 
 
 
 def _fewest(a: Sparse, order: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """By the engine's coloring: its elements are entries beside the diagonal, and the two of a pair have one target."""
+    """By the engine's coloring: its elements are entries off the diagonal, and the two of a pair have one target."""
     beside = a.where(a.columns != a.rows)
     row, column = beside.rows, beside.columns
     if not len(row):

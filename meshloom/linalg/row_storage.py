@@ -60,7 +60,7 @@ class _EqualRows:
 
 
 class RowStage:
-    """The rows ``first`` to ``last`` of a matrix, and their entries on one side of the diagonal, or all beside it.
+    """The rows ``first`` to ``last`` of a matrix, and their entries on one side of the diagonal, or all off it.
     ``of``: the set of the rows, and ``to`` that of the columns. ``sums``: where ``csr`` adds up, zero before."""
 
     sums: Field | None = None

@@ -201,13 +201,15 @@ class Tape:
         one = used.pop() if len(used) == 1 else None
         with together():
             ready = self.made_ready()
-            executables = [ready[o] for o in self.loops]
-            if self._ready is None or self._ready[0] != self.branches or not self._ready[1].has(executables):
+            executables = tuple([ready[o] for o in self.loops])
+            known = self._ready  # executables are equal to themselves alone
+            if known is None or known[0] != self.branches or known[1].operations != executables:
                 self._check_memory()
                 waits = Dataflow(self.loops).waits if self.branches else None
                 made = one.recording(executables, waits) if one else Recording(executables)
                 self._ready = self.branches, made
-        return self._ready[1]
+                return made
+        return known[1]
 
     def _check_memory(self) -> None:
         used = (s for o in self.operations for s in o.storages)

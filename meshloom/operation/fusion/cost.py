@@ -8,7 +8,7 @@ go in vectors, and what they ask of caches, which ``seconds_at_points`` adds.
 
 from __future__ import annotations
 
-from meshloom.kernel.count import flops_by_kind, live_bytes, loads
+from meshloom.kernel.count import flops_by_kind, live_registers, loads
 from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.cost import Cost
 from meshloom.target import Rates
@@ -24,7 +24,7 @@ def slowed_by_registers(step: Operation) -> float:
     others, and few have few loads under way (Little's law)."""
     if not step.domain.visits_elements or not step.backend.target.together:
         return 1.0
-    numbers, values = step.backend.target.gpu.fused, live_bytes(o.value for o in step.spec.outputs) / 4
+    numbers, values = step.backend.target.gpu.fused, live_registers(o.value for o in step.spec.outputs)
     return max(1.0, (numbers.registers_beside + numbers.registers_per_value * values) / numbers.full_speed_registers)
 
 

@@ -166,7 +166,7 @@ class Classic(LineMethod):
         return self.plans(self.name, block, line_places(lines), found, lines.count, rows, **self.counts(lines))
 
     def counts(self, lines: LineGeometry) -> dict[str, Any]:
-        """What the plan of a method declares beside ``ClassicPlan``, by the names of its fields."""
+        """What the plan of a method declares besides ``ClassicPlan``, by the names of its fields."""
         return {}
 
     @abstractmethod
