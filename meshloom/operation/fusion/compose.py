@@ -344,9 +344,10 @@ def _take_own_points_from_stencils(composer: _Composer) -> None:
 
 
 def _points(group: Group) -> SpecBox | None:
+    if group.box is None:
+        return None
     operands = [one for loop in group.loops for one in loop.operands]
-    target = group.loops[0].backend.target
-    return None if group.box is None else spec_box(group.box, operands, Schedule(), target)
+    return spec_box(group.box, operands, Schedule(), group.loops[0].backend.target)
 
 
 def _plan_of_points(composer: _Composer, spec: FusedSpec) -> Plan:
