@@ -2,7 +2,7 @@
 
 Where steps are in time and theory says that waves grow, it is refused: numbers that look like a solution would be none.
 Where a case goes towards a steady state, or its limit is a rule of thumb, it is a doubt: a warning of the run before it
-starts, in its summary and as JSON; the verdict on it says the result.
+starts, in its summary and as JSON; the verdict on the run tells whether it mattered.
 """
 
 from __future__ import annotations
