@@ -6,7 +6,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,10 +148,6 @@ class Recording:
 
     def __init__(self, operations: Sequence[Callable[[], None]]):
         self.operations = tuple(operations)
-
-    def has(self, operations: Sequence[Callable[[], None]]) -> bool:
-        """Are these its operations, each the very same object?"""
-        return len(operations) == len(self.operations) and all(map(is_, operations, self.operations))
 
     def run(self, times: int, record: Sequence[Global]) -> Replayed:
         """Replay ``times`` times, or fewer where Ctrl-C comes."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
+from operator import is_
 from typing import Any
 from weakref import WeakSet
 
@@ -202,11 +203,12 @@ class Tape:
         with together():
             ready = self.made_ready()
             executables = [ready[o] for o in self.loops]
-            if self._ready is None or self._ready[0] != self.branches or not self._ready[1].has(executables):
+            known, made = self._ready or (None, None)
+            if made is None or known != self.branches or not all(map(is_, made.operations, executables)):
                 self._check_memory()
                 made = one.recording(executables, branches=self.branches) if one else Recording(executables)
                 self._ready = self.branches, made
-        return self._ready[1]
+        return made
 
     def _check_memory(self) -> None:
         used = (s for o in self.operations for s in o.storages)
