@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from meshloom.errors import CompilerError, MeshloomError, one_line
-from meshloom.kernel.sameness import Same
 from meshloom.operation.operation import Operation
 from meshloom.operation.past_times import Spent, Timed
 from meshloom.operation.program import Program
@@ -112,14 +111,14 @@ class Stopwatch:
         """Where the seconds of so many iterations went."""
         rows: list[LoopTime] = []
         kinds: set[str] = set()
-        seen: set[Hashable] = set()
+        seen, shown = set[Hashable](), list[Any]()
         for part, spent in zip(self.parts, self._parts_in_run(seconds, iterations), strict=True):
             found = [row for row in self._loops_in_run(part) if row[0] not in seen]
             seen.update(key for key, _ in found)
             kinds.update("fused" if " loops as one " in row.what else "loops" for _, row in found)
             rows += [row for _, row in found]
-            if not found and Same(part) not in seen and spent.seconds > 0.0:
-                seen.add(Same(part))
+            if not found and not any(part is one for one in shown) and spent.seconds > 0.0:
+                shown.append(part)
                 kinds.add("graph" if isinstance(part, Program) else "functions")
                 rows.append(_of_part(part, spent))
         rows.sort(key=lambda row: -row.seconds)
