@@ -127,9 +127,9 @@ def _strided_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineFo
         light, points = _light(spec, numbers), _points(lines, numbers.points, numbers)
         threads, tile, registers = (most, numbers.light_tile, numbers.light_registers) if light else (
             most // 2, numbers.tile, 0)  # fmt: skip
-        ahead = light and _large(spec, lines, numbers)
+        prefetched = light and _large(spec, lines, numbers)
         return LineForm("strided", points, tile=tile, threads=threads, registers=registers, exchange=True,
-                        prefetch=numbers.prefetched_points // (tile * lines.length) if ahead else 0)  # fmt: skip
+                        prefetch=numbers.prefetched_points // (tile * lines.length) if prefetched else 0)  # fmt: skip
     return _plain_strided_form(spec, lines, target)
 
 
