@@ -101,7 +101,8 @@ def _contiguous_form(spec: LineSpec, lines: LineGeometry, target: Target) -> Lin
     """Many small blocks, and a look ahead where the cache cannot hold everything anyway."""
     numbers, double = target.gpu.lines, spec.dtype.itemsize == 8
     prefetch = numbers.prefetched_blocks * target.multiprocessors if _large(spec, lines, numbers) else 0
-    usual = LineForm("contiguous", threads=numbers.chunk_threads, most=numbers.chunk_threads)
+    threads = min(numbers.chunk_threads, target.block_threads)
+    usual = LineForm("contiguous", threads=threads, most=threads)
     if _together(spec) > 1:
         return replace(usual, points=_points(lines, numbers.several_points, numbers), prefetch=prefetch)
     points = _points(lines, numbers.points, numbers)
