@@ -60,7 +60,8 @@ class Target:
     @property
     def rates(self) -> Rates:
         """The figures of the cost model: those that were measured, as much slower as it is."""
-        return self.numbers.rates.slower(self.numbers.speed / self.speed)
+        found = self.numbers
+        return found.rates if found.speed == self.speed else found.rates.slower(found.speed / self.speed)
 
     @property
     def threads(self) -> int:

@@ -101,7 +101,8 @@ def _contiguous_form(spec: LineSpec, lines: LineGeometry, target: Target) -> Lin
     """Many small blocks, and a look ahead where the cache cannot hold everything anyway."""
     numbers, double = target.gpu.lines, spec.dtype.itemsize == 8
     prefetch = numbers.prefetched_blocks * target.multiprocessors if _large(spec, lines, numbers) else 0
-    usual = LineForm("contiguous", threads=numbers.chunk_threads, most=numbers.chunk_threads)
+    threads = min(numbers.chunk_threads, target.block_threads)
+    usual = LineForm("contiguous", threads=threads, most=threads)
     if _together(spec) > 1:
         return replace(usual, points=_points(lines, numbers.several_points, numbers), prefetch=prefetch)
     points = _points(lines, numbers.points, numbers)
@@ -127,9 +128,9 @@ def _strided_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineFo
         light, points = _light(spec, numbers), _points(lines, numbers.points, numbers)
         threads, tile, registers = (most, numbers.light_tile, numbers.light_registers) if light else (
             most // 2, numbers.tile, 0)  # fmt: skip
-        ahead = light and _large(spec, lines, numbers)
+        prefetched = light and _large(spec, lines, numbers)
         return LineForm("strided", points, tile=tile, threads=threads, registers=registers, exchange=True,
-                        prefetch=numbers.prefetched_points // (tile * lines.length) if ahead else 0)  # fmt: skip
+                        prefetch=numbers.prefetched_points // (tile * lines.length) if prefetched else 0)  # fmt: skip
     return _plain_strided_form(spec, lines, target)
 
 
