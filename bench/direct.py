@@ -134,7 +134,7 @@ def rows_of(data: Data, device: Device, precision: str, copied: float,
         loop = data.loop(wish)
         executable: Any = loop.prepare()
         target = loop.backend.target
-        taken = share_of(loop.spec, loop.schedule, loop.elements, target) if target.together else Share()
+        taken = share_of(loop.spec, loop.schedule, loop.elements, target) if target.is_simt else Share()
         row: dict[str, Any] = {
             "loop": loop.name, "dim": case.dim, "layout": case.layout if case.dim > 1 else "-", "precision": precision,
             "schedule": str(loop.schedule), "elements_per_thread": taken.elements,

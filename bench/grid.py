@@ -128,7 +128,7 @@ def rows_of(stencil: Stencil, device: Device, copy: float, effort: str) -> Itera
         moved = loop.counts.bytes.compulsory
         row |= {"ms": seconds * 1e3, "Gpoints_per_s": stencil.box.size / seconds / 1e9, "bytes": moved,
                 "bytes_per_point": moved / stencil.box.size, "share_of_copy": moved / seconds / copy}  # fmt: skip
-        if loop.backend.target.together:
+        if loop.backend.target.is_simt:
             row |= {"tile": list(tile_of(loop.spec)), "resources": executable.resources.get("pass0", {})}
         yield row
 

@@ -127,7 +127,7 @@ def rows_of(form: str, flow: Flow, layouts: Sequence[str], run: Started) -> Iter
 
 def wishes_for(laid: Laid, step: str) -> list[ml.Schedule]:
     """Tiles that differ in blocks that differ, the engine's own choice first; on a CPU that alone."""
-    if not laid.loop(step).backend.target.together:
+    if not laid.loop(step).backend.target.is_simt:
         return [ml.Schedule("box")]
     tiles = {tile_of(laid.loop(step, ml.Schedule("box", variant=one)).spec): one for one in reversed(VARIANTS)}
     names = sorted(tiles.values(), key=VARIANTS.index)
@@ -147,7 +147,7 @@ def measured(laid: Laid, step: str, wish: ml.Schedule, expected: Expected, devic
         "ms": device.replayed(getattr(executable, "launch", executable)) * 1e3,
         "error": error,
     }
-    if loop.backend.target.together:
+    if loop.backend.target.is_simt:
         row |= {"tile": list(tile_of(loop.spec)), "resources": executable.resources.get("pass0", {})}
     return row
 
@@ -188,7 +188,7 @@ def needed_bytes(programs: Sequence[ml.Program]) -> list[int]:
     def size(fields: set[ml.Field]) -> int:
         return sum(one.set.size * one.dim * one.dtype.itemsize for one in fields)
 
-    return [size(each.wanted) + size({one for one in each.written - passing if not one.transient}) for each in uses]
+    return [size(each.wanted) + size({one for one in each.written - passing if not one.temporary}) for each in uses]
 
 
 def loop_bytes(program: ml.Program) -> int:

@@ -25,8 +25,8 @@ from bench.cases import make, recorded_to_the_end, run_to_the_end
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
 NOT_HERE = "not here"
-Bound = tuple[float, float]  # on a CPU, on a GPU
-EXACTLY: Bound = (0.0, 0.0)
+BoundLoop = tuple[float, float]  # on a CPU, on a GPU
+EXACTLY: BoundLoop = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Rows:
     application: str
     case: str
 
-    def differ(self, what: str, error: float, bound: Bound) -> Row:
+    def differ(self, what: str, error: float, bound: BoundLoop) -> Row:
         """Fields, where only the difference is worth a number."""
         return Row(self.application, self.case, what, error=float(error), bound=bound[ml.backend() == "cuda"])
 
-    def number(self, what: str, found: float, wanted: float, bound: Bound, floor: float = 0.0) -> Row:
+    def number(self, what: str, found: float, wanted: float, bound: BoundLoop, floor: float = 0.0) -> Row:
         """A number: differences relative to it, or to ``floor`` where it is smaller; exactly where the bound is 0."""
         found, wanted, limit = float(found), float(wanted), bound[ml.backend() == "cuda"]
         size = 1.0 if limit == 0.0 else max(abs(wanted), floor)
@@ -93,12 +93,12 @@ def relative(found: np.ndarray, wanted: np.ndarray) -> float:
 
 # --- LULESH ---------------------------------------------------------------------------------------------------
 
-LULESH_ENERGY: Bound = (1e-12, 1e-9)
-LULESH_TIME: Bound = (1e-11, 1e-9)
-LULESH_DT: Bound = (1e-9, 1e-9)
-LULESH_FIELDS: Bound = (1e-10, 1e-9)
-LULESH_SUMS: Bound = (1e-11, 1e-9)
-LULESH_SYMMETRY: Bound = (1e-7, 1e-7)  # the original's is as small; not a number to compare
+LULESH_ENERGY: BoundLoop = (1e-12, 1e-9)
+LULESH_TIME: BoundLoop = (1e-11, 1e-9)
+LULESH_DT: BoundLoop = (1e-9, 1e-9)
+LULESH_FIELDS: BoundLoop = (1e-10, 1e-9)
+LULESH_SUMS: BoundLoop = (1e-11, 1e-9)
+LULESH_SYMMETRY: BoundLoop = (1e-7, 1e-7)  # the original's is as small; not a number to compare
 LULESH_SIZES = (5, 10, 20, 30)
 LULESH_ON_THE_WAY = ("10_i1", "10_i10", "10_i100", "30_i10")  # size, cycles
 LULESH_FARTHER = "30_i100"
@@ -173,10 +173,10 @@ def lulesh_on_the_way(key: str, folder: Path | None = None) -> Iterator[Row]:
 # --- BookLeaf -------------------------------------------------------------------------------------------------
 
 BOOKLEAF_PROBLEMS = ("sod", "sedov", "noh")
-BOOKLEAF_FIELDS: Bound = (1e-13, 1e-13)  # after 1 and 10 steps; no sum has more than four terms, on any device
-BOOKLEAF_END: Bound = (1e-10, 1e-9)
-BOOKLEAF_DECK: Bound = (DECK_TOLERANCE, DECK_TOLERANCE)
-BOOKLEAF_STEP: Bound = (1e-9, 1e-9)  # the original prints ten digits
+BOOKLEAF_FIELDS: BoundLoop = (1e-13, 1e-13)  # after 1 and 10 steps; no sum has more than four terms, on any device
+BOOKLEAF_END: BoundLoop = (1e-10, 1e-9)
+BOOKLEAF_DECK: BoundLoop = (DECK_TOLERANCE, DECK_TOLERANCE)
+BOOKLEAF_STEP: BoundLoop = (1e-9, 1e-9)  # the original prints ten digits
 BOOKLEAF_NAMES = ("density", "energy", "pressure", "x", "y", "u", "v")
 BOOKLEAF_SHORT = "sod_lag_t5"
 
@@ -267,12 +267,12 @@ def bookleaf_short_run(folder: Path | None = None) -> Iterator[Row]:
 # --- miniAero -------------------------------------------------------------------------------------------------
 
 MINIAERO_CONSERVED = ("rho", "rho_u", "rho_v", "rho_w", "rho_E")
-MINIAERO_COMPONENT: Bound = (1e-12, 1e-12)
-MINIAERO_PLATE_COMPONENTS: dict[int, Bound] = {1: (1e-12, 1e-11), 400: (1e-5, 1e-5)}
+MINIAERO_COMPONENT: BoundLoop = (1e-12, 1e-12)
+MINIAERO_PLATE_COMPONENTS: dict[int, BoundLoop] = {1: (1e-12, 1e-11), 400: (1e-5, 1e-5)}
 # The layer at the plate's wall makes round-off grow from 1e-14 at step 100 to 1e-9 at step 200: another numbering of
 # the same mesh ends as far away as the original does, so that no program but the original itself comes nearer. Its
 # momentum across the plate is a 300th of the one along it, and as far off.
-MINIAERO_RUNS: dict[tuple[str, int], Bound] = {
+MINIAERO_RUNS: dict[tuple[str, int], BoundLoop] = {
     ("sod", 1): (1e-14, 1e-12), ("sod", 100): (1e-13, 1e-12),
     ("ramp", 1): (1e-14, 1e-12), ("ramp", 10): (1e-13, 1e-12), ("ramp", 400): (1e-13, 1e-12),
     ("plate", 1): (1e-14, 1e-12), ("plate", 400): (1e-7, 1e-7),
@@ -319,13 +319,13 @@ class WaterBounds:
     """How near a scheme can come. Its facts advise 1e-4 on fields after 100 steps, 1e-5 on mass and energy: all is
     in single precision, and sums depend on their order."""
 
-    time: Bound
-    dt: Bound
-    energy: Bound
+    time: BoundLoop
+    dt: BoundLoop
+    energy: BoundLoop
     energy_floor: float  # a lake at rest has the energy of its rounding
-    depth: Bound  # its extremes
-    volume: Bound = (1e-6, 1e-5)
-    first_dt: Bound = (2e-6, 1e-5)  # of the first three steps
+    depth: BoundLoop  # its extremes
+    volume: BoundLoop = (1e-6, 1e-5)
+    first_dt: BoundLoop = (2e-6, 1e-5)  # of the first three steps
 
 
 # v18 enlarges rounding: its limiter takes the smallest share over all variables, and where one of them is at rest but
@@ -340,11 +340,11 @@ WATER_BOUNDS = {
 # the original has such rounding in some rows of cells; here the stages keep gains, and the velocity stays zero. The
 # bounds are how far such a disturbance of the start moves this program.
 V18_DAM = replace(WATER_BOUNDS["v18"], time=(4e-3, 4e-3), energy=(1.2e-2, 1.2e-2), first_dt=(8e-3, 8e-3))
-V17_STATE: Bound = (1e-6, 1e-4)
-V17_TIME: Bound = (2e-7, 1e-5)
-V18_TIME: Bound = (3e-4, 3e-4)
-V18_DEPTH: Bound = (2e-4, 2e-4)  # in the mean over the cells
-V18_VELOCITY: Bound = (1e-3, 1e-3)
+V17_STATE: BoundLoop = (1e-6, 1e-4)
+V17_TIME: BoundLoop = (2e-7, 1e-5)
+V18_TIME: BoundLoop = (3e-4, 3e-4)
+V18_DEPTH: BoundLoop = (2e-4, 2e-4)  # in the mean over the cells
+V18_VELOCITY: BoundLoop = (1e-3, 1e-3)
 WATER_STATES = {
     "v17": ("dambreak_100_20_it1", "dambreak_100_20_it10", "dambreak_100_20_it174", "thacker_40_40_it10",
             "thacker_40_40_it41", "thacker_40_40_it170", "lake_20_20_it48"),

@@ -105,7 +105,7 @@ class OtherWay:
     name = "other_right_hand_side"
 
     def __init__(self, function: Callable[[], None]):
-        graph = fused_into_lines(Dataflow(ml.program(function).loops), together=not current().target.together)
+        graph = fused_into_lines(Dataflow(ml.program(function).loops), together=not current().target.is_simt)
         loops = [one for one in graph.operations if not one.domain.all_memory]
         self._replay = current().recording([one.prepare() for one in loops], Dataflow(loops).waits)
 
@@ -148,7 +148,7 @@ def parts(case: FlowCase, *, both: bool = True) -> dict[str, ml.Program | Piece 
     programs += [OtherWay(right_hand_side)] if both else []
     programs += [Piece(case, one) for one in (update, boundaries) if one is update or flow.boundaries]
     steps: dict[str, ml.Program | Piece | OtherWay] = {"step": case.program}
-    if current().target.together:
+    if current().target.is_simt:
         steps["step_in_one_branch"] = ml.Program(case.program.function, branches=False)
     return steps | {one.name: one for one in programs}
 
@@ -180,7 +180,7 @@ def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float, bot
     taken, other = seconds["right_hand_side"], seconds.get("other_right_hand_side")
     return {
         "points": list(grid.shape),
-        "passes": "stored" if current().target.together else "fused",
+        "passes": "stored" if current().target.is_simt else "fused",
         "ms_per_step": seconds["step"] * 1e3,
         "ms_in_a_step": {name: TIMES[name] * s * 1e3 for name, s in seconds.items()},
         "derivatives": derivatives,

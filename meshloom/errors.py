@@ -151,7 +151,7 @@ def known_name(what: str, name: object, allowed: Iterable[str], *, error: type[U
 
 
 def yes_or_no(what: str, value: object, *, error: type[UserError] = UserError) -> bool:
-    """``value`` if it is True or False, Python's or NumPy's. ``what`` begins the message: "field u: transient"."""
+    """``value`` if it is True or False, Python's or NumPy's. ``what`` begins the message: "field u: temporary"."""
     if type(value).__name__ not in ("bool", "bool_"):  # of NumPy, which messages alone need not import
         raise error(f"{what} must be True or False, got {shown(value)}")
     return bool(value)

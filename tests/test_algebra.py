@@ -232,7 +232,7 @@ def stepped(fuse: bool, strict: bool) -> tuple[np.ndarray, ml.Program]:
     mesh = ml.generate.box((12, 9))
     at = mesh.face_cells
     u = mesh.cells.field("u", data=np.random.default_rng(1).uniform(0.5, 2.0, len(mesh.cells.points)))
-    change, rate = (mesh.cells.field(name, transient=True) for name in ("change", "rate"))
+    change, rate = (mesh.cells.field(name, temporary=True) for name in ("change", "rate"))
 
     @ml.kernel(strict=strict)
     def exchange(u: ml.Read, change: ml.Inc):

@@ -319,7 +319,7 @@ def test_ghosts_that_are_read_later_are_stored(backend: str) -> None:
     ml.use(backend)
     grid = ml.Grid((6, 24), ghosts=1)
     u, v, w = (grid.field(name, data=2.0) for name in "uvw")
-    temporary, at = grid.field("t", transient=True), grid.offsets((0, 1), (0, -1))
+    temporary, at = grid.field("t", temporary=True), grid.offsets((0, 1), (0, -1))
     u.fill(2.0)
 
     @ml.kernel
@@ -344,7 +344,7 @@ def test_ghosts_that_are_read_later_are_stored(backend: str) -> None:
 
 def test_a_part_that_nothing_has_written_is_not_read() -> None:
     grid = ml.Grid((8,))
-    u, w, t = grid.field("u", data=5.0), grid.field("w"), grid.field("t", transient=True)
+    u, w, t = grid.field("u", data=5.0), grid.field("w"), grid.field("t", temporary=True)
 
     def program(*boxes: ml.Box) -> ml.Program:
         @ml.program
@@ -357,7 +357,7 @@ def test_a_part_that_nothing_has_written_is_not_read() -> None:
 
     program(grid.box(0, 2), grid.box(2, 8)).run()
     assert w.numpy().tolist() == [5.0] * 8
-    with one_line_from(KernelError, "field t is transient, but a program reads it before it is written"):
+    with one_line_from(KernelError, "field t is temporary, but a program reads it before it is written"):
         program(grid.box(0, 2), grid.box(3, 8)).run()
 
 
@@ -382,7 +382,7 @@ def check_uniform(number: int) -> int:
     program = ml.Program(step, fuse=False)
     uniform, rng = program.dataflow.uniform_at_end(), np.random.default_rng(number)
     for one in stored:
-        if isinstance(one, ml.Field) and not one.transient:
+        if isinstance(one, ml.Field) and not one.temporary:
             one.assign(rng.random(one.shape) + 1.0)
     program.run(1)
     for one, value in uniform.items():
@@ -402,7 +402,7 @@ def test_which_fields_are_one_number_when_a_replay_ends() -> None:
     assert step.dataflow.uniform_at_end() == {}, "what a fill sets is added to"
     grid = ml.Grid((4, 3))
     a, b, c, d = (grid.field(name) for name in "abcd")
-    temporary = grid.field("t", transient=True)
+    temporary = grid.field("t", temporary=True)
 
     @ml.program
     def sets() -> None:

@@ -171,7 +171,7 @@ def test_three_stages_need_a_third_buffer(where: str) -> None:
         mesh = ml.generate.box((9, 8))
         rng = np.random.default_rng(0)
         u, cells = mesh.cells.field("u", 2, data=rng.random((72, 2))), mesh.face_cells
-        old, change = mesh.cells.field("old", 2, transient=True), mesh.cells.field("change", 2)
+        old, change = mesh.cells.field("old", 2, temporary=True), mesh.cells.field("change", 2)
 
         @ml.program
         def step() -> None:
@@ -193,7 +193,7 @@ def test_three_stages_need_a_third_buffer(where: str) -> None:
 
 
 @pytest.mark.parametrize("where", HERE)
-def test_a_transient_field_must_be_written_before_it_is_read(where: str) -> None:
+def test_a_temporary_field_must_be_written_before_it_is_read(where: str) -> None:
     @ml.kernel
     def add(a: ml.Read, b: ml.ReadWrite):
         b[...] = b + a
@@ -204,14 +204,14 @@ def test_a_transient_field_must_be_written_before_it_is_read(where: str) -> None
 
     ml.use(where)
     cells = ml.Set(10, "cells")
-    a, b = cells.field("a", data=np.ones(10)), cells.field("b", transient=True)
+    a, b = cells.field("a", data=np.ones(10)), cells.field("b", temporary=True)
 
     @ml.program
     def wrong() -> None:
         add(cells, a, b)
         double(cells, b)
 
-    with pytest.raises(KernelError, match="field b is transient, but a program reads it before it is written"):
+    with pytest.raises(KernelError, match="field b is temporary, but a program reads it before it is written"):
         wrong.run(1)
 
 
@@ -236,13 +236,13 @@ def follow(slope: ml.Read, high: ml.Read, rate: ml.Read, u: ml.ReadWrite, total:
 class Limited:
     """Slopes, neighbours' values, and a step by a rate that is set anew for each of two stages."""
 
-    def __init__(self, backend: str, transient: bool = True):
+    def __init__(self, backend: str, temporary: bool = True):
         ml.use(backend)
         rng, mesh = np.random.default_rng(1), ml.generate.box((7, 5))
         cells, at = mesh.cells, mesh.face_cells
         area = mesh.faces.field("area", data=rng.random(mesh.faces.size))
         self.u, self.total = cells.field("u", data=rng.random(cells.size)), ml.Global(0.0, "total")
-        slope, high = (cells.field(name, transient=transient) for name in ("slope", "high"))
+        slope, high = (cells.field(name, temporary=temporary) for name in ("slope", "high"))
         rate = ml.Global(0.0, "rate")
 
         @ml.program
@@ -259,9 +259,9 @@ class Limited:
 
 
 @pytest.mark.parametrize("where", HERE)
-@pytest.mark.parametrize("transient", [True, False])
-def test_fills_go_with_what_needs_them_and_loops_over_one_map_share_a_visit(transient: bool, where: str) -> None:
-    plain, fused = Limited("numpy", transient), Limited(where, transient)
+@pytest.mark.parametrize("temporary", [True, False])
+def test_fills_go_with_what_needs_them_and_loops_over_one_map_share_a_visit(temporary: bool, where: str) -> None:
+    plain, fused = Limited("numpy", temporary), Limited(where, temporary)
     expected, found = (one.step.run(3, record=(one.total,)) for one in (plain, fused))
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     np.testing.assert_allclose(fused.u.numpy(), plain.u.numpy(), rtol=1e-12)
@@ -270,7 +270,7 @@ def test_fills_go_with_what_needs_them_and_loops_over_one_map_share_a_visit(tran
     assert [str(s.name) for s in body if s.domain.all_memory] == ["rate = 0.01", "rate = 0.02"], "the sum starts anew"
     stored = [[p.name for p in one.spec.params if p.mode.writes and not p.racy and not p.is_global]
               for one in fused.step.fused_steps]  # fmt: skip
-    lasting = [] if transient else ["slope", "high"]
+    lasting = [] if temporary else ["slope", "high"]
     assert stored == [["u"], [*lasting, "u"]], "what is replaced before anybody asks is not stored"
 
 
@@ -375,7 +375,7 @@ def recorded(
 ) -> tuple[Callable, dict]:
     """A function to make a program of, and everything it changes that lasts; ``within``: the last field does not."""
     rng = np.random.default_rng(3)
-    f = [mesh.cells.field(n, 2, data=rng.random((mesh.cells.size, 2)), transient=within and n == FIELDS[-1])
+    f = [mesh.cells.field(n, 2, data=rng.random((mesh.cells.size, 2)), temporary=within and n == FIELDS[-1])
          for n in FIELDS]  # fmt: skip
     w = mesh.faces.field("w", data=rng.random(mesh.faces.size))
     x, total = mesh.coordinates, ml.Global(0.0, "total")
@@ -413,7 +413,7 @@ def recorded(
                 case "reset":
                     total.value = 0.0
 
-    return body, {one.name: one for one in f if not one.transient} | {"total": total}
+    return body, {one.name: one for one in f if not one.temporary} | {"total": total}
 
 
 @st.composite

@@ -40,12 +40,12 @@ def move(a: ml.Read, b: ml.ReadWrite, total: ml.Sum) -> None:
 class Diffusion:
     """A Laplacian, a factor, a step; ``around``: the grid is periodic, else it has ghosts, which nobody sets."""
 
-    def __init__(self, backend: str, around: bool, inside: int = 0, transient: bool = False):
+    def __init__(self, backend: str, around: bool, inside: int = 0, temporary: bool = False):
         ml.use(backend)
         grid = ml.Grid((9, 8), periodic=around, ghosts=0 if around else 1, name="plane")
         on = grid.interior(inside) if inside else grid
         self.u, self.total = grid.field("u", data=np.random.default_rng(4).random((9, 8))), ml.Global(0.0, "total")
-        self.change, part = grid.field("change", transient=transient), grid.field("part", transient=True)
+        self.change, part = grid.field("change", temporary=temporary), grid.field("part", temporary=True)
         at = grid.offsets((0, 0), (0, 1), (0, -1), (1, 0), (-1, 0))
 
         @ml.program
@@ -59,24 +59,24 @@ class Diffusion:
 
     def results(self) -> list[np.ndarray]:
         history = np.concatenate([self.step.run(n, record=(self.total,)) for n in (2, 1)])
-        return [history, self.u.numpy(), *([] if self.change.transient else [self.change.numpy()])]
+        return [history, self.u.numpy(), *([] if self.change.temporary else [self.change.numpy()])]
 
 
 @pytest.mark.parametrize("where", HERE)
-@pytest.mark.parametrize("transient", [True, False])
+@pytest.mark.parametrize("temporary", [True, False])
 @pytest.mark.parametrize(
     ("around", "inside", "expected"),
     [(True, 0, ["blur+shrink+move"]), (False, 0, ["blur+shrink", "move"]), (False, 2, ["blur+shrink", "move"])],
 )
 def test_a_stencil_takes_what_follows_at_the_point(
-    where: str, transient: bool, around: bool, inside: int, expected: list[str]
+    where: str, temporary: bool, around: bool, inside: int, expected: list[str]
 ) -> None:
     """Over all of a periodic grid even what the stencil has read is written, to a second buffer; not of a part."""
-    expected_results = Diffusion("numpy", around, inside, transient).results()
-    fused = Diffusion(where, around, inside, transient)
+    expected_results = Diffusion("numpy", around, inside, temporary).results()
+    fused = Diffusion(where, around, inside, temporary)
     for found, wanted in zip(fused.results(), expected_results, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
-    if not transient:  # else it may be computed by the replay before
+    if not temporary:  # else it may be computed by the replay before
         assert groups_of(fused.step) == expected
     written = {p.name for one in fused.step.fused_steps for p in one.spec.params if p.mode.writes}
     assert "part" not in written, "nobody asks for it"
@@ -117,7 +117,7 @@ Steps = list[tuple[str, int, tuple[int, ...]]]
 def recorded(steps: Steps, around: bool, within: bool) -> tuple[Callable[[], None], dict[str, ml.Field | ml.Global]]:
     """A function to make a program of, and everything it changes that lasts; ``within``: the last field does not."""
     grid, rng = ml.Grid((6, 5), periodic=around, ghosts=0 if around else 1, name="plane"), np.random.default_rng(3)
-    f = [grid.field(n, data=rng.random((6, 5)), transient=within and n == "s") for n in "pqrs"]
+    f = [grid.field(n, data=rng.random((6, 5)), temporary=within and n == "s") for n in "pqrs"]
     at, total = grid.offsets((0, 0), (0, 1), (0, -1), (1, 0), (-1, 0)), ml.Global(0.0, "total")
     boxes = (grid, grid, grid.box((1, 1), (5, 4)), grid.box((2, 0), (4, 5)))
 
@@ -140,7 +140,7 @@ def recorded(steps: Steps, around: bool, within: bool) -> tuple[Callable[[], Non
                 case "reset":
                     total.value = 0.0
 
-    return body, {one.name: one for one in f if not one.transient} | {"total": total}
+    return body, {one.name: one for one in f if not one.temporary} | {"total": total}
 
 
 @ml.kernel

@@ -211,20 +211,20 @@ def test_a_hundred_programs_give_the_same_fused(
 
 
 @pytest.mark.parametrize("backend", ["cpu", "emulated"])
-@pytest.mark.parametrize("transient", [False, True])
-def test_a_part_is_set_after_a_loop_that_writes_beside_its_place(backend: str, transient: bool) -> None:
+@pytest.mark.parametrize("temporary", [False, True])
+def test_a_part_is_set_after_a_loop_that_writes_beside_its_place(backend: str, temporary: bool) -> None:
     """Values that are held at some elements, such as those of a wall: the others keep what the fused loop has found."""
     found = []
     for name in ("numpy", backend):
         ml.use(name)
         ring, pairs = ml.Set(10, "ring"), ml.Set(10, "pairs")
         ends, held = ml.Map(pairs, ring, [[k, (k + 1) % 10] for k in range(10)]), ring.subset([0])
-        u, kept = ring.field("u", data=0.0, transient=transient), ring.field("kept", data=np.arange(10.0))
+        u, kept = ring.field("u", data=0.0, temporary=temporary), ring.field("kept", data=np.arange(10.0))
         heat = ring.field("heat")
 
         @ml.program
         def step() -> None:
-            if transient:
+            if temporary:
                 same(ring, kept, u)  # noqa: B023
             heat.fill(0.0)  # noqa: B023
             conduct(pairs, u[ends], heat[ends])  # noqa: B023

@@ -25,7 +25,7 @@ def test_what_is_not_made_inside_is_stored_and_says_how_it_need_not() -> None:
         return step
 
     case = Case("cpu", lasting, periodic=True, shape=(300, 300))
-    refused(case, "by the cost model; made inside the program, or transient, it need not be stored at all")
+    refused(case, "by the cost model; made inside the program, or temporary, it need not be stored at all")
 
 
 def test_a_note_names_the_loop_it_speaks_of_and_is_told_once() -> None:

@@ -115,7 +115,7 @@ def flow(case: Case, moves: bool = True) -> Callable[[], None]:
     """Flux, divergence, step: a chain of three, with a Global that is read and one that is summed up."""
     grid, u, total, speed = case.grid, case.field("u", 2), ml.Global(0.0, "total"), ml.Global(0.7, "speed")
     case.kept.append(total)
-    rate = grid.field("rate", transient=moves)
+    rate = grid.field("rate", temporary=moves)
     here, low, left = (grid.offsets((0, 0), *more) for more in ([(1, 0), (0, 1)], [(-1, 0)], [(0, -1)]))
 
     def step() -> None:
@@ -190,7 +190,7 @@ def twofold(a: ml.Read, b: ml.Write) -> None:
 
 @pytest.mark.usefixtures("always")
 def test_what_lasts_is_stored_all_the_same() -> None:
-    """The field is no transient one, or another loop needs it: both are kept, and only the load is saved."""
+    """The field is no temporary one, or another loop needs it: both are kept, and only the load is saved."""
 
     def make(case: Case) -> Callable[[], None]:
         u, first, second, third = (case.field(name, 6) for name in ("u", "first", "second", "third"))

@@ -327,7 +327,7 @@ def test_box_loops_in_a_program_beside_loops_that_fuse(backend: str) -> None:
     ml.use(backend)
     grid = ml.Grid((8, 11), periodic=(True, False))
     values = np.random.default_rng(5).random(grid.shape)
-    u, slope = grid.field("u", data=values), grid.field("slope", transient=True)
+    u, slope = grid.field("u", data=values), grid.field("slope", temporary=True)
 
     @ml.program
     def step() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.kernel.sameness import IdentityDict, Same
-from meshloom.operation import calls, how, program
+from meshloom.operation import calls, policy, program
 from tests.counted import python_calls
 
 PACKAGE = Path(ml.__file__).parent
@@ -125,7 +125,7 @@ def test_an_object_at_the_address_of_another_one_is_another_one(
 ) -> None:
     """Also where what was kept for the object of before is still there: the key is right by itself."""
     if not evicts:
-        for module in (calls, how, program):
+        for module in (calls, policy, program):
             monkeypatch.setattr(module, "tied", lambda home, key, parts: ())
     world, addresses = World(), set()
     for k in range(OBJECTS):

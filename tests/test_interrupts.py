@@ -61,7 +61,7 @@ def calls() -> dict[str, Callable[[], Any]]:
     """Calls that have been made before, by name; each adds one to ``u``, or leaves it."""
     cells = ml.Set(8, "cells")
     u, a, source = cells.field("u"), cells.field("a"), ml.Random(seed=1)
-    made = cells.field("between", transient=True)
+    made = cells.field("between", temporary=True)
 
     @ml.kernel
     def through(u: ml.Read, between: ml.Write):

@@ -257,7 +257,7 @@ def test_what_a_line_loop_sets_anew_is_not_stored_before(ghosts: int) -> None:
 
 # ----- nobody asks of which kind one is -------------------------------------------------------------------------------
 #: What operations differ in; where each kind may be told from another is the file that defines them.
-PARTS = ("Operation", "Domain", "Body", "How")
+PARTS = ("Operation", "Domain", "Body", "ExecutionPolicy")
 #: What the kinds were called when they were classes, and what users call them.
 NAMES = {"Operation", "Loop", "LineLoop", "Runnable", "Fill", "Copy", "FusedLoop", "ComposedLines"}
 

@@ -232,7 +232,7 @@ def test_default_values_are_no_arguments() -> None:
 def multigrid(x, depth):  # type: ignore[no-untyped-def]
     depth.value = 1.0
     if len(x) > 1:
-        cycle(ml.Set(len(x) // 2, "coarse").field("x", transient=False), depth)
+        cycle(ml.Set(len(x) // 2, "coarse").field("x", temporary=False), depth)
 
 
 cycle = ml.program(multigrid)

@@ -229,7 +229,7 @@ def shared_objects() -> dict[str, tuple[type, Work]]:
         return apply
 
     multigrid, sgs = ml.linalg.Multigrid(poisson), ColoredSGS(matrix)
-    between, before = grid.field("between", transient=True), grid.field("before")
+    between, before = grid.field("between", temporary=True), grid.field("before")
 
     @ml.program
     def shared_room(u: Any, v: Any) -> None:

@@ -48,7 +48,7 @@ def _raises(*_: Any) -> None:
 
 
 def sets_and_fields(w: World) -> dict[str, Attack]:
-    new = {"name": "new", "dim": 2, "dtype": np.float64, "data": np.zeros((6, 2)), "layout": "soa", "transient": False}
+    new = {"name": "new", "dim": 2, "dtype": np.float64, "data": np.zeros((6, 2)), "layout": "soa", "temporary": False}
     return {
         "Set": (ml.Set, {"size": 3, "name": "s", "halo": 1, "points": np.zeros((4, 2)), "numbering": [0, 2, 1, 3],
                          "kinds": {"a": [0], "b": [1, 2]}}),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from meshloom.backend.base import Backend, Bound
+from meshloom.backend.base import Backend, BoundLoop
 from meshloom.backend.cpu import CpuBackend
 from meshloom.backend.cuda.backend import CudaBackend, EmulatedCuda
 from meshloom.backend.hip import HipBackend
@@ -23,7 +23,7 @@ from meshloom.target import EMULATED, Target, cpu_count
 
 __all__ = [
     "Backend",
-    "Bound",
+    "BoundLoop",
     "automatic_backend",
     "backend",
     "backends",

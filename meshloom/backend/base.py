@@ -27,7 +27,7 @@ Waits = Callable[[], Sequence[Collection[int]]]
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundLoop:
     """A loop with its data: what a back end executes. ``plan()`` builds (or fetches) the plan when it is needed."""
 
     spec: LoopSpec
@@ -81,14 +81,14 @@ class Backend(ABC):
         """Why it cannot run here, in one sentence; None when it can."""
 
     @abstractmethod
-    def prepare(self, bound: Bound) -> Callable[[], None]:
+    def prepare(self, bound: BoundLoop) -> Callable[[], None]:
         """An executable for the loop, to be called any number of times."""
 
-    def source(self, bound: Bound) -> str:
+    def source(self, bound: BoundLoop) -> str:
         """The text that is compiled for the loop. ScheduleError where nothing is."""
         raise ScheduleError(f"loop {bound.spec.name}: the back end {self.name} compiles nothing, so there is no text")
 
-    def begin(self, bound: Bound) -> None:
+    def begin(self, bound: BoundLoop) -> None:
         """Begin to compile what ``prepare`` will need, where it ``compiles_apart``."""
         return
 

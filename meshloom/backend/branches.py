@@ -26,20 +26,20 @@ def reduced(waits: Sequence[Collection[int]]) -> list[tuple[int, ...]]:
 
 
 @dataclass(frozen=True)
-class Turn:
+class StreamAssignment:
     """When an operation runs: after the one before it in its branch, and after some of other branches."""
 
     branch: int
     waits: tuple[int, ...] = ()
 
 
-def in_branches(needed: Sequence[Sequence[int]], most: int) -> list[Turn]:
+def in_streams(needed: Sequence[Sequence[int]], most: int) -> list[StreamAssignment]:
     """Operations dealt out to at most so many branches, from those that each waits for; the first goes to branch 0.
 
     One continues the branch of an operation that it waits for, where no other one has; else it takes a fresh branch,
     else one that ends with something it waits for anyway, else the one whose end is the longest ago.
     """
-    found: list[Turn] = []
+    found: list[StreamAssignment] = []
     before: list[int] = []  # of each operation: all that are done before it begins, as bits
     ends: dict[int, int] = {}  # of each branch: its last operation
     for k, needs in enumerate(needed):
@@ -58,11 +58,11 @@ def in_branches(needed: Sequence[Sequence[int]], most: int) -> list[Turn]:
             done |= before[ends[branch]] | 1 << ends[branch]
         before.append(done)
         ends[branch] = k
-        found.append(Turn(branch, tuple(j for j in needs if found[j].branch != branch)))
+        found.append(StreamAssignment(branch, tuple(j for j in needs if found[j].branch != branch)))
     return found
 
 
-def levels(dealt: Sequence[Turn]) -> list[int]:
+def levels(dealt: Sequence[StreamAssignment]) -> list[int]:
     """How long the chain that ends with each operation is: those of one level may run at the same time."""
     ends: dict[int, int] = {}  # of each branch: the level of its last operation
     found: list[int] = []
@@ -72,7 +72,7 @@ def levels(dealt: Sequence[Turn]) -> list[int]:
     return found
 
 
-def summary(dealt: Sequence[Turn]) -> str:
+def summary(dealt: Sequence[StreamAssignment]) -> str:
     """The graph in one line."""
     counts = Counter(levels(dealt))
     if len(counts) == len(dealt):

@@ -8,15 +8,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshloom.backend.base import Backend, Bound, CopyMemory, FillMemory, Recording, Replayed, Waits
+from meshloom.backend.base import Backend, BoundLoop, CopyMemory, FillMemory, Recording, Replayed, Waits
 from meshloom.backend.cpu_dialect import render
-from meshloom.backend.unit import Argument, Unit, check_arrays, color_counts, make_unit, sizes_of, temporaries
+from meshloom.backend.unit import (
+    Argument,
+    TranslationUnit,
+    check_arrays,
+    color_counts,
+    make_unit,
+    sizes_of,
+    temporaries,
+)
 from meshloom.errors import CompilerError
 from meshloom.mesh.condition import SIGNS, Comparison
 from meshloom.mesh.core import Global
 from meshloom.native import runtime, threads, together
-from meshloom.native.closing import function_of
 from meshloom.native.compiler import host_compiler
+from meshloom.native.dlclose import function_of
 from meshloom.native.runtime import NativeCall
 from meshloom.schedule.nest.code import partial_name
 from meshloom.schedule.plan.plan import Plan
@@ -37,7 +45,7 @@ FLAGS_OF_MANY = ("--param=vect-epilogues-nomask=0", "-fno-predictive-commoning",
 class CppText(NamedTuple):
     """A loop as text: what was printed, the text, and how it is compiled."""
 
-    unit: Unit
+    unit: TranslationUnit
     source: str
     flags: tuple[str, ...]
 
@@ -75,7 +83,7 @@ class CpuBackend(Backend):
             return str(error)
         return None
 
-    def prepare(self, bound: Bound) -> NativeCall:
+    def prepare(self, bound: BoundLoop) -> NativeCall:
         plan = bound.plan()
         made_for, unit, function = bound.compiled.get(self.key, (None, None, None))
         if made_for is not plan:
@@ -88,10 +96,10 @@ class CpuBackend(Backend):
         check_arrays(bound.spec.name, unit.pointers, arrays)
         return NativeCall(function, [arrays[a.name] for a in unit.pointers], [sizes[name] for name in unit.sizes])
 
-    def source(self, bound: Bound) -> str:
+    def source(self, bound: BoundLoop) -> str:
         return self._text(bound, bound.plan()).source
 
-    def begin(self, bound: Bound) -> None:
+    def begin(self, bound: BoundLoop) -> None:
         plan = bound.plan()
         if bound.compiled.get(self.key, (None,))[0] is not plan:
             text = self._text(bound, plan)
@@ -99,7 +107,7 @@ class CpuBackend(Backend):
             together.begin(text.source, bound.spec.name, extra_flags=text.flags)
             runtime.begin()  # which replays it
 
-    def _text(self, bound: Bound, plan: Plan) -> CppText:
+    def _text(self, bound: BoundLoop, plan: Plan) -> CppText:
         made_for, text = bound.compiled.pop((self.key, "text"), (None, None))
         if text is not None and made_for is plan:
             return text
@@ -108,7 +116,7 @@ class CpuBackend(Backend):
         source = render(unit)
         return CppText(unit, source, (*flags, *flags_for_size(source)))
 
-    def _arrays(self, bound: Bound, plan: Plan, unit: Unit) -> dict[str, np.ndarray]:
+    def _arrays(self, bound: BoundLoop, plan: Plan, unit: TranslationUnit) -> dict[str, np.ndarray]:
         """Every array the generated function may point to, by name."""
         spec = bound.spec
         arrays = {spec.access(k).pointer: s.storage for k, s in enumerate(bound.storages)}

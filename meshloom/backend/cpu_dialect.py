@@ -12,7 +12,7 @@ from pathlib import Path
 from meshloom.backend.unit import (
     MOST_UNITS,
     Parameter,
-    Unit,
+    TranslationUnit,
     block_names,
     global_values,
     indent,
@@ -65,7 +65,7 @@ PRINTER = CppPrinter()
 
 
 @lru_cache(MOST_UNITS)
-def render(unit: Unit) -> str:
+def render(unit: TranslationUnit) -> str:
     """C++ source with ``extern "C" void ml_loop(void* const* p, const int64_t* s)``."""
     received = [_received(unit, one) for one in unit.passes]
     blocks = [_block_function(unit, k, one, received[k]) for k, one in enumerate(unit.passes)]
@@ -84,7 +84,7 @@ def render(unit: Unit) -> str:
     return "\n".join([PRELUDE, f"// loop {safe_name(unit.spec.name)}", *tables(unit, "static"), *text_lines, ""])
 
 
-def _block_function(unit: Unit, number: int, one: Pass, received: list[Parameter]) -> list[str]:
+def _block_function(unit: TranslationUnit, number: int, one: Pass, received: list[Parameter]) -> list[str]:
     """The function that executes one block of a pass."""
     declared = [x.declaration for x in received]
     declared += [f"{PRINTER.type_name(x.ctype)}* __restrict__ {x.name}" for x in one.scratch]
@@ -100,7 +100,7 @@ def _block_function(unit: Unit, number: int, one: Pass, received: list[Parameter
     return [*text_lines, "}"]
 
 
-def _received(unit: Unit, one: Pass) -> list[Parameter]:
+def _received(unit: TranslationUnit, one: Pass) -> list[Parameter]:
     """What a block of a pass is given, besides its scratch and its shares of globals."""
     scratch = {x.name for x in one.scratch}
     return [x for x in parameters(unit, block_names(one)) if x.name not in scratch]
@@ -166,7 +166,7 @@ def _launch(number: int, one: Pass, received: list[Parameter]) -> list[str]:
     return [*text_lines, *([] if one.colors is None else ["}"]), "}"]
 
 
-def _finish(unit: Unit) -> list[str]:
+def _finish(unit: TranslationUnit) -> list[str]:
     """Merge the blocks' shares of the globals, in the order of the blocks: the same bits for any number of threads."""
     text_lines, starts_from = [], dict(unit.spec.starts_from)
     for o in unit.spec.reductions:

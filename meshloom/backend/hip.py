@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.backend.base import Recording, Replayed
-from meshloom.backend.branches import Turn
+from meshloom.backend.branches import StreamAssignment
 from meshloom.backend.cuda.backend import CudaBackend
 from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.driver import DeviceLaunch
@@ -106,5 +106,5 @@ class HipBackend(CudaBackend):
             return "CuPy is built for NVIDIA's GPUs here, not for ROCm"
         return self._no_device(cupy, "HIP")
 
-    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[Turn]) -> Recording:
+    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[StreamAssignment]) -> Recording:
         return HipRecording(operations)

@@ -8,7 +8,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from meshloom.backend.base import Backend, Bound
+from meshloom.backend.base import Backend, BoundLoop
 from meshloom.backend.numpy_buffer import Buffer, buffer_of
 from meshloom.backend.numpy_lines import line_work, run_lines
 from meshloom.kernel.access import identity
@@ -33,7 +33,7 @@ class NumpyBackend(Backend):
     def unavailable(self) -> str | None:
         return None
 
-    def prepare(self, bound: Bound) -> Callable[[], None]:
+    def prepare(self, bound: BoundLoop) -> Callable[[], None]:
         buffers = tuple(map(buffer_of, bound.storages))
         if isinstance(bound.spec, LineSpec):
             return partial(run_lines, line_work(bound, buffers))

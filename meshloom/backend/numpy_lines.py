@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.base import Bound
+from meshloom.backend.base import BoundLoop
 from meshloom.backend.numpy_buffer import Buffer
 from meshloom.kernel.evaluate import Evaluation
 from meshloom.kernel.expr import Node
@@ -45,7 +45,7 @@ class LineWork:
     results: Evaluation
 
 
-def line_work(bound: Bound, buffers: Sequence[Buffer]) -> LineWork:
+def line_work(bound: BoundLoop, buffers: Sequence[Buffer]) -> LineWork:
     """What it takes to run a line loop."""
     spec = bound.spec
     assert isinstance(spec, LineSpec)

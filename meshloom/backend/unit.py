@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshloom.backend.base import Bound
+from meshloom.backend.base import BoundLoop
 from meshloom.errors import ScheduleError
 from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import C_TYPES
@@ -71,7 +71,7 @@ class GlobalValue:
 
 
 @dataclass(frozen=True, eq=False)
-class Unit:
+class TranslationUnit:
     """Everything one generated source needs: pointers, sizes (whole numbers), passes; and where it runs. One that is
     made again is the same object for loops that differ in their fields, maps and sizes alone (``make_unit``)."""
 
@@ -91,10 +91,10 @@ def prelude(path: Path, **parts: str) -> str:
     return _PASTED.sub(lambda found: prelude(Path(__file__).with_name(found[1])), text)
 
 
-_UNITS: Recent[tuple[Any, ...], Unit] = Recent(MOST_UNITS)
+_UNITS: Recent[tuple[Any, ...], TranslationUnit] = Recent(MOST_UNITS)
 
 
-def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), target: Target = CPU) -> Unit:
+def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), target: Target = CPU) -> TranslationUnit:
     """The generated source as data: a function of the loop's spec and of which arrays the plan has, of which types.
 
     A solver that goes through colors has hundreds of loops which are one loop over other rows: where a plan has no
@@ -106,14 +106,14 @@ def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), t
     return _UNITS.find_or_make(key, lambda: _made(spec, plan, extra, target))
 
 
-def _made(spec: LoopSpec, plan: Plan, extra: tuple[Argument, ...], target: Target) -> Unit:
+def _made(spec: LoopSpec, plan: Plan, extra: tuple[Argument, ...], target: Target) -> TranslationUnit:
     pointers = [Argument(spec.access(k).pointer, p.ctype, not p.mode.writes) for k, p in enumerate(spec.params)]
     pointers += [Argument(f"m{k}", C_TYPES[m.dtype], True) for k, m in enumerate(spec.maps) if not m.formula]
     pointers += [Argument(name, _C_OF[array.dtype], True) for name, array in sorted(arrays(plan).items())]
     pointers += [Argument(name, C_TYPES[dtype], False) for name, dtype, _ in temporaries(spec, plan)]
     pointers += [Argument(f"{partial_name(o)}_parts", spec.params[o.param].ctype, False) for o in spec.reductions]
     passes = emitter(plan.strategy).passes(spec, plan, target=target)
-    return Unit(spec, (*pointers, *extra), tuple(_size_names(spec, plan, passes)), tuple(passes), target)
+    return TranslationUnit(spec, (*pointers, *extra), tuple(_size_names(spec, plan, passes)), tuple(passes), target)
 
 
 def check_arrays(name: str, pointers: Sequence[Argument], arrays: Mapping[str, Any]) -> None:
@@ -136,13 +136,13 @@ def _size_names(spec: LoopSpec, plan: Plan, passes: Sequence[Pass]) -> list[str]
     return names + [f"targets{m}" for m in range(len(spec.maps))]
 
 
-def color_counts(unit: Unit, arrays: Mapping[str, Any]) -> dict[str, int]:
+def color_counts(unit: TranslationUnit, arrays: Mapping[str, Any]) -> dict[str, int]:
     """How many colors there are in the passes that have any, by what generated code calls that."""
     colored = ((one.n_colors, one.colors) for one in unit.passes)
     return {n.name: len(arrays[c.name]) - 1 for n, c in colored if n is not None and c is not None}
 
 
-def sizes_of(bound: Bound, plan: Plan) -> dict[str, int]:
+def sizes_of(bound: BoundLoop, plan: Plan) -> dict[str, int]:
     """The values of all sizes a unit may name."""
     shares = -(-bound.elements // bound.spec.share.elements)
     found = {"n": bound.elements, "shares": shares, "block": plan.block} | sizes(plan)
@@ -160,14 +160,14 @@ def block_names(one: Pass) -> set[str]:
     return names_in((*ranges, *(x for phase in phases for x in phase.body), *counted))
 
 
-def parameters(unit: Unit, names: Set[str]) -> list[Parameter]:
+def parameters(unit: TranslationUnit, names: Set[str]) -> list[Parameter]:
     """Every pointer, size and global value among some names."""
     found = [Parameter(a.pointer_type, a.name) for a in unit.pointers if a.name in names]
     found += [Parameter("const ml_index", name) for name in unit.sizes if name in names]
     return found + [Parameter(f"const {one.ctype}", one.name) for one in global_values(unit) if one.name in names]
 
 
-def global_values(unit: Unit) -> list[GlobalValue]:
+def global_values(unit: TranslationUnit) -> list[GlobalValue]:
     """Every value of a Global that is read."""
     return [
         GlobalValue(p.ctype, f"g{k}_{c}", unit.spec.access(k).pointer, c)
@@ -175,7 +175,7 @@ def global_values(unit: Unit) -> list[GlobalValue]:
     ]  # fmt: skip
 
 
-def tables(unit: Unit, words: str) -> list[str]:
+def tables(unit: TranslationUnit, words: str) -> list[str]:
     """Declarations of the constants that the code looks something up in; ``words``: what the dialect says first."""
     return [
         f"{words} const {C_TYPES[one.values.dtype]} {one.name}[] ="

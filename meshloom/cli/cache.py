@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from meshloom.errors import UserError
-from meshloom.native import tidy
+from meshloom.native import eviction
 from meshloom.native.cache import refusal, wanted_root
 
 
@@ -15,12 +15,12 @@ def text_lines() -> Iterator[str]:
     if (reason := refusal()) or root is None:
         yield f"no cache: {reason}"
         return
-    held = tidy.entries(root)
+    held = eviction.entries(root)
     yield f"cache      {root}"
-    for kind, (words, _) in tidy.KINDS.items():
+    for kind, (words, _) in eviction.KINDS.items():
         mine = [one for one in held if one.kind == kind]
         yield f"{kind:<10} {_counted(mine, words)}, {size(sum(one.size for one in mine))}"
-    yield f"total      {size(sum(one.size for one in held))} of {size(tidy.limit())} (MESHLOOM_CACHE_LIMIT)"
+    yield f"total      {size(sum(one.size for one in held))} of {size(eviction.limit())} (MESHLOOM_CACHE_LIMIT)"
 
 
 def cleared() -> Iterator[str]:
@@ -28,14 +28,14 @@ def cleared() -> Iterator[str]:
     root = wanted_root()
     if (reason := refusal()) or root is None:
         raise UserError(f"nothing is cleared: {reason}")
-    gone = tidy.clear(root)
+    gone = eviction.clear(root)
     yield f"removed {_counted(gone)}, {size(sum(one.size for one in gone))}, from {root}"
-    left = tidy.entries(root)
+    left = eviction.entries(root)
     if left:
         yield f"{_counted(left)} could not be removed, or came meanwhile"
 
 
-def _counted(held: list[tidy.Entry], words: tuple[str, str] = ("entry", "entries")) -> str:
+def _counted(held: list[eviction.Entry], words: tuple[str, str] = ("entry", "entries")) -> str:
     """How many, with the word for one or for more."""
     return f"{len(held):,} {words[len(held) != 1]}"
 

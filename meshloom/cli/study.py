@@ -9,7 +9,7 @@ from meshloom.errors import UserError, shown
 from meshloom.studies import Study
 from meshloom.studies.axes import axes_of
 from meshloom.studies.from_file import is_study, plan_of
-from meshloom.studies.several import StudyPlan, carry_out
+from meshloom.studies.sweep import StudyPlan, carry_out
 from meshloom.toml import toml_key
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from meshloom.errors import MeshError
 from meshloom.mesh.cell_kinds import DIMENSIONS, FACE_KINDS, NAMES, POLYGON
+from meshloom.mesh.connectivity import CellTable, NodeLists
 from meshloom.mesh.core import Field
 from meshloom.mesh.faults import Fault
-from meshloom.mesh.lists import CellTable, NodeLists
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.periodic import paired_groups
 from meshloom.native.algorithms import distinct

@@ -19,8 +19,8 @@ from meshloom.errors import MeshError
 from meshloom.io.blocks import ELEMENTS, Listing, MeshBlock
 from meshloom.io.text import rows_of_changing_length
 from meshloom.mesh.cell_kinds import FACE_KINDS
+from meshloom.mesh.connectivity import CellTable, NodeLists
 from meshloom.mesh.faces import checked_cells, derive_faces
-from meshloom.mesh.lists import CellTable, NodeLists
 from meshloom.native.algorithms import distinct
 
 CODES = {

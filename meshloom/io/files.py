@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from meshloom.errors import RunError, UserError, kind_of_file
-from meshloom.process.beside import replacing
+from meshloom.process.atomic_write import replacing
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

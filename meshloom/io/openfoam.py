@@ -16,7 +16,7 @@ import numpy as np
 
 from meshloom.errors import MeshError
 from meshloom.io.text import as_integers, parse_numbers, rows_of_changing_length
-from meshloom.mesh.lists import CellTable, NodeLists
+from meshloom.mesh.connectivity import CellTable, NodeLists
 from meshloom.mesh.mesh import Mesh
 
 FILES = ("points", "faces", "owner", "neighbour", "boundary")

@@ -28,7 +28,7 @@ from meshloom.io.draw.maps import (
 from meshloom.io.draw.scenes import surface_scene
 from meshloom.io.draw.surface import View
 from meshloom.io.draw.units import in_units, unit_of
-from meshloom.mesh.lists import NodeLists
+from meshloom.mesh.connectivity import NodeLists
 
 _A_GOOD_PART, _FLAT = 0.25, 0.1  # of the iterations, below such a part of the highest value: see _needs_decades
 _MOST_NAMES, _LONGEST_NAMES = 40, 40  # on an axis of tiles, and letters of all before they are turned

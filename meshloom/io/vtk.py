@@ -19,9 +19,9 @@ from meshloom.errors import MeshError, UserError, one_line
 from meshloom.io.blocks import field_arrays, with_boundary
 from meshloom.io.files import write_atomically, writing
 from meshloom.mesh.cell_kinds import FACE_KINDS
+from meshloom.mesh.connectivity import NodeLists
 from meshloom.mesh.core import Field
 from meshloom.mesh.kinds import Kinds
-from meshloom.mesh.lists import NodeLists
 from meshloom.mesh.mesh import Mesh
 
 CELL_TYPES = {"line": 3, "triangle": 5, "polygon": 7, "quad": 9, "tetrahedron": 10, "hexahedron": 12, "prism": 13,

@@ -17,7 +17,7 @@ import numpy as np
 
 from meshloom.kernel.access import Read, ReadWrite, Write
 from meshloom.linalg.axis_cells import AxisCells
-from meshloom.linalg.steps import gather, scatter, set_to
+from meshloom.linalg.krylov_kernels import gather, scatter, set_to
 from meshloom.mesh.core import Arg, Field, Global, Map, Set
 from meshloom.mesh.grid import Grid
 from meshloom.operation.loop import kernel

@@ -20,11 +20,11 @@ from meshloom.exclusion import exclusive
 from meshloom.kernel.access import Max, Read, ReadWrite, Write
 from meshloom.linalg.colored_order import colored
 from meshloom.linalg.iteration import steps_of
+from meshloom.linalg.krylov_kernels import add_to, multiply_block, multiply_entries, subtract_from
 from meshloom.linalg.map_matrix import MapMatrix
 from meshloom.linalg.matrix import Matrix, library
 from meshloom.linalg.poisson import floating
 from meshloom.linalg.row_storage import few_widths
-from meshloom.linalg.steps import add_to, multiply_block, multiply_entries, subtract_from
 from meshloom.mesh.core import MOST_LISTED, Field, Global, Map, Set, Subset
 from meshloom.native.algorithms import distinct
 from meshloom.native.cholesky import Sparse

@@ -19,9 +19,9 @@ from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.colored_order import ColoredOrder
 from meshloom.linalg.iteration import Iteration, counting, numbers, steps_of
 from meshloom.linalg.krylov import ONE
+from meshloom.linalg.krylov_kernels import BROKEN, add_scaled, cg_alpha, cg_beta, dot, note, set_to, subtract_from
 from meshloom.linalg.ordered import Parts
-from meshloom.linalg.row_storage import Rows, Storage, add, image, inner, subtract, unscaled_square
-from meshloom.linalg.steps import BROKEN, add_scaled, cg_alpha, cg_beta, dot, note, set_to, subtract_from
+from meshloom.linalg.row_storage import RowBlock, Storage, add, image, inner, subtract, unscaled_square
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.native.cholesky import Sparse
 from meshloom.operation.loop import kernel
@@ -68,7 +68,7 @@ class Eisenstat:
     def __init__(self, order: ColoredOrder, a: Sparse, pivots: np.ndarray, storage: Storage):
         ordered, scale = Set(len(a), "rows in order"), 1.0 / np.sqrt(pivots)
         scaled = a.scaled(scale)
-        self._lower, self._upper = (Rows(ordered, ordered, scaled.where(chosen), order.starts, storage)
+        self._lower, self._upper = (RowBlock(ordered, ordered, scaled.where(chosen), order.starts, storage)
                                     for chosen in (a.columns < a.rows, a.columns > a.rows))  # fmt: skip
         self._scale, self._diagonal, self._twice = (
             ordered.field(name, dtype=storage.dtype, data=data)

@@ -18,14 +18,14 @@ from meshloom.backend import current
 from meshloom.errors import MeshError, instance
 from meshloom.exclusion import exclusive
 from meshloom.linalg.axis_cells import AxisCells
+from meshloom.linalg.batched_fft import Plane
 from meshloom.linalg.cell_level import outer
 from meshloom.linalg.iteration import Report
 from meshloom.linalg.krylov import check_tolerance
-from meshloom.linalg.modes import COMPLEX, Modes, Where, sum_of
 from meshloom.linalg.multigrid import said
-from meshloom.linalg.plane import Plane
 from meshloom.linalg.poisson import Poisson, check_held, rounding
 from meshloom.linalg.solid_cells import Solids, solid_mask
+from meshloom.linalg.spectral_solve import COMPLEX, Modes, Where, sum_of
 from meshloom.linalg.transforms import Waves, fast, transform_of
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field

@@ -21,7 +21,7 @@ from meshloom.exclusion import exclusive
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.krylov import ONE, Operator, Preconditioner, Solver
-from meshloom.linalg.steps import BROKEN, add_to, dot, note, subtract_from
+from meshloom.linalg.krylov_kernels import BROKEN, add_to, dot, note, subtract_from
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.loop import Kernel, kernel
 from meshloom.operation.program import Program
@@ -156,7 +156,7 @@ class GMRES(Solver):
             self._refresh(work.make_close)()
             work.largest.value = 0.0
 
-        at_a_time = GROUP if current().target.together else 1  # where the host waits for a device, it asks less often
+        at_a_time = GROUP if current().target.is_simt else 1  # where the host waits for a device, it asks less often
         ends = [*range(at_a_time, steps, at_a_time), steps]
         parts = [work.steps_from(begins, end) for begins, end in zip([0, *ends], ends, strict=False)]
         enough = MOST_ITERATIONS if steps == self.restart else steps

@@ -13,7 +13,7 @@ from meshloom.errors import MeshError
 from meshloom.kernel.access import Read, Write
 from meshloom.library.ghosts import fill_ghosts
 from meshloom.linalg.matrix import Matrix, block_of, made_through
-from meshloom.linalg.product import times
+from meshloom.linalg.spmv import times
 from meshloom.mesh.box import Index, Offsets
 from meshloom.mesh.core import Arg, Field, Map, Set
 from meshloom.mesh.grid import Grid

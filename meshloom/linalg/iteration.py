@@ -39,7 +39,7 @@ class Report:
 def steps_of(function: Callable[..., None]) -> Program:
     """The program of a solver's steps. On a CPU loop by loop: solvers are made anew for every system, and to fuse the
     steps of a cycle and compile them takes longer there than most solutions."""
-    return Program(function, fuse=current().target.together)
+    return Program(function, fuse=current().target.is_simt)
 
 
 @dataclass

@@ -17,9 +17,7 @@ from meshloom.errors import MeshError, ProgramError, shown, whole_number
 from meshloom.exclusion import exclusive
 from meshloom.linalg.colored_sgs import ColoredSGS, check_served
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
-from meshloom.linalg.matrix import Matrix
-from meshloom.linalg.poisson import Poisson
-from meshloom.linalg.steps import (
+from meshloom.linalg.krylov_kernels import (
     add_scaled,
     bicg_alpha,
     bicg_beta,
@@ -39,6 +37,8 @@ from meshloom.linalg.steps import (
     set_to,
     subtract_from,
 )
+from meshloom.linalg.matrix import Matrix
+from meshloom.linalg.poisson import Poisson
 from meshloom.mesh.core import Field, Set
 from meshloom.operation.program import Program
 from meshloom.recording import refuse_in_program

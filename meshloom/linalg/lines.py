@@ -25,10 +25,10 @@ from meshloom.mesh.stored import Stored
 from meshloom.operation.body import Body, BodyGraph
 from meshloom.operation.calls import remembered
 from meshloom.operation.domain import GridLines
-from meshloom.operation.how import How, Wish
 from meshloom.operation.loop import Kernel
 from meshloom.operation.operand import ALONG_LINES, DIRECTLY, Operand
 from meshloom.operation.operation import Operation
+from meshloom.operation.policy import ExecutionPolicy, Wish
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.choice.explain import algebra_of, amount
 from meshloom.schedule.choice.schedule import Schedule
@@ -64,7 +64,7 @@ def LineLoop(
     kernels = tuple(k for k in (before, after) if k is not None)
     called = name or "_".join(k.name for k in kernels) or "lines"
     domain, backend = GridLines(grid, grid.axis(axis)), current()
-    how = ByMethod(domain, method, as_tuning(called, tuning))
+    how = MethodPolicy(domain, method, as_tuning(called, tuning))
     sources, targets = _listed(grid, called, reads), _listed(grid, called, writes)
     count = _count(called, values, [fields for kernel, fields in ((before, sources), (after, targets)) if not kernel])
     strictly = strict or backend.strict or any(k.strict for k in kernels)
@@ -215,7 +215,7 @@ class LineBody(Body):
 
 
 @dataclass(frozen=True)
-class ByMethod(How):
+class MethodPolicy(ExecutionPolicy):
     """Lines by a method; ``tuning``: entries of its form that a measurement wants to try."""
 
     lines: GridLines
@@ -247,7 +247,7 @@ class ByMethod(How):
     def words(self, of: Operation) -> str:
         return f"{self.method.name} lines"
 
-    def asked(self, name: str, wish: Wish) -> ByMethod:
+    def asked(self, name: str, wish: Wish) -> MethodPolicy:
         """Lines cut up in another way."""
         if wish is not None and not isinstance(wish, Mapping):
             raise ScheduleError(f"line loop {name}: strategies do not apply along lines; name entries of its form")
@@ -293,7 +293,7 @@ class ByMethod(How):
             f" {domain.grid.name}, {values} operand{'s' if values > 1 else ''}, back end {of.backend.name}"
         )
         rows = [("method", f"{self.method.name} ({self.method.summary})"),
-                ("form", spec.form.in_words(lines.count, lines.length, together=of.backend.target.together)),
+                ("form", spec.form.in_words(lines.count, lines.length, together=of.backend.target.is_simt)),
                 *algebra_of(spec, of.backend),
                 ("bytes", f"compulsory {amount(of.compulsory)}")]  # fmt: skip
         if of.seconds:

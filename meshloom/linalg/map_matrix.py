@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from meshloom.errors import MeshError, instance
 from meshloom.linalg.matrix import Matrix, block_of, library, made_through
-from meshloom.linalg.product import add_block, add_entry
+from meshloom.linalg.spmv import add_block, add_entry
 from meshloom.mesh.core import Arg, Field, Map, Set, Subset
 from meshloom.mesh.values import named
 from meshloom.native.algorithms import distinct

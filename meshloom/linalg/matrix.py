@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError, instance, shown, whole_number, yes_or_no
 from meshloom.kernel.dense import LARGEST
-from meshloom.linalg.product import inversion
+from meshloom.linalg.spmv import inversion
 from meshloom.mesh.box import Offsets
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Arg, Field, Map, Set, Subset

@@ -24,9 +24,9 @@ from meshloom.linalg.axis_cells import WINDOW, AxisCells, first_above, first_bel
 from meshloom.linalg.cell_level import CellLevel, Formula, leading
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.krylov import ONE, ConjugateGradients, Solver, check_tolerance
+from meshloom.linalg.krylov_kernels import BROKEN, add_to, dot, note, set_to, subtract_from
 from meshloom.linalg.poisson import Means, Poisson
 from meshloom.linalg.smoothing import LineSmoothing, PointSmoothing, Smoothing
-from meshloom.linalg.steps import BROKEN, add_to, dot, note, set_to, subtract_from
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Map, Set
 from meshloom.mesh.grid import Grid

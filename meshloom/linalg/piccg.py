@@ -14,13 +14,13 @@ from meshloom.exclusion import exclusive
 from meshloom.linalg.grid_matrix import GridMatrix
 from meshloom.linalg.iteration import MOST_ITERATIONS, Report
 from meshloom.linalg.krylov import check_tolerance
+from meshloom.linalg.krylov_kernels import subtract_from
 from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.ordered import OnGrid, Ordered
-from meshloom.linalg.point_links import of_matrix, of_poisson
 from meshloom.linalg.poisson import Poisson, floating
 from meshloom.linalg.red_black import RedBlack
 from meshloom.linalg.row_storage import MOST_CHUNK
-from meshloom.linalg.steps import subtract_from
+from meshloom.linalg.stencil_operator import of_matrix, of_poisson
 from meshloom.linalg.stored_rows import Settings, StoredRows
 from meshloom.linalg.symmetric import of_cells, symmetric
 from meshloom.mesh.copies import NoCopy

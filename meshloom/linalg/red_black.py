@@ -34,10 +34,10 @@ import numpy as np
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.cell_level import Formula, leading
 from meshloom.linalg.iteration import Iteration
+from meshloom.linalg.krylov_kernels import set_to
 from meshloom.linalg.ordered import Ordered, Parts
-from meshloom.linalg.point_links import PointLinks
 from meshloom.linalg.red_black_kernels import BLACK, LINKS, NUMBERS, RED, WALLS, WIDTHS, kernels, points
-from meshloom.linalg.steps import set_to
+from meshloom.linalg.stencil_operator import PointLinks
 from meshloom.linalg.two_colors import Scalars, reduced_iteration
 from meshloom.mesh.core import Arg, Field, Map, Set
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from meshloom.errors import MeshError
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
-from meshloom.linalg.product import add_entry
+from meshloom.linalg.spmv import add_entry
 from meshloom.mesh.core import MOST_LISTED, Field, Map, Set, Subset
 from meshloom.native.algorithms import distinct
 from meshloom.native.cholesky import Sparse
@@ -145,7 +145,7 @@ def _too_long(lengths: np.ndarray, strict: bool) -> bool:
     return True
 
 
-class Rows:
+class RowBlock:
     """A matrix in the order of its stages, from one of ``starts`` to the next, which are run one after the other; for
     ``of`` and ``to`` see ``RowStage``."""
 

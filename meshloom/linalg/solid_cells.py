@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike
 from meshloom.errors import MeshError, shown
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.cell_level import outer
-from meshloom.linalg.modes import Where
 from meshloom.linalg.poisson import Poisson
+from meshloom.linalg.spectral_solve import Where
 from meshloom.linalg.transforms import libraries
 from meshloom.native.algorithms import distinct
 

@@ -14,9 +14,9 @@ from meshloom.linalg.colored_order import LARGE, ColoredOrder, colored
 from meshloom.linalg.eisenstat import Eisenstat
 from meshloom.linalg.iteration import Iteration
 from meshloom.linalg.krylov import ConjugateGradients, Operator
+from meshloom.linalg.krylov_kernels import gather, scatter
 from meshloom.linalg.ordered import Ordered, Parts
-from meshloom.linalg.row_storage import Rows, Storage, image, scale_and_subtract, subtract, subtract_and_scale
-from meshloom.linalg.steps import gather, scatter
+from meshloom.linalg.row_storage import RowBlock, Storage, image, scale_and_subtract, subtract, subtract_and_scale
 from meshloom.linalg.symmetric import Symmetric
 from meshloom.linalg.two_colors import TwoColors, check_two_colors
 from meshloom.mesh.core import Field, Map, Set
@@ -149,10 +149,10 @@ class Factored:
     def __init__(self, order: ColoredOrder, a: Sparse, factors: Factors, storage: Storage, precision: np.dtype):
         ordered, of_factors = Set(len(a), "rows in order"), replace(storage, dtype=precision)
         self.parts, self.scales = (ordered,), (None,)
-        self._lower, self._upper = (Rows(ordered, ordered, one, order.starts, of_factors)
+        self._lower, self._upper = (RowBlock(ordered, ordered, one, order.starts, of_factors)
                                     for one in (factors.above.transposed(), factors.above))  # fmt: skip
         self._inverse = ordered.field("inverse", dtype=precision, data=1.0 / factors.pivots)
-        self._beside = Rows(ordered, ordered, a.where(a.columns != a.rows), (0, len(a)), storage)
+        self._beside = RowBlock(ordered, ordered, a.where(a.columns != a.rows), (0, len(a)), storage)
         self._diagonal = ordered.field("diagonal", dtype=storage.dtype, data=a.diagonal)
 
     def iteration(self, x: Parts, b: Parts) -> Iteration:

@@ -20,9 +20,9 @@ from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.colored_order import ColoredOrder
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, counting, numbers, steps_of
 from meshloom.linalg.krylov import ONE
+from meshloom.linalg.krylov_kernels import BROKEN, dot, note, set_to, subtract_from
 from meshloom.linalg.ordered import Parts
-from meshloom.linalg.row_storage import Rows, Storage, image, keep, reduce, subtract, unscaled_square
-from meshloom.linalg.steps import BROKEN, dot, note, set_to, subtract_from
+from meshloom.linalg.row_storage import RowBlock, Storage, image, keep, reduce, subtract, unscaled_square
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.native.cholesky import Sparse, diagonal_factored
 from meshloom.operation.loop import kernel
@@ -46,7 +46,7 @@ class Scalars:
         self.rr.value = self.rz.value = self.size.value = self.pq.value = 0.0
 
 
-class Reduced(Protocol):
+class ReducedSystem(Protocol):
     """S and its preconditioner as loops; x and b are those of the second color."""
 
     def start(self, x: Field, b: Field, s: Scalars) -> None:
@@ -75,7 +75,7 @@ class OfBothColors(Iteration):
         return super()._is_zero(b) and self.first_b is not None and super()._is_zero(self.first_b)
 
 
-def reduced_iteration(system: Reduced, x: Parts, b: Parts, steps: int = 1) -> Iteration:
+def reduced_iteration(system: ReducedSystem, x: Parts, b: Parts, steps: int = 1) -> Iteration:
     """Conjugate gradients for the second color, so many steps as one program; x of the first is set in the end."""
     s = Scalars(*numbers(x[1], 7))
     left, target, *squares = numbers(x[1], 2 + steps)
@@ -123,8 +123,8 @@ class TwoColors:
         ends, middle = beside.offsets, beside.offsets[cut]
         to_first = Sparse(ends[: cut + 1], beside.columns[:middle] - cut, beside.values[:middle])
         to_second = Sparse(ends[cut:] - middle, beside.columns[middle:], beside.values[middle:])
-        self._first = Rows(first, second, to_first, (0, cut), storage)
-        self._second = Rows(second, first, to_second, (0, n - cut), storage)
+        self._first = RowBlock(first, second, to_first, (0, cut), storage)
+        self._second = RowBlock(second, first, to_second, (0, n - cut), storage)
         self.scales = (first.field("scale", dtype=dtype, data=scale[:cut]),
                        second.field("scale", dtype=dtype, data=scale[cut:]))  # fmt: skip
         self._diagonal = second.field("diagonal", dtype=dtype, data=(a.diagonal * scale**2)[cut:])

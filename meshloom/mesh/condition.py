@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from meshloom.errors import ProgramError
-from meshloom.mesh.sharing import SeenByNumPy
+from meshloom.mesh.array_interop import ArrayInterop
 from meshloom.mesh.stored import on_host
 from meshloom.recording import READ_LATER, refuse_in_program
 
@@ -93,7 +93,7 @@ def plain_number(value: object) -> int | float | None:
         return math.inf if value > 0 else -math.inf
 
 
-class Compared(SeenByNumPy):
+class Compared(ArrayInterop):
     """What a Global compares as: with one number, or with another Global, it makes a condition."""
 
     __slots__ = ()

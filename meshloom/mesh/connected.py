@@ -9,9 +9,9 @@ import numpy as np
 
 from meshloom.errors import MeshError, known_name
 from meshloom.mesh.cell_kinds import CellKind
+from meshloom.mesh.connectivity import CellTable, MeshLists, NodeLists
 from meshloom.mesh.core import Field, Map, Set, VaryingMap
 from meshloom.mesh.faces import cells_across
-from meshloom.mesh.lists import CellTable, MeshLists, NodeLists
 from meshloom.mesh.parts import BoundaryPart, MeshPart, MeshSet, map_of
 from meshloom.mesh.periodic import Joints
 from meshloom.recording import MAKE_BEFORE, outside_program, refuse_in_program

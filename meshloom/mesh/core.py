@@ -31,7 +31,7 @@ from meshloom.mesh.formula import computed_rows, least_and_most, traced_formula
 from meshloom.mesh.globals import Global
 from meshloom.mesh.kinds import Kinds, checked_kinds
 from meshloom.mesh.layout import Layout
-from meshloom.mesh.rows import Rows, checked_numbering
+from meshloom.mesh.numbering import Rows, checked_numbering
 from meshloom.mesh.stored import on_host
 from meshloom.mesh.values import as_array, enough_memory, index_dtype, named, whole_numbers
 from meshloom.recording import outside_program
@@ -146,7 +146,7 @@ class Set(ItsOwnCopy, Rows):
         dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
         layout: str | Layout | None = None,
-        transient: bool | None = None,
+        temporary: bool | None = None,
         wrap: Any = None,
     ) -> Field:
         """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given, by number; of a grid
@@ -154,7 +154,7 @@ class Set(ItsOwnCopy, Rows):
 
         ``dim``: so many values for each element, or their shape, such as (5, 3); ``data`` is (total, 5, 3) then.
 
-        ``transient``: it serves inside a program only. What it holds between two runs is nobody's business, so the
+        ``temporary``: it serves inside a program only. What it holds between two runs is nobody's business, so the
         program may keep its values in registers and never store them. Left out, that holds for fields that are made
         inside a program. ``layout``: "aos", "soa" or "aosoa" with a width; left out, it is "aos", and a program on a
         GPU may change it to what suits its loops best; on a Grid it is "soa".
@@ -162,7 +162,7 @@ class Set(ItsOwnCopy, Rows):
         ``wrap``: an array of yours in the shape of the field, by number, in which it lives from now on, without a copy:
         what loops write is in the array. It is refused where it cannot be used as it lies.
         """
-        return Field(self, name, dim, dtype=dtype, data=data, layout=layout, transient=transient, wrap=wrap)
+        return Field(self, name, dim, dtype=dtype, data=data, layout=layout, temporary=temporary, wrap=wrap)
 
 
 def check_ends(name: str, source: object, target: object) -> None:

@@ -16,10 +16,10 @@ import numpy as np
 
 from meshloom.errors import CompilerError, MeshError
 from meshloom.mesh.cell_kinds import POLYGON, CellKind
+from meshloom.mesh.connectivity import CellBlock, CellTable, NodeLists, SizeBlock
 from meshloom.mesh.corners import corner_volumes, crossing_sides, inward_corners
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.geometry import cell_volumes
-from meshloom.mesh.lists import CellBlock, CellTable, NodeLists, SizeBlock
 from meshloom.native.sides import faces_of_sides
 
 #: Cells from which on faces are found by compiled code: below, NumPy takes less time than a compiler at first use.

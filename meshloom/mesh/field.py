@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError, ProgramError, yes_or_no
 from meshloom.exclusion import Mutex
+from meshloom.mesh.array_interop import SharedMemory, wrapped
 from meshloom.mesh.box import Offsets
 from meshloom.mesh.components import Components, component_shape
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.layout import Layout, parse_layout
+from meshloom.mesh.numbering import Rows
 from meshloom.mesh.reduced import Reduced
-from meshloom.mesh.rows import Rows
-from meshloom.mesh.sharing import SharedMemory, wrapped
 from meshloom.mesh.shown import ShownField
 from meshloom.mesh.stored import Stored, on_host, overwrite
 from meshloom.mesh.values import enough_memory, field_dtype, named, one_number, same_kind
@@ -42,7 +42,7 @@ class Field(Stored, SharedMemory, Reduced, ShownField):
     they are ``dim`` values one after the other, the last axis fastest.
     """
 
-    __slots__ = ("components", "dim", "layout", "layout_is_free", "set", "transient")
+    __slots__ = ("components", "dim", "layout", "layout_is_free", "set", "temporary")
 
     def __init__(
         self,
@@ -53,15 +53,15 @@ class Field(Stored, SharedMemory, Reduced, ShownField):
         dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
         layout: str | Layout | None = None,
-        transient: bool | None = None,
+        temporary: bool | None = None,
         wrap: Any = None,
     ):
         self.name = named("a field", name)
         if not isinstance(on, Rows):
             raise MeshError(f"field {name}: what it lives on must be a Set, got {type(on).__name__}")
         self.set = on
-        own = recorder.get() is not None if transient is None else transient
-        self.transient = yes_or_no(f"field {name}: transient", own, error=MeshError)
+        own = recorder.get() is not None if temporary is None else temporary
+        self.temporary = yes_or_no(f"field {name}: temporary", own, error=MeshError)
         self.components = component_shape(dim, f"field {name}")
         self.dim = prod(self.components)
         if wrap is not None:
@@ -76,7 +76,7 @@ class Field(Stored, SharedMemory, Reduced, ShownField):
         record = recorder.get()
         if record is not None:
             record.make(self)
-        if self.transient and self.mutex is None:  # room of a program, or of several
+        if self.temporary and self.mutex is None:  # room of a program, or of several
             self.mutex = Mutex(f"field {name}")
         if data is not None:
             self.assign(data)
@@ -86,8 +86,8 @@ class Field(Stored, SharedMemory, Reduced, ShownField):
     def _wrap(self, array: Any, *others: Any) -> None:
         """Live in an array that somebody else has."""
         refuse_in_program(f"wrapping an array by field {self.name}", MAKE_BEFORE)
-        if self.transient or any(one is not None for one in others):
-            self._refuse("wraps an array, so it is not transient, and has its values, its type and its order")
+        if self.temporary or any(one is not None for one in others):
+            self._refuse("wraps an array, so it is not temporary, and has its values, its type and its order")
         self.layout, self.layout_is_free = parse_layout("aos"), False
         flat = wrapped(self, array)
         self.dtype = flat.dtype
@@ -140,7 +140,7 @@ class Field(Stored, SharedMemory, Reduced, ShownField):
     @not_in_program("copying field {}", MAKE_BEFORE)
     def __copy__(self) -> Field:
         made = Field(self.set, self.name, self.components, dtype=self.dtype, layout=self.layout)
-        made.transient = self.transient
+        made.temporary = self.temporary
         made.layout_is_free, made.undefined_after = self.layout_is_free, self.undefined_after
         made.repack(self.unpacked())
         return made
@@ -150,7 +150,7 @@ class Field(Stored, SharedMemory, Reduced, ShownField):
         refuse_in_program(f"reading field {self.name}", READ_LATER)
         if self.undefined_after:
             raise ProgramError(
-                f"{who}field {self.name} is transient and has no values after program {self.undefined_after} ran: make"
+                f"{who}field {self.name} is temporary and has no values after program {self.undefined_after} ran: make"
                 " it outside, an ordinary field, to read it, or write all of it first"
             )
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from meshloom.errors import MeshError, nearest, shown, whole_number
 from meshloom.mesh.cell_kinds import KINDS, cell_kind
+from meshloom.mesh.connectivity import CellTable
 from meshloom.mesh.faces import derive_faces, oriented_cells
 from meshloom.mesh.generators.onera_m6 import onera_m6
 from meshloom.mesh.generators.planar import bump, cylinder, flat_plate, naca0012_ogrid
 from meshloom.mesh.generators.quality import quality
-from meshloom.mesh.lists import CellTable
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.values import enough_memory, same_kind
 

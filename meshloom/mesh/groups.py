@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from meshloom.errors import MeshError
+from meshloom.mesh.connectivity import NodeLists, node_lists
 from meshloom.mesh.faces import equal_rows
 from meshloom.mesh.faults import Fault
-from meshloom.mesh.lists import NodeLists, node_lists
 from meshloom.native.algorithms import distinct
 
 

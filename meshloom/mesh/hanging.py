@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.mesh.connectivity import NodeLists
 from meshloom.mesh.faces import equal_rows
 from meshloom.mesh.faults import Fault
-from meshloom.mesh.lists import NodeLists
 from meshloom.native.algorithms import distinct
 
 _NEAR = 1e-3  # of the height of a cell, which may be much less than its length: what is nearer lies at one place

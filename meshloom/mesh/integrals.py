@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.mesh import geometry
+from meshloom.mesh.connectivity import CellBlock
 from meshloom.mesh.grid import Grid
-from meshloom.mesh.lists import CellBlock
 from meshloom.mesh.mesh import Mesh
 
 _SIMPLICES = ("triangle", "tetrahedron")

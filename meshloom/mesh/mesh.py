@@ -11,15 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError
-from meshloom.mesh import geometry, soundness
+from meshloom.mesh import geometry, validation
 from meshloom.mesh.arrange import AUTO, Arrangement, arrangement
-from meshloom.mesh.belonging import belong_to
 from meshloom.mesh.cell_kinds import FACE_KINDS, dimension_of
+from meshloom.mesh.connectivity import MIXED, CellTable, MeshLists, NodeLists
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.core import Map, Set
 from meshloom.mesh.faces import checked_cells, derive_faces, oriented_cells
 from meshloom.mesh.faults import Fault
-from meshloom.mesh.given import (
+from meshloom.mesh.groups import group_boundary
+from meshloom.mesh.hanging import check_slits
+from meshloom.mesh.input_checks import (
     UNNAMED,
     by_name,
     cells_of_faces,
@@ -33,10 +35,8 @@ from meshloom.mesh.given import (
     made_set,
     numbered,
 )
-from meshloom.mesh.groups import group_boundary
-from meshloom.mesh.hanging import check_slits
-from meshloom.mesh.lists import MIXED, CellTable, MeshLists, NodeLists
 from meshloom.mesh.measured import Measured
+from meshloom.mesh.owner_mesh import belong_to
 from meshloom.mesh.parts import MeshPart, MeshSet, map_of
 from meshloom.mesh.periodic import Joints, joined, opened
 from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
@@ -336,11 +336,11 @@ class Mesh(Measured, ItsOwnCopy, ShownMesh):
         boundary = self.lists.boundary_faces, self.boundary_cells.indices
         try:
             if faces:
-                soundness.check_shapes(x, checked_cells(cells, len(x)))
-                soundness.check_sides(x, cells, interior, boundary, len(self.cells), self.joints)
+                validation.check_shapes(x, checked_cells(cells, len(x)))
+                validation.check_sides(x, cells, interior, boundary, len(self.cells), self.joints)
             if self.dim == 3:
-                soundness.check_crossings(x, cells, interior, boundary)
-            soundness.check_corners(x, cells, boundary)
+                validation.check_crossings(x, cells, interior, boundary)
+            validation.check_corners(x, cells, boundary)
             unnamed = self.boundary_group.numpy() == self.groups.get(UNNAMED, 0)
             if unnamed.any():
                 of = boundary[1][:, 0]

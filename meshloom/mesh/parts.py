@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError
 from meshloom.exclusion import PREPARING, unowned
-from meshloom.mesh.belonging import mesh_of
+from meshloom.mesh.connectivity import NodeLists
 from meshloom.mesh.core import Field, Map, Set, Subset, VaryingMap
 from meshloom.mesh.kinds import Kinds
-from meshloom.mesh.lists import NodeLists
+from meshloom.mesh.owner_mesh import mesh_of
 from meshloom.recording import outside_program
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshloom.errors import MeshError, known_name, shown
+from meshloom.mesh.connectivity import NodeLists, SizeBlock
 from meshloom.mesh.faults import Fault
-from meshloom.mesh.given import by_name
-from meshloom.mesh.lists import NodeLists, SizeBlock
+from meshloom.mesh.input_checks import by_name
 
 if TYPE_CHECKING:
     from meshloom.mesh.mesh import Mesh

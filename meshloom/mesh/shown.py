@@ -44,7 +44,7 @@ def _ranges(field: Field) -> list[tuple[str, object]]:
     if recorder.get() is not None:
         return [("range", "known when the program has run")]
     if field.undefined_after:
-        return [("range", f"none: transient, and program {field.undefined_after} has run")]
+        return [("range", f"none: temporary, and program {field.undefined_after} has run")]
     if not field.set.size or field.set.total * field.dim > _MOST_READ:
         return [("range", "no elements" if not field.set.size else f"not looked at: over {_MOST_READ:,} values")]
     with suppress(Exception):  # whatever a device says: a notebook shows what there is

@@ -38,7 +38,7 @@ class Stored(Sent):
         self.storage_version = self._version  # which buffer it is: no other one, of any field, has had this number
         self.stays = False  # may it not move, because somebody else looks at the same memory?
         self.lent = False  # has anybody got its memory, who may write to it unseen?
-        self.undefined_after = ""  # the program that ran last, if it leaves no values: those of transient fields
+        self.undefined_after = ""  # the program that ran last, if it leaves no values: those of temporary fields
         self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.mutex = owner()  # of the object whose work space it is: who uses it holds that
 

@@ -28,9 +28,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from meshloom.native import tidy
-from meshloom.native.trust import distrust, own_file
-from meshloom.process.beside import replacing
+from meshloom.native import eviction
+from meshloom.native.ownership import distrust, own_file
+from meshloom.process.atomic_write import replacing
 from meshloom.process.children import still_wanted
 from meshloom.process.signals import undo_if_stopped
 
@@ -180,7 +180,7 @@ def storing(path: Path) -> Iterator[Path]:
         os.chmod(temporary, 0o600)
         with suppress(OSError):
             path.rmdir()  # an empty folder in its place; anything else but a folder is replaced
-    tidy.once(path.parent.parent)
+    eviction.once(path.parent.parent)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from meshloom.errors import CompilerError, shown
-from meshloom.native import cache, closing, threads
+from meshloom.native import cache, dlclose, threads
 from meshloom.native.elf import is_whole
 from meshloom.native.names import safe_name
 from meshloom.process.activity import compiling
@@ -148,8 +148,8 @@ def _open(library: Path) -> ctypes.CDLL:
         return found
     threads.may_start()
     found = _opened[library] = _loaded(library)
-    if closing.may_close(found):
-        weakref.finalize(found, closing.close, found._handle).atexit = False  # at exit all go anyway
+    if dlclose.may_close(found):
+        weakref.finalize(found, dlclose.close, found._handle).atexit = False  # at exit all go anyway
     return found
 
 

@@ -52,14 +52,14 @@ def device_begins() -> None:
         _device_process = os.getpid()
 
 
-def device_left_behind() -> bool:
+def invalid_after_fork() -> bool:
     """Was this process made by a fork that left a GPU behind?"""
     return _device_process is not None and _device_process != os.getpid()
 
 
 def check_device() -> None:
     """RunError where a GPU was left behind: its library would fail in many ways, or hang."""
-    if device_left_behind():
+    if invalid_after_fork():
         raise RunError(DEVICE_LEFT_BEHIND)
 
 

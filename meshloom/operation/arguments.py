@@ -204,4 +204,4 @@ def spec_box(box: Box, operands: Sequence[Operand], wish: Schedule, target: Targ
     grain = next(g for g in (4, 2, 1) if box.grid.places[-1] % g == 0)
     own = wish.strategy in (*AUTOMATIC, serving(POINTS).name)  # another strategy's variant means nothing here
     variant = wish.variant if own else "plain"
-    return SpecBox(wraps, box.shape, grain, variant, target.gpu.points if target.together else None)
+    return SpecBox(wraps, box.shape, grain, variant, target.gpu.points if target.is_simt else None)

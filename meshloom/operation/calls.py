@@ -33,7 +33,7 @@ def _gone() -> None:
 
 
 class Ready(NamedTuple):
-    """What runs while kernels capture the same. ``needed`` and ``defined``: transient fields that it reads, and those
+    """What runs while kernels capture the same. ``needed`` and ``defined``: temporary fields that it reads, and those
     that have values after it. ``written``: all fields and globals that it changes."""
 
     execute: Callable[[], None]
@@ -72,8 +72,8 @@ class KeptCall:
         self.now = found
 
     def _renewed(self, loop: Operation) -> Ready:
-        loop.check_transients()
-        execute, fields = loop.prepare(), loop.transients
+        loop.check_temporaries()
+        execute, fields = loop.prepare(), loop.temporary_fields
         needed = tuple([weakref.ref(one) for one in fields if loop.needs(one)])
         defined = tuple([weakref.ref(one) for one in fields if loop.defines(one)])
         written = tuple([weakref.ref(one) for one in loop.written])

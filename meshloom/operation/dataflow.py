@@ -211,7 +211,7 @@ class Dataflow:
         """Will a value that is there before the operation at a position be read before it is replaced? ``region``:
         where it was written. After a replay a user may look at any field and global but temporary ones, and the next
         replay at these."""
-        temporary = isinstance(one, Field) and one.transient
+        temporary = isinstance(one, Field) and one.temporary
         touching = self._touching.get(one, ())
         rest, again = ([k for k in touching if (k >= position) == here] for here in (True, False))
         for k in self._readers(one, (*rest, *(again if temporary else ())), region):
@@ -233,7 +233,7 @@ class Dataflow:
         found: dict[Field, float] = {}
         for one, accesses in self.accesses.items():
             writers = [access.position for access in accesses if access.writes]
-            if isinstance(one, Field) and writers and not one.transient and not one.set.halo:
+            if isinstance(one, Field) and writers and not one.temporary and not one.set.halo:
                 value = number_set(self.operations[writers[-1]], one)
                 if value is not None:
                     found[one] = value
@@ -242,7 +242,7 @@ class Dataflow:
     def undefined(self) -> Iterator[tuple[Operation, Field]]:
         """Temporary fields of which an operation reads values that nothing has written in the same replay."""
         for one, accesses in self.accesses.items():
-            if isinstance(one, Field) and one.transient:
+            if isinstance(one, Field) and one.temporary:
                 written: list[Region] = []
                 for position in self._touching[one]:
                     operation, mine = self.operations[position], [a for a in accesses if a.position == position]

@@ -16,7 +16,7 @@ import numpy as np
 from meshloom.errors import RunError, one_line, yes_or_no
 from meshloom.kernel.model import Output
 from meshloom.mesh.core import Field, Global
-from meshloom.mesh.whereabouts import whereabouts
+from meshloom.mesh.location import whereabouts
 from meshloom.operation.inspection import LoopValues, cause_of, check_has_elements, line_of, numbered
 from meshloom.operation.operation import Operation
 from meshloom.recording import refuse_in_program

@@ -11,7 +11,7 @@ from meshloom.schedule.choice.layouts import best_layout
 
 def layouts_by_votes(operations: Sequence[Operation]) -> dict[Field, str]:
     """Fields whose layout is free and should be another one, by the sum of times over the operations that use them."""
-    loops = [o for o in operations if o.domain.visits_elements and o.backend.target.together]
+    loops = [o for o in operations if o.domain.visits_elements and o.backend.target.is_simt]
     chosen: dict[Field, str] = {}
     for one in dict.fromkeys(s for o in loops for s in o.storages if isinstance(s, Field)):
         if one.layout_is_free and one.dim > 1 and not any(o.wish.layout for o in loops if one in o.storages):

@@ -13,9 +13,9 @@ from meshloom.mesh.core import Field, Global
 from meshloom.mesh.layout import Layout
 from meshloom.operation.body import Body, BodyGraph
 from meshloom.operation.domain import AllPlaces
-from meshloom.operation.how import How
 from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
+from meshloom.operation.policy import ExecutionPolicy
 from meshloom.recording import outside_program
 from meshloom.schedule.choice.explain import amount
 from meshloom.schedule.choice.schedule import Schedule
@@ -64,7 +64,7 @@ class _Copied(Body):
         return BodyGraph(tuple([Output(0, 0, c, load(1, 0, c, source.dtype)) for c in range(target.dim)]))
 
 
-class _InMemory(How):
+class _InMemory(ExecutionPolicy):
     """Wherever the memory is, place after place: whose value it is does not matter."""
 
     def spec(self, of: Operation) -> LoopSpec:

@@ -22,7 +22,7 @@ from meshloom.kernel.model import Output
 from meshloom.kernel.table import is_outside
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
-from meshloom.mesh.whereabouts import whereabouts
+from meshloom.mesh.location import whereabouts
 from meshloom.operation.operand import Operand
 
 if TYPE_CHECKING:

@@ -19,19 +19,19 @@ from meshloom.kernel.signature import Signature
 from meshloom.kernel.state import State, States
 from meshloom.kernel.survey_values import compare_by
 from meshloom.kernel.trace import trace
+from meshloom.mesh.array_interop import hidden_values
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, VaryingMap, on_host
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.number import PlainNumber, kind_of_number
 from meshloom.mesh.random import Random, element_numbers
-from meshloom.mesh.sharing import hidden_values
 from meshloom.mesh.stored import Stored
 from meshloom.operation.arguments import Argument, as_operands, domain_of
 from meshloom.operation.body import KernelBody
 from meshloom.operation.calls import remembered
 from meshloom.operation.drawing import drawing, drawing_signature, sources
-from meshloom.operation.how import Wish, by_strategy
 from meshloom.operation.operation import Operation
+from meshloom.operation.policy import Wish, by_strategy
 from meshloom.operation.varying import known_arguments, over_collections, pattern_of, signature_over
 from meshloom.recording import not_in_program
 from meshloom.schedule.choice.counts import Counts

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from weakref import ref
 
 from meshloom.errors import ProgramError
-from meshloom.mesh.belonging import mesh_of
 from meshloom.mesh.core import Field
+from meshloom.mesh.owner_mesh import mesh_of
 from meshloom.mesh.parts import MeshPart, measured_by
 from meshloom.operation.operation import Operation
 

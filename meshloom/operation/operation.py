@@ -23,8 +23,8 @@ from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.random import Random
 from meshloom.operation.body import Body, BodyGraph, Traced
 from meshloom.operation.domain import INSIDE, Domain, Extent, Part
-from meshloom.operation.how import Form, How, Wish
 from meshloom.operation.operand import Operand
+from meshloom.operation.policy import ExecutionPolicy, Form, Wish
 from meshloom.order import TYPICAL_BLOCK
 from meshloom.recording import not_in_program, outside_program, recorder, refuse_in_program
 from meshloom.schedule.choice.cost import Work
@@ -82,7 +82,7 @@ class Operation(NoCopy):
     _mutex: Mutex | None = None
     _preparing = False
 
-    def __init__(self, name: str, domain: Domain, operands: tuple[Operand, ...], body: Body, how: How,
+    def __init__(self, name: str, domain: Domain, operands: tuple[Operand, ...], body: Body, how: ExecutionPolicy,
                  backend: Backend | None = None):  # fmt: skip
         self.name, self.domain, self.operands, self.body, self.how = name, domain, operands, body, how
         self.backend: Backend = current() if backend is None else backend
@@ -173,8 +173,8 @@ class Operation(NoCopy):
         return (*self.storages, *self.kernels, *self.ways)
 
     @cached_property
-    def transients(self) -> tuple[Field, ...]:
-        return tuple(s for s in self.storages if isinstance(s, Field) and s.transient)
+    def temporary_fields(self) -> tuple[Field, ...]:
+        return tuple(s for s in self.storages if isinstance(s, Field) and s.temporary)
 
     # ----- what it does with its operands -----------------------------------------------------------------------
     @cached_property
@@ -386,9 +386,9 @@ class Operation(NoCopy):
             finally:
                 self._preparing = before
 
-    def check_transients(self) -> None:
-        """ProgramError where it reads a transient field that a program has left without values."""
-        for one in self.transients:
+    def check_temporaries(self) -> None:
+        """ProgramError where it reads a temporary field that a program has left without values."""
+        for one in self.temporary_fields:
             if self.needs(one):
                 one.check_readable(f"loop {self.name}: ")
 
@@ -413,8 +413,8 @@ class Operation(NoCopy):
         holding((mutex_of(self), *self._shared), self._run)
 
     def _run(self) -> None:
-        if self.transients:
-            self.check_transients()
+        if self.temporary_fields:
+            self.check_temporaries()
         self.refresh()
         execute = self._executable or self.prepare()
         before = time.perf_counter()
@@ -428,7 +428,7 @@ class Operation(NoCopy):
                 one.changed()
         self.total_seconds += time.perf_counter() - before
         self.calls += 1
-        for one in self.transients:
+        for one in self.temporary_fields:
             if one.undefined_after and self.defines(one):
                 one.undefined_after = ""
 
@@ -440,7 +440,7 @@ class Operation(NoCopy):
         from meshloom.operation.inspection import inspect  # which looks at operations
 
         refuse_in_program(f"looking at loop {self.name}", "do it before or behind")
-        self.check_transients()
+        self.check_temporaries()
         return inspect(self, element)
 
     @property
@@ -455,8 +455,8 @@ class Operation(NoCopy):
     def run_plainly(self) -> None:
         """The kernel called element by element on plain arrays, its results merged one after the other."""
         refuse_in_program(f"running kernel {self.name} element by element", "call the kernel itself")
-        self.check_transients()
-        undefined = {one: one.undefined_after for one in self.transients if not self.defines(one)}
+        self.check_temporaries()
+        undefined = {one: one.undefined_after for one in self.temporary_fields if not self.defines(one)}
         self.body.run_plainly(self)
         for one, program in undefined.items():
             one.undefined_after = program

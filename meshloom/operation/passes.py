@@ -12,7 +12,7 @@ def check_defined(graph: Dataflow) -> Dataflow:
     """KernelError where a temporary field is read before it is written: between replays it has no values."""
     for _, one in graph.undefined():
         raise KernelError(
-            f"field {one.name} is transient, but a program reads it before it is written; write it first, or make it an"
+            f"field {one.name} is temporary, but a program reads it before it is written; write it first, or make it an"
             " ordinary field"
         )
     return graph

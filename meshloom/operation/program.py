@@ -56,7 +56,7 @@ class Program(NoCopy, Distinct):
     gives; it is recorded once for every combination of them, as long as they are there.
 
     ``fuse``: may loops be combined into one, so that values pass from one to the next in registers? They are where that
-    is faster, unless it says False; the back end numpy runs every loop by itself. Every field but transient ones holds
+    is faster, unless it says False; the back end numpy runs every loop by itself. Every field but temporary ones holds
     the same afterwards, but for rounding. ``branches``: may a GPU run small operations that do not depend on each other
     at the same time? The results are the same to the last bit.
     """
@@ -104,7 +104,7 @@ class Program(NoCopy, Distinct):
     @property
     @exclusive
     def operations(self) -> tuple[Operation, ...]:
-        """All that was recorded. A program around this one takes it as it is: it may write transient fields before, and
+        """All that was recorded. A program around this one takes it as it is: it may write temporary fields before, and
         look at them behind."""
         return self._tape().operations
 

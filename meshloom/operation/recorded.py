@@ -9,8 +9,8 @@ from weakref import WeakValueDictionary
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.number import PlainNumber
 from meshloom.operation import in_memory
-from meshloom.operation.how import How
 from meshloom.operation.operation import Operation
+from meshloom.operation.policy import ExecutionPolicy
 from meshloom.recording import outside_program
 
 
@@ -28,7 +28,7 @@ class Recorded(list[Operation]):
         self.calls: tuple[tuple[int, Hashable], ...] = (*getattr(within, "calls", ()), call)
         self.made: dict[Field | Global, None] = getattr(within, "made", {})
         self.own: dict[tuple[Any, ...], Operation] = getattr(within, "own", {})
-        self.hows: list[How] = []
+        self.hows: list[ExecutionPolicy] = []
 
     def __call__(self, operation: Operation) -> None:
         self.append(operation)
@@ -111,7 +111,7 @@ def _like(one: Field | Global) -> Hashable:
     """What another field or global has in common with one that it can stand for."""
     if isinstance(one, Field):
         layout = None if one.layout_is_free else str(one.layout)
-        return one.set.serial, one.components, one.dtype, one.transient, layout
+        return one.set.serial, one.components, one.dtype, one.temporary, layout
     return type(one), one.shape, one.dtype
 
 

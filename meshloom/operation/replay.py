@@ -77,7 +77,7 @@ class Replay:
     ):  # fmt: skip
         self.body, self.prologue, self.constants = body, prologue, constants
 
-    def may_start(self) -> bool:
+    def preconditions_hold(self) -> bool:
         """Do the fields that it takes for constant hold that constant now?"""
         return all(one.holds() for one in self.constants)
 
@@ -128,7 +128,7 @@ class ReadyProgram:
         self._written = tuple([weakref.ref(one) for one in written])
         self._measures = Measures(loops)
         self._shared = mutexes_of(one for o in loops for one in o.storages)
-        self._transients = tuple([weakref.ref(one) for one in transients_among(written)])
+        self._temporaries = tuple([weakref.ref(one) for one in temporaries_among(written)])
         for one in dict.fromkeys(place for o in loops for place in (*o.storages, *o.maps)):
             one.watch(self)
 
@@ -142,7 +142,7 @@ class ReadyProgram:
         return (
             self.replay is not None
             and self.states == tuple([one.state for one in self.kernels])
-            and self.replay.may_start()
+            and self.replay.preconditions_hold()
         )
 
     @property
@@ -161,7 +161,7 @@ class ReadyProgram:
         try:
             done = holding(self._shared, way, self.replay, times) if self._shared else way(self.replay, times)
         finally:
-            versions = left_behind(self.name, self.written, [ref() for ref in self._transients])
+            versions = mark_written(self.name, self.written, [ref() for ref in self._temporaries])
             if done is not None and len(done.history) and self.replay is not None:
                 self.replay.left(versions)
         return done
@@ -177,17 +177,17 @@ def written_by(loops: Iterable[Operation]) -> tuple[Field | Global, ...]:
     return tuple(dict.fromkeys(w for o in loops for w in o.writes))
 
 
-def transients_among(written: Iterable[Field | Global]) -> tuple[Field, ...]:
-    return tuple(w for w in written if isinstance(w, Field) and w.transient)
+def temporaries_among(written: Iterable[Field | Global]) -> tuple[Field, ...]:
+    return tuple(w for w in written if isinstance(w, Field) and w.temporary)
 
 
-def left_behind(
-    name: str, written: Iterable[Field | Global], transients: Iterable[Field | None]
+def mark_written(
+    name: str, written: Iterable[Field | Global], temporary_fields: Iterable[Field | None]
 ) -> dict[Stored, int]:
-    """After replays of a program, also where they failed: what it writes has changed, transient fields hold nothing.
+    """After replays of a program, also where they failed: what it writes has changed, temporary fields hold nothing.
     Returns the new versions."""
     versions: dict[Stored, int] = {one: one.changed() for one in written}
-    for field in transients:
+    for field in temporary_fields:
         if field is not None:
             field.undefined_after = name
     return versions

@@ -259,7 +259,7 @@ class _ReadyPart:
     def _may_run(self, ready: ReadyProgram) -> bool:
         if self._followed:
             return ready.usable()
-        return ready.replay is not None and ready.replay.may_start()
+        return ready.replay is not None and ready.replay.preconditions_hold()
 
 
 def _key(tape: Tape) -> tuple[Any, ...]:

@@ -36,9 +36,9 @@ from meshloom.operation.replay import (
     Replay,
     Way,
     backends_of,
-    left_behind,
+    mark_written,
     prepared,
-    transients_among,
+    temporaries_among,
     written_by,
 )
 from meshloom.recording import outside_program
@@ -113,7 +113,7 @@ class Tape:
             raise ProgramError(f"program {self.name}: not enough memory to run {times:,} times: {error}") from error
         finally:
             if times:
-                versions = left_behind(self.name, *self.left)
+                versions = mark_written(self.name, *self.left)
                 for one in self._made if done is not None and len(done.history) else ():
                     one.replay.left(versions)
         return done
@@ -146,9 +146,9 @@ class Tape:
 
     @cached_property
     def left(self) -> tuple[tuple[Field | Global, ...], tuple[Field, ...]]:
-        """What it writes, and the transient fields among them."""
+        """What it writes, and the temporary fields among them."""
         written = written_by(self.operations)
-        return written, transients_among(written)
+        return written, temporaries_among(written)
 
     def replayed(self, times: int, way: Way) -> Replayed:
         if Operation.watched is not None and times:
@@ -157,7 +157,7 @@ class Tape:
         recording = self.fused_recording() if self.may_fuse() else None
         if recording is None:
             return self.run_loops(times, way)
-        if recording.replay.may_start():
+        if recording.replay.preconditions_hold():
             if not times:  # it is ready: nothing of it is to be done
                 return way(recording.replay.body, 0)
             return recording.noted(way(recording.replay, times))
@@ -231,7 +231,7 @@ class Tape:
         """Could loops be fused here? One by itself on a CPU is best as it is."""
         used = self.backends()
         able = self.fuse and len(used) == 1 and next(iter(used)).fuses
-        return able and (len(self.loops) > 1 or next(iter(used)).target.together)
+        return able and (len(self.loops) > 1 or next(iter(used)).target.is_simt)
 
     def fused_recording(self) -> FusedRecording | None:
         """The fused program, ready to run, made again when a field has moved; None where loops run by themselves."""

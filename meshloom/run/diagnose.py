@@ -204,7 +204,7 @@ def _first_of(task: RunTask, program: Program, *, strictly: bool) -> _Finding:
 def _first_bad(task: RunTask, written: Field | Global) -> _Finding:
     """``adt is NaN in cell 17 at (0.5, 0.1)``; nothing when all values are finite and within their limits."""
     if isinstance(written, Field) and written.undefined_after:
-        return _Finding()  # a transient field of which only a part was written so far
+        return _Finding()  # a temporary field of which only a part was written so far
     values = np.atleast_1d(written.numpy()) if isinstance(written, Global) else written.numbered()
     limit = task.limits.get(written.name)
     bad = ~np.isfinite(values) if limit is None else limit.broken(values)

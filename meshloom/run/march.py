@@ -338,8 +338,8 @@ def _kept(program: Program | Sequence, given: Any, writes: bool) -> dict[str, Va
         return _by_some_name(changed_by(program))
     kept = _named("checkpoint", given, Values)
     for name, one in kept.items():
-        if isinstance(one, Field) and one.transient:
-            raise UserError(f"march: field {name} is transient, so it has nothing to keep; leave it out of checkpoint")
+        if isinstance(one, Field) and one.temporary:
+            raise UserError(f"march: field {name} is temporary, so it has nothing to keep; leave it out of checkpoint")
     missing = [one.name for one in handed_over(program.loops) if not any(one is known for known in kept.values())]
     if kept and missing:
         raise UserError(f"march: checkpoint lacks {', '.join(missing)}, which a step reads before it writes it: a run"

@@ -7,7 +7,7 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from meshloom.process.beside import HALF_WRITTEN
+from meshloom.process.atomic_write import HALF_WRITTEN
 
 CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE = "run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"
 REPORT, FACTS = "report.html", "report.json"  # the page of a run, and what it is made of besides other files

@@ -13,11 +13,11 @@ import numpy as np
 
 from meshloom.errors import RunError, UserError, one_line, shown
 from meshloom.io.state import identity
-from meshloom.mesh.belonging import mesh_of
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.owner_mesh import mesh_of
 from meshloom.operation.operation import Operation
 from meshloom.operation.program import Program
 from meshloom.operation.sequence import Sequence, part_name
@@ -335,7 +335,7 @@ class Script(RunTask):
 def changed_by(program: Program | Sequence) -> tuple[Values, ...]:
     """What its loops change and leave to be read, each once."""
     written = dict.fromkeys(one for loop in program.loops for one in loop.writes)
-    return tuple(one for one in written if not (isinstance(one, Field) and one.transient))
+    return tuple(one for one in written if not (isinstance(one, Field) and one.temporary))
 
 
 def handed_over(loops: Iterable[Operation]) -> list[Values]:
@@ -346,7 +346,7 @@ def handed_over(loops: Iterable[Operation]) -> list[Values]:
     for loop in listed:
         needed |= dict.fromkeys(one for one in loop.storages if one not in written and loop.needs(one))
         written |= set(loop.writes)
-    return [one for one in needed if one in written and not (isinstance(one, Field) and one.transient)]
+    return [one for one in needed if one in written and not (isinstance(one, Field) and one.temporary)]
 
 
 def home_of(fields: Mapping[str, Field]) -> Mesh | Grid:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from meshloom.mesh.core import Field, Global, Set
-from meshloom.mesh.whereabouts import whereabouts
+from meshloom.mesh.location import whereabouts
 from meshloom.run.limit import Limit
 from meshloom.run.residual import ResidualStop
 from meshloom.run.samples import Sampled, Wishes

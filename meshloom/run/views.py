@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError, known_name
-from meshloom.mesh.lists import NodeLists
+from meshloom.mesh.connectivity import NodeLists
 
 if TYPE_CHECKING:
     from meshloom.mesh.mesh import Mesh

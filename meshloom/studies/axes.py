@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.errors import UserError, shown
-from meshloom.studies.one import key_of, plain
+from meshloom.studies.single_run import key_of, plain
 from meshloom.toml import toml_key
 
 MOST_RUNS = 10_000

@@ -9,7 +9,7 @@ from meshloom.config import Setting, read_settings
 from meshloom.errors import ConfigError
 from meshloom.launch import CASE, CASE_TEXT
 from meshloom.studies.axes import axes_of
-from meshloom.studies.several import StudyPlan
+from meshloom.studies.sweep import StudyPlan
 from meshloom.toml import toml_key
 
 _TABLE = "study"

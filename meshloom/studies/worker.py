@@ -15,7 +15,7 @@ from typing import Any
 
 from meshloom.errors import MeshloomError
 from meshloom.run.folder import can_go_on
-from meshloom.studies.one import run_case
+from meshloom.studies.single_run import run_case
 
 
 def answer(wish: dict[str, Any]) -> dict[str, Any]:

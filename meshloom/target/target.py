@@ -34,7 +34,7 @@ class Target:
     language: Language | None = None  # of a GPU; on a CPU it is C++
 
     @property
-    def together(self) -> bool:
+    def is_simt(self) -> bool:
         """Do the threads of a block run at the same time, with barriers, so that plans must keep them apart too?"""
         return self.lanes > 1
 
@@ -71,7 +71,7 @@ class Target:
     @property
     def plan_key(self) -> str:
         """What the arrays of a plan depend on, in short: plans on disk are found by it."""
-        return f"{self.lanes} lanes {self.gpu.neighbours} {self.gpu.strips}" if self.together else f"{self.lanes} lanes"
+        return f"{self.lanes} lanes {self.gpu.neighbours} {self.gpu.strips}" if self.is_simt else f"{self.lanes} lanes"
 
     def whole_warps(self, threads: int) -> int:
         """The number of threads of a block that has room for so many items at a time: whole warps, and not too many."""

@@ -90,7 +90,7 @@ def program(w: World, dice: random.Random) -> None:
     """A program with fields of its own, perhaps with another one inside it; every third one fails half-way."""
     ml.use(dice.choice(["cpu"] * 16 + ["numpy"] * 3 + ["emulated"]))
     new, total = w.cells.field("new"), ml.Global(0.0)
-    between, fails = w.cells.field("between", transient=True), dice.randrange(3) == 0
+    between, fails = w.cells.field("between", temporary=True), dice.randrange(3) == 0
     inner = ml.program(lambda: scaled(w.cells, w.u, w.by, new))
 
     @ml.program

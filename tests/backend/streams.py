@@ -13,7 +13,7 @@ import numpy as np
 
 from meshloom.backend import register
 from meshloom.backend.base import Recording, Replayed
-from meshloom.backend.branches import Turn
+from meshloom.backend.branches import StreamAssignment
 from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.emulator import Emulator
@@ -102,7 +102,7 @@ class HostStreams:
 class ShuffledRecording(Recording):
     """Operations captured as for CUDA; every replay is in another order."""
 
-    def __init__(self, operations: Sequence[Callable[[], None]], dealt: Sequence[Turn]):
+    def __init__(self, operations: Sequence[Callable[[], None]], dealt: Sequence[StreamAssignment]):
         super().__init__(operations)
         streams, self.dealt = HostStreams(), dealt
         calls = [partial(streams.launch, operation) for operation in operations]
@@ -122,7 +122,7 @@ class ShuffledCuda(EmulatedCuda):
 
     name = "shuffled"
 
-    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[Turn]) -> Recording:
+    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[StreamAssignment]) -> Recording:
         return ShuffledRecording(operations, dealt)
 
 

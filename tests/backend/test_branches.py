@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
-from meshloom.backend.branches import Turn, in_branches, levels, reduced, summary
-from meshloom.backend.cuda.graph import dealt_out
+from meshloom.backend.branches import StreamAssignment, in_streams, levels, reduced, summary
+from meshloom.backend.cuda.graph import assign_streams
 from meshloom.operation import in_memory
 from meshloom.operation.dataflow import DataAccess, Dataflow
 from meshloom.operation.domain import Extent
@@ -84,7 +84,7 @@ def some_order(needed: list[set[int]], rng: random.Random) -> list[int]:
     return order
 
 
-def edges(dealt: list[Turn]) -> list[set[int]]:
+def edges(dealt: list[StreamAssignment]) -> list[set[int]]:
     """What each waits for: others by events, and the one before in its branch."""
     last: dict[int, int] = {}
     found = []
@@ -102,7 +102,7 @@ def test_any_allowed_order_gives_the_same(data: st.DataObject, most: int, period
     program = [line.operation(data) for _ in range(data.draw(st.integers(0, 8), label="length"))]
     expected = line.after(program)
     needed = reduced(Dataflow(program).waits())
-    dealt = in_branches(needed, most)
+    dealt = in_streams(needed, most)
     assert {turn.branch for turn in dealt} <= set(range(most))
     for allowed in ([set(one) for one in needed], edges(dealt)):
         for _ in range(3):
@@ -137,12 +137,13 @@ def in_box(target: ml.ReadWrite):
 
 def test_branches_are_continued_and_few() -> None:
     free = [()] * 5
-    assert [turn.branch for turn in in_branches(free, 3)] == [0, 1, 2, 0, 1]
-    diamond = in_branches([(), (0,), (0,), (2, 1), (3,)], 4)
-    assert diamond == [Turn(0), Turn(0), Turn(1, (0,)), Turn(1, (1,)), Turn(1)]
+    assert [turn.branch for turn in in_streams(free, 3)] == [0, 1, 2, 0, 1]
+    diamond = in_streams([(), (0,), (0,), (2, 1), (3,)], 4)
+    waits = [(0, ()), (0, ()), (1, (0,)), (1, (1,)), (1, ())]
+    assert diamond == [StreamAssignment(branch, needed) for branch, needed in waits]
     assert levels(diamond) == [1, 2, 2, 3, 4]
     assert summary(diamond) == "graph: 5 operations in 4 turns, up to 2 at the same time"
-    assert summary([Turn(0)] * 3) == "graph: 3 operations one after the other"
+    assert summary([StreamAssignment(0)] * 3) == "graph: 3 operations one after the other"
 
 
 # ----- programs ---------------------------------------------------------------------------------------------------
@@ -281,7 +282,7 @@ def rows_of(access: DataAccess, grid: ml.Grid) -> set[int]:
     return {int(k) for k in sum(i * s for i, s in zip(index, grid.strides, strict=True)).ravel()}
 
 
-def all_before(dealt: list[Turn]) -> list[set[int]]:
+def all_before(dealt: list[StreamAssignment]) -> list[set[int]]:
     found: list[set[int]] = []
     for direct in edges(dealt):
         found.append(direct.union(*(found[j] for j in direct)))
@@ -298,10 +299,10 @@ def test_large_operations_keep_their_order_and_small_ones_pass_them() -> None:
     first, last = names.index("first = 0"), names.index("second = 2")
     small = replace(H200, multiprocessors=1, resident_threads=16)
     waits = Dataflow(step.loops).waits
-    many, few = (all_before(dealt_out(operations, waits, one)) for one in (H200, small))
+    many, few = (all_before(assign_streams(operations, waits, one)) for one in (H200, small))
     assert x not in many[y] and x in few[y]
     assert first not in few[last] and not few[last] & {x, y}
-    assert levels(dealt_out(operations, None, small)) == list(range(1, len(operations) + 1))
+    assert levels(assign_streams(operations, None, small)) == list(range(1, len(operations) + 1))
 
 
 def test_the_vortex_runs_slopes_and_opposite_sides_together() -> None:

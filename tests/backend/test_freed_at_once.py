@@ -88,7 +88,7 @@ def loops(m: Mesh) -> list[Any]:
 
 def programs(m: Mesh) -> list[Any]:
     new, total = m.cells.field("new"), ml.Global(0.0)
-    between = m.cells.field("between", transient=True)
+    between = m.cells.field("between", temporary=True)
 
     def body() -> None:
         total.value = 0.0

@@ -24,7 +24,7 @@ from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Device, LaunchFunction
 from meshloom.backend.cuda.kernels import GpuCode
 from meshloom.errors import CompilerError
-from meshloom.native import compiler, tidy, together
+from meshloom.native import compiler, eviction, together
 from meshloom.operation.operation import Operation
 from meshloom.operation.replay import prepared
 from meshloom.process.children import _stop_of_thread
@@ -392,7 +392,7 @@ def test_an_error_of_a_kernel_is_told_where_it_is_waited_for(cache: Path, monkey
         BROKEN if name == "root" else source, name, *rest, **more))  # fmt: skip
     with pytest.raises(CompilerError, match=r"^root: the CUDA code did not compile: root\.cu\(1\): error: .*$"):
         prepared(loops)
-    known = {file for entry in tidy.entries(cache) for file in entry.files}
+    known = {file for entry in eviction.entries(cache) for file in entry.files}
     assert known == {*(cache / "cuda").iterdir()}, "nothing half-made, nothing that the cache would never remove"
     assert {"log", "lock"} <= {file.suffix.removeprefix(".") for file in known}
 

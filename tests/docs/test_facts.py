@@ -18,7 +18,7 @@ import meshloom as ml
 from bench import truth_cases
 from meshloom.backend import cpu_dialect
 from meshloom.backend.cuda import dialect
-from meshloom.backend.unit import Argument, Unit, make_unit
+from meshloom.backend.unit import Argument, TranslationUnit, make_unit
 from meshloom.errors import KernelError
 from meshloom.kernel import expr, passes
 from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind
@@ -263,12 +263,12 @@ def test_rooms_are_those_of_contributing() -> None:
     assert set(described) == set(rooms) - {"meshloom", "__main__"}
 
 
-def unit_of_smooth(target: Target) -> Unit:
+def unit_of_smooth(target: Target) -> TranslationUnit:
     """The loop of schedules.md under ``tile``, as a back end would take it."""
-    ml.use("emulated" if target.together else "cpu")
+    ml.use("emulated" if target.is_simt else "cpu")
     loop = smooth_loop(ml.Schedule("tile", block=256))
-    extra = () if target.together else (Argument("threads_in_use", "int64_t", True),)
-    return make_unit(replace(loop.spec, whole_rows=target.together), loop.plan, extra=extra, target=target)
+    extra = () if target.is_simt else (Argument("threads_in_use", "int64_t", True),)
+    return make_unit(replace(loop.spec, whole_rows=target.is_simt), loop.plan, extra=extra, target=target)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "cuda"])
@@ -353,7 +353,7 @@ def test_bounds_of_the_comparisons() -> None:
     """The table of bounds, against the code that compares."""
     rows = {row[1]: row[2:] for row in table("docs/originals.md", "application | compared")}
 
-    def written(*bounds: truth_cases.Bound, of: int) -> str:
+    def written(*bounds: truth_cases.BoundLoop, of: int) -> str:
         digits = [re.sub(r"e-0?", "e-", f"{bound[of]:.0e}") for bound in bounds]
         return digits[0] if len(set(digits)) == 1 else "; ".join(digits)
 

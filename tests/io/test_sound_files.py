@@ -20,7 +20,7 @@ from meshloom.io import meshes
 from meshloom.mesh.mesh import Mesh
 from tests.attacks.mesh_files import VTU, Parts, content_of, mesh_of, written
 from tests.attacks.mesh_judge import faults
-from tests.mesh.test_soundness import made
+from tests.mesh.test_validation import made
 
 FORMATS = (".msh", ".su2", ".dat", *(VTU and (".vtu",)))
 

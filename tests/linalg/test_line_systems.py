@@ -120,7 +120,7 @@ def test_lines_that_no_block_holds(backend: str, periodic: bool) -> None:
     f, x = grid.field("f", 2, data=values), grid.field("x", data=1.0)
     loop = ml.linalg.LineLoop(grid, 0, systems, f, x, after=both, values=2)
     loop()
-    if loop.backend.target.together:
+    if loop.backend.target.is_simt:
         assert "swept" in loop.explain()
     rows = [lines_of(one, (n, 2), 0) for one in (lower, diag, upper)]
     parts = [dense_free(*rows, values[..., c], periodic) for c in (0, 1)]
@@ -165,7 +165,7 @@ def test_kernels_and_programs(backend: str) -> None:
     loop()
     np.testing.assert_allclose(x.numpy(), 0.5 * start + once, atol=1e-14)
     assert loop.compulsory == 4 * 8 * 19 * 6, "f, pivots and x read, x written"
-    work = grid.field("work", transient=True)
+    work = grid.field("work", temporary=True)
 
     @ml.program
     def step() -> None:

@@ -10,9 +10,9 @@ import pytest
 import scipy.fft
 
 import meshloom as ml
-from meshloom.linalg import plane as formulas
+from meshloom.linalg import batched_fft as formulas
+from meshloom.linalg.batched_fft import Plane, squares
 from meshloom.linalg.fast_poisson import FastPoisson
-from meshloom.linalg.plane import Plane, squares
 from meshloom.native import compiler
 
 ORDER = "I step0, I step1, I step2, I n0, I n1, I n2, int kind0, int kind1, int kind2"
@@ -64,38 +64,38 @@ def compiled() -> ctypes.CDLL:
 class OnHost:
     """In the place of ``PlaneOnGPU``."""
 
-    def __init__(self, plane: Plane, library: ctypes.CDLL):
-        self.plane, self.library = plane, library
+    def __init__(self, batched_fft: Plane, library: ctypes.CDLL):
+        self.batched_fft, self.library = batched_fft, library
 
     def _call(self, name: str, count: int, *given: Any) -> None:
         sent = [ctypes.c_void_p(one.ctypes.data) if isinstance(one, np.ndarray) else one for one in given]
         getattr(self.library, name)(ctypes.c_int64(count), *sent)
 
     def _mixed(self, name: str, shares: np.ndarray) -> None:
-        count, (*sizes, cosines), first, last = self.plane.pairs()
+        count, (*sizes, cosines), first, last = self.batched_fft.pairs()
         self._call(name, count, *map(ctypes.c_int64, sizes), ctypes.c_int(cosines), first, last, shares)
 
     @property
     def _way(self) -> str:
-        return "squares_" if self.plane.moved else ""
+        return "squares_" if self.batched_fft.moved else ""
 
     def _order(self, cells: np.ndarray) -> list[Any]:
-        numbers, steps = self.plane.numbers(), [one // 8 for one in cells.strides]
+        numbers, steps = self.batched_fft.numbers(), [one // 8 for one in cells.strides]
         steps = [steps[0], 0, steps[1]] if len(steps) == 2 else steps
         return [*map(ctypes.c_int64, (*steps, *numbers[:3])), *map(ctypes.c_int, numbers[3:])]
 
     def forwards(self, cells: np.ndarray, shares: np.ndarray) -> None:
         ordered = np.full(cells.shape, np.nan)
         self._call(self._way + "into_order", cells.size, cells, *self._order(cells), ordered)
-        shares[...] = scipy.fft.rfftn(ordered, axes=self.plane.axes)
-        if self.plane.cosines:
+        shares[...] = scipy.fft.rfftn(ordered, axes=self.batched_fft.axes)
+        if self.batched_fft.cosines:
             self._mixed("mix", shares)
 
     def backwards(self, shares: np.ndarray, cells: np.ndarray) -> None:
-        if self.plane.cosines:
+        if self.batched_fft.cosines:
             self._mixed("separate", shares)
-        lengths = [self.plane.shape[a] for a in self.plane.axes]
-        ordered = scipy.fft.irfftn(shares, s=lengths, axes=self.plane.axes, norm="forward")
+        lengths = [self.batched_fft.shape[a] for a in self.batched_fft.axes]
+        ordered = scipy.fft.irfftn(shares, s=lengths, axes=self.batched_fft.axes, norm="forward")
         self._call(self._way + "out_of_order", cells.size, ordered, *self._order(cells), cells)
 
 
@@ -117,15 +117,15 @@ def test_as_axis_after_axis(kinds: str, shape: tuple[int, ...], compiled: ctypes
     fast = FastPoisson(ml.linalg.Poisson(grid, sides, sides))
     found = fast._at_once
     assert found is not None
-    plane, modes = found
-    plane.__dict__["_gpu"] = OnHost(plane, compiled)
+    batched_fft, modes = found
+    batched_fft.__dict__["_gpu"] = OnHost(batched_fft, compiled)
     room = np.full([n + 2 for n in shape], 7.0)  # with ghosts
     x, b = room[(slice(1, -1),) * len(shape)], np.random.default_rng(0).standard_normal(shape)
     memory = modes.memory
-    shares = memory.view(complex) if plane.apart else memory
-    plane.forwards(b, shares)
+    shares = memory.view(complex) if batched_fft.apart else memory
+    batched_fft.forwards(b, shares)
     modes.solve_in_place(memory)
-    plane.backwards(shares, x)
+    batched_fft.backwards(shares, x)
     right = fast.solved(b)
     np.testing.assert_allclose(x, right, atol=1e-11 * np.abs(right).max())
     x[...] = 7.0

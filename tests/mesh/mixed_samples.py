@@ -8,8 +8,8 @@ import numpy as np
 from scipy.spatial import Delaunay
 
 from meshloom.mesh.cell_kinds import KINDS
+from meshloom.mesh.connectivity import CellTable, NodeLists
 from meshloom.mesh.generate import box
-from meshloom.mesh.lists import CellTable, NodeLists
 from meshloom.mesh.mesh import Mesh
 
 Cells = dict[str, Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial import Delaunay
 
+from meshloom.mesh.connectivity import NodeLists
 from meshloom.mesh.generate import box
-from meshloom.mesh.lists import NodeLists
 from meshloom.mesh.mesh import Mesh
 
 SQUARE = np.array([(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)])

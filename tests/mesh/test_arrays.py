@@ -203,7 +203,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a list": ([0.0] * 4, {}, "wraps NumPy's and CuPy's arrays, got"),
     "data": (np.zeros(4), {"data": 1.0}, "has its values, its type and its order"),
     "layout": (np.zeros(4), {"layout": "soa"}, "has its values, its type and its order"),
-    "transient": (np.zeros(4), {"transient": True}, "it is not transient"),
+    "temporary": (np.zeros(4), {"temporary": True}, "it is not temporary"),
 }
 
 

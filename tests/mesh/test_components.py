@@ -181,11 +181,11 @@ def test_compact_differences_keep_the_shape(stretched: bool) -> None:
 
 
 @pytest.mark.parametrize("back_end", BACK_ENDS)
-def test_a_fused_program_with_transient_matrices(back_end: str) -> None:
+def test_a_fused_program_with_temporary_matrices(back_end: str) -> None:
     ml.use(back_end)
     s = ml.Set(9, "s")
     a = s.field("a", (2, 2), data=rng.random((9, 2, 2)))
-    between, b = s.field("between", (2, 2), transient=True), s.field("b", (2, 2))
+    between, b = s.field("between", (2, 2), temporary=True), s.field("b", (2, 2))
 
     @ml.kernel
     def square(a: ml.Read, r: ml.Write):

@@ -87,7 +87,7 @@ def test_in_a_program_fused_with_others() -> None:
         ml.use(backend)
         places = ml.Set(N, "places")
         ring = ml.Map.computed(places, places, FORMULAS["ring"], "ring")
-        u, change = places.field("u", data=np.arange(N) % 11.0), places.field("change", transient=True)
+        u, change = places.field("u", data=np.arange(N) % 11.0), places.field("change", temporary=True)
 
         @ml.kernel
         def differences(u: ml.Read, change: ml.Inc):

@@ -14,7 +14,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import MeshloomError, ProgramError
-from meshloom.mesh.belonging import mesh_of
+from meshloom.mesh.owner_mesh import mesh_of
 from tests.mesh.mixed_samples import plane, space
 
 
@@ -64,11 +64,11 @@ def test_a_copy_of_a_global_has_the_same_values(world: World, how: Callable) -> 
 
 
 def test_a_copy_keeps_what_a_field_is(world: World) -> None:
-    between = world.cells.field("between", transient=True, dtype=np.float32)
+    between = world.cells.field("between", temporary=True, dtype=np.float32)
     between.undefined_after = "step"
     other = copy.deepcopy(between)
-    assert other.transient and other.layout_is_free and other.dtype == np.float32
-    with pytest.raises(ProgramError, match="transient and has no values after program step"):
+    assert other.temporary and other.layout_is_free and other.dtype == np.float32
+    with pytest.raises(ProgramError, match="temporary and has no values after program step"):
         other.numpy()
 
 

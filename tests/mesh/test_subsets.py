@@ -138,7 +138,7 @@ def test_every_strategy_through_maps_of_the_whole(backend: str, arranged: str) -
 def test_programs_keep_the_order_of_loops_over_parts_and_the_whole(backend: str) -> None:
     ml.use(backend)
     things = ml.Set(50, "things")
-    u, v = things.field("u"), things.field("v", transient=True)
+    u, v = things.field("u"), things.field("v", temporary=True)
     odd, low = things.subset(np.arange(50) % 2 == 1, "odd"), things.subset(range(20), "low")
 
     @ml.kernel

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshloom.native.cache import cache_dir, cache_root, load_arrays, store_arrays
-from meshloom.process.beside import replacing
+from meshloom.process.atomic_write import replacing
 
 ARRAYS = {
     "file": np.arange(1000),  # a name that numpy's own writer reserves

@@ -15,8 +15,8 @@ import pytest
 
 import meshloom as ml
 from meshloom.native import compiler
-from meshloom.native.closing import function_of
 from meshloom.native.compiler import load
+from meshloom.native.dlclose import function_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="libraries are closed on Linux only")
 

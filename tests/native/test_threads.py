@@ -116,11 +116,11 @@ def test_the_environment_counts_in_runs_that_say_nothing(wanted: str, first: str
 def test_runs_of_a_study_have_their_share_and_no_more_than_the_environment_says(
     environment: int, workers: int, share: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from meshloom.studies import several
+    from meshloom.studies import sweep
 
-    monkeypatch.setattr(several, "USUAL_THREADS", environment)
-    monkeypatch.setattr(several, "cpu_count", lambda: 8)
-    assert several.threads_of_each(workers) == share
+    monkeypatch.setattr(sweep, "USUAL_THREADS", environment)
+    monkeypatch.setattr(sweep, "cpu_count", lambda: 8)
+    assert sweep.threads_of_each(workers) == share
 
 
 def test_a_gpu_does_not_survive_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from meshloom.errors import CompilerError
-from meshloom.native import cache, compiler, tidy, trust
+from meshloom.native import cache, compiler, eviction, ownership
 from meshloom.native.elf import is_whole
-from meshloom.native.trust import distrust
+from meshloom.native.ownership import distrust
 
 ROOT = Path(__file__).parents[2]
 SOURCE = 'extern "C" int answer() { return 42; }\n'
@@ -51,9 +51,9 @@ def test_a_group_of_one_user_is_nobody_else(own: Path, monkeypatch: pytest.Monke
     cache.store_arrays("plans", "k", {"a": np.ones(3)})
     for path in (own, own / "plans", own / "plans" / "k.npz"):
         path.chmod(0o775)
-    monkeypatch.setattr(trust, "_is_private", lambda group: group == os.getegid())
+    monkeypatch.setattr(ownership, "_is_private", lambda group: group == os.getegid())
     assert (cache.load_arrays("plans", "k") or {})["a"].sum() == 3
-    monkeypatch.setattr(trust, "_is_private", lambda group: False)
+    monkeypatch.setattr(ownership, "_is_private", lambda group: False)
     with pytest.warns(UserWarning, match="others may write"):
         assert cache.load_arrays("plans", "k") is None
 
@@ -71,11 +71,11 @@ def test_whose_group_it_is(monkeypatch: pytest.MonkeyPatch, change: dict[str, An
     monkeypatch.setattr(pwd, "getpwuid", lambda uid: ada)
     monkeypatch.setattr(pwd, "getpwall", lambda: [ada, bob])
     monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group((facts["group"], "x", gid, facts["members"])))
-    trust._is_private.cache_clear()
+    ownership._is_private.cache_clear()
     try:
-        assert trust._is_private(1000) is private
+        assert ownership._is_private(1000) is private
     finally:
-        trust._is_private.cache_clear()
+        ownership._is_private.cache_clear()
 
 
 def test_a_source_that_goes_while_it_is_compiled_costs_a_line(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_a_source_that_goes_while_it_is_compiled_costs_a_line(own: Path, monkeyp
     def cleared_before(command: list[str]) -> subprocess.CompletedProcess[str]:
         if not cleared and any(word.endswith(".cpp") for word in command):
             cleared.append(True)
-            tidy.clear(own)
+            eviction.clear(own)
         return run(command)
 
     monkeypatch.setattr(compiler, "_run", cleared_before)
@@ -103,7 +103,7 @@ def test_a_source_that_goes_while_it_is_compiled_costs_a_line(own: Path, monkeyp
 def test_a_cache_that_others_may_write_is_not_used(
     own: Path, mode: int, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trust, "_is_private", lambda group: False)
+    monkeypatch.setattr(ownership, "_is_private", lambda group: False)
     cache.store_arrays("plans", "k", {"a": np.ones(3)})
     (own / place).chmod(mode)
     with pytest.warns(UserWarning, match="others may write to .*chmod go-w") as found:
@@ -372,17 +372,17 @@ def test_a_compiler_that_hangs_is_ended_with_all_it_started(own: Path, tmp_path:
 
 
 @pytest.mark.parametrize(("wanted", "found"), [("500M", 500 * 10**6), ("2g", 2 * 10**9), ("1.5 GB", 15 * 10**8),
-                                               ("4096", 4096), ("0", 0), ("", tidy.LIMIT)])  # fmt: skip
+                                               ("4096", 4096), ("0", 0), ("", eviction.LIMIT)])  # fmt: skip
 def test_the_limit_is_a_size(monkeypatch: pytest.MonkeyPatch, wanted: str, found: int) -> None:
     monkeypatch.setenv("MESHLOOM_CACHE_LIMIT", wanted)
-    assert tidy.limit() == found
+    assert eviction.limit() == found
 
 
 @pytest.mark.parametrize("wanted", ["lots", "-5M", "1e9", "5X", "\u0665M", "9" * 400])
 def test_another_limit_is_told_and_ignored(monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
     monkeypatch.setenv("MESHLOOM_CACHE_LIMIT", wanted)
     with pytest.warns(UserWarning, match="not a size such as 500M"):
-        assert tidy.limit() == tidy.LIMIT
+        assert eviction.limit() == eviction.LIMIT
 
 
 def filled(root: Path, count: int) -> list[Path]:
@@ -406,14 +406,14 @@ def test_the_least_recently_used_go_first_and_foreign_files_stay(own: Path) -> N
     (own / "plans" / ("f" * 64 + ".npz")).symlink_to(foreign[0])
     litter = own / "plans" / f".x.npz.123.{'0' * 32}.tmp"
     litter.write_bytes(b"x")
-    assert tidy.shrink(own, 10000) == 0 and litter.exists()  # somebody may be writing it
+    assert eviction.shrink(own, 10000) == 0 and litter.exists()  # somebody may be writing it
     os.utime(litter, (0, 0))
-    assert tidy.shrink(own, 4500) == 6
+    assert eviction.shrink(own, 4500) == 6
     assert [file.exists() for file in files] == [True] * 4 + [False] * 6
     assert all(file.exists() for file in foreign) and not litter.exists()
     os.utime(files[0])  # used just now: its user may be about to load it
-    assert tidy.shrink(own, 0) == 3 and files[0].exists()
-    assert len(tidy.clear(own)) == 1 and not files[0].exists() and all(file.exists() for file in foreign)
+    assert eviction.shrink(own, 0) == 3 and files[0].exists()
+    assert len(eviction.clear(own)) == 1 and not files[0].exists() and all(file.exists() for file in foreign)
 
 
 def test_use_counts_and_a_process_looks_once(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,17 +421,17 @@ def test_use_counts_and_a_process_looks_once(own: Path, monkeypatch: pytest.Monk
         cache.store_arrays("plans", key, {"x": np.ones(100)})
         os.utime(own / "plans" / f"{key}.npz", (time.time() - 5000,) * 2)
     assert cache.load_arrays("plans", "a" * 64) is not None
-    monkeypatch.setattr(tidy, "_looked", False)
+    monkeypatch.setattr(eviction, "_looked", False)
     monkeypatch.setenv("MESHLOOM_CACHE_LIMIT", "2k")
     cache.store_arrays("plans", "d" * 64, {"x": np.ones(100)})
     assert {file.name[0] for file in (own / "plans").iterdir()} == {"a", "d"}
     looked: list[int] = []
-    monkeypatch.setattr(tidy, "shrink", lambda *_: looked.append(1))
+    monkeypatch.setattr(eviction, "shrink", lambda *_: looked.append(1))
     cache.store_arrays("plans", "e" * 64, {"x": np.ones(100)})
     assert not looked
 
 
 def test_a_library_in_use_survives_its_file(own: Path) -> None:
     found = compiler.load(SOURCE, "used")
-    assert len(tidy.clear(own)) > 0
+    assert len(eviction.clear(own)) > 0
     assert found.answer() == 42 and compiler.load(SOURCE, "used").answer() == 42

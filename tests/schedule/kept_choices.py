@@ -108,7 +108,7 @@ def line_forms() -> dict[str, Any]:
                     loop = ml.linalg.LineLoop(grid, axis, one, f, out)
                     lines = loop.domain.geometry
                     forms = {word: on_gpu.form(loop.spec, lines, {}, target)
-                             for word, target in TARGETS.items() if target.together}
+                             for word, target in TARGETS.items() if target.is_simt}
                     forms["cpu"] = on_cpu.form(loop.spec, lines, CPU)
                     forms["systems"] = systems._gpu_form(loop.spec, lines, H200)
                     found[f"{dtype} {shape} {periodic} {axis}"] = {word: _said(one) for word, one in forms.items()}

@@ -17,7 +17,7 @@ from meshloom.schedule.choice.cost import Work
 from meshloom.schedule.plan.declare import Pair
 from meshloom.schedule.plan.plan import Topology
 from meshloom.schedule.strategies import strategy, verify
-from meshloom.schedule.strategies.common.chains import Rule, best_strips, cut, links, updates
+from meshloom.schedule.strategies.common.strip_decomposition import Rule, best_strips, cut, links, updates
 from meshloom.schedule.strategies.strip import StripPlan
 from meshloom.target import H200
 from tests.schedule.spoil import spoilt

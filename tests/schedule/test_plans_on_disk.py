@@ -231,7 +231,7 @@ def test_every_part_of_an_outline_is_checked(own_cache: Path, name: str, variant
     for less in outlines_without_a_part(outline):
         found = restored(disk.kind, name, 16, disk.entry | as_text(less))
         fewer_pairs = found is not None and len(list(leaves(found))) < len(list(leaves(disk.first)))
-        if found is not None and fewer_pairs and name in ("warp_atomic", "strip") and target.together:
+        if found is not None and fewer_pairs and name in ("warp_atomic", "strip") and target.is_simt:
             continue
         assert disk.is_built_again(disk.entry | as_text(less)), less
     plan = outline["plan"]

@@ -11,7 +11,7 @@ import meshloom as ml
 from meshloom.backend.cuda import nvrtc
 from meshloom.backend.cuda.backend import LoadedKernels
 from meshloom.backend.cuda.kernels import WantedKernels
-from meshloom.backend.unit import Unit
+from meshloom.backend.unit import TranslationUnit
 from meshloom.errors import ScheduleError
 from meshloom.mesh.layout import parse_layout
 from meshloom.schedule.choice.schedule import VECTORS
@@ -172,13 +172,13 @@ class Keeping(CompileBackend):
         return super()._kernels(wanted)
 
 
-def loaded(loop: ml.Loop) -> Unit:
+def loaded(loop: ml.Loop) -> TranslationUnit:
     loop.backend = backend = Keeping()
     loop.prepare()
     return backend.unit
 
 
-def body(unit: Unit) -> str:
+def body(unit: TranslationUnit) -> str:
     return "\n".join(str(statement) for one in unit.passes for phase in one.phases for statement in phase.body)
 
 

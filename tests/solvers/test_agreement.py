@@ -45,7 +45,7 @@ def same_backend_afterwards() -> Iterator[None]:
 
 
 def values(loop: ml.Loop) -> list[np.ndarray]:
-    return [0.0 * w.unpacked() if w.undefined_after else w.rows() for w in loop.writes]  # transient: nothing yet
+    return [0.0 * w.unpacked() if w.undefined_after else w.rows() for w in loop.writes]  # temporary: nothing yet
 
 
 def put(loop: ml.Loop, wanted: list[np.ndarray]) -> None:

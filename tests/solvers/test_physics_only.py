@@ -14,7 +14,7 @@ from tests.findings import none_fails
 SOLVERS = Path(meshloom.solvers.__file__).parent
 #: Words of those who make loops fast, as attributes, arguments or values.
 HOW = {
-    "transient", "layout", "layouts", "relayout", "aligned", "aos", "soa", "aosoa", "storage",
+    "temporary", "layout", "layouts", "relayout", "aligned", "aos", "soa", "aosoa", "storage",
     "schedule", "reschedule", "Schedule", "strategy", "strategies", "block", "threads", "passes", "fuse", "branches",
     "backend", "backends", "use of ml", "target of ml", "the back end numpy", "cpu", "cuda", "hip", "emulated",
 }  # fmt: skip
@@ -63,7 +63,7 @@ def test_a_solver_says_what_and_never_how() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["u = cells.field('u', transient=True)", "cells.field('u', layout='soa')", "fast = ml.backend() == 'cuda'",
+    ["u = cells.field('u', temporary=True)", "cells.field('u', layout='soa')", "fast = ml.backend() == 'cuda'",
      "ml.use('cpu')", "loop.reschedule(x)", "from meshloom.schedule import cost",
      "from meshloom.backend import current", "Equations(passes=STORED)", "if where == 'numpy': pass",
      "u.storage[0] = 1", "import meshloom.native.cache", "ml.program(step, fuse=False)"],

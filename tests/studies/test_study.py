@@ -19,7 +19,7 @@ import pytest
 import meshloom as ml
 from meshloom.errors import UserError
 from meshloom.studies.record import StudyRow
-from meshloom.studies.several import Study, last_line
+from meshloom.studies.sweep import Study, last_line
 from tests.catalogue.test_own_file import POT
 from tests.cli.conftest import meshloom as meshloom  # the fixture
 from tests.cli.harness import Command, files_below

@@ -37,14 +37,14 @@ def spread_loop(cells: int, schedule: ml.Schedule | None = None) -> ml.Loop:
 
 
 def test_a_device_tells_what_it_has() -> None:
-    assert of_device(LARGE) == H200 and H200.together and H200.threads == 132 * 2048
+    assert of_device(LARGE) == H200 and H200.is_simt and H200.threads == 132 * 2048
     little = of_device(LITTLE)
     assert (little.multiprocessors, little.resident_threads, little.shared) == (66, 1536, 101376)
     assert little.rates.per_byte == 2 * H200.rates.per_byte and little.rates.per_launch == H200.rates.per_launch
 
 
 def test_a_cpu_has_cores_and_no_lanes() -> None:
-    assert (CPU.lanes, CPU.multiprocessors, CPU.together) == (1, cpu_count(), False)
+    assert (CPU.lanes, CPU.multiprocessors, CPU.is_simt) == (1, cpu_count(), False)
 
 
 def test_blocks_have_whole_warps() -> None:

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.base import Backend, Bound, Recording, Waits
-from meshloom.backend.branches import Turn, summary
+from meshloom.backend.base import Backend, BoundLoop, Recording, Waits
+from meshloom.backend.branches import StreamAssignment, summary
 from meshloom.backend.cuda import dialect, nvrtc
 from meshloom.backend.cuda.dialect import FINISH, KernelText
 from meshloom.backend.cuda.driver import DeviceLaunch
 from meshloom.backend.cuda.emulator import Emulator
 from meshloom.backend.cuda.engine import Device, Engine, LaunchFunction
-from meshloom.backend.cuda.graph import GraphRecording, dealt_out
+from meshloom.backend.cuda.graph import GraphRecording, assign_streams
 from meshloom.backend.cuda.kernels import WantedKernels, compiled_kernels, known_kernels
-from meshloom.backend.unit import Unit, make_unit, sizes_of, temporaries
+from meshloom.backend.unit import TranslationUnit, make_unit, sizes_of, temporaries
 from meshloom.errors import CompilerError, ScheduleError, install
 from meshloom.mesh.core import Map
 from meshloom.native import together
-from meshloom.native.threads import DEVICE_LEFT_BEHIND, check_device, device_begins, device_left_behind
+from meshloom.native.threads import DEVICE_LEFT_BEHIND, check_device, device_begins, invalid_after_fork
 from meshloom.schedule.nest.code import Pass, partial_name
 from meshloom.schedule.nest.nodes import PairOf
 from meshloom.schedule.nest.walk import number_of
@@ -61,7 +61,7 @@ class CudaBackend(Backend):
         return *super().key, self.engine
 
     def unavailable(self) -> str | None:
-        if device_left_behind() and vars(self).get("_reason") is None:  # it had one, or nobody knows
+        if invalid_after_fork() and vars(self).get("_reason") is None:  # it had one, or nobody knows
             return DEVICE_LEFT_BEHIND
         return self._reason
 
@@ -97,7 +97,7 @@ class CudaBackend(Backend):
         """A field's or global's values in the memory of this back end."""
         return self.engine.upload(storage) if isinstance(storage, np.ndarray) else storage
 
-    def source(self, bound: Bound) -> str:
+    def source(self, bound: BoundLoop) -> str:
         """As it was compiled; before that for as many registers as kernels like."""
         made_for, (bound, plan, unit, wide_index) = bound.plan(), self._unit(bound)
         kept = bound.compiled.get(self.key)
@@ -107,7 +107,7 @@ class CudaBackend(Backend):
             made = dialect.kernels(unit, plan.block, self.target.whole_warps(plan.block), [1] * len(unit.passes))
         return dialect.render(unit, made, wide_index=wide_index)
 
-    def _unit(self, bound: Bound) -> tuple[Bound, Plan, Unit, bool]:
+    def _unit(self, bound: BoundLoop) -> tuple[BoundLoop, Plan, TranslationUnit, bool]:
         """A loop as it runs here, its plan in indices of 32 bits where these suffice, the text as data, and whether
         they do not."""
         plan = bound.plan()
@@ -121,7 +121,7 @@ class CudaBackend(Backend):
             unit = make_unit(spec, plan, target=self.target)
         return replace(bound, spec=unit.spec), plan, unit, wide_index
 
-    def begin(self, bound: Bound) -> None:
+    def begin(self, bound: BoundLoop) -> None:
         made_for, engine = bound.plan(), self.engine
         if bound.compiled.get(self.key, (None,))[0] is made_for:
             return
@@ -133,7 +133,7 @@ class CudaBackend(Backend):
             job = partial(compiled_kernels, wanted, partial(engine.compiled, apart=True), engine.emulation)
             together.start(wanted, unit.spec.name, known=known, job=job)
 
-    def prepare(self, bound: Bound) -> Executable:
+    def prepare(self, bound: BoundLoop) -> Executable:
         made_for, (bound, plan, unit, wide_index) = bound.plan(), self._unit(bound)
         threads = self.target.whole_warps(plan.block)
         kept = bound.compiled.get(self.key)
@@ -160,7 +160,7 @@ class CudaBackend(Backend):
                   for k, one in enumerate(unit.passes) for *_, grid in _grids(one, sizes, plan)]  # fmt: skip
         return Executable(steps, used, list(arrays.values()), self.engine.events(), max(needed, default=0.0))
 
-    def _wanted(self, bound: Bound, plan: Plan, unit: Unit, wide_index: bool) -> WantedKernels:
+    def _wanted(self, bound: BoundLoop, plan: Plan, unit: TranslationUnit, wide_index: bool) -> WantedKernels:
         threads, registers = self.target.whole_warps(plan.block), bound.schedule.registers
         return WantedKernels(unit, plan.block, threads, registers or None, wide_index, self.engine.architecture)
 
@@ -178,16 +178,16 @@ class CudaBackend(Backend):
         return self.engine.copy_bandwidth()
 
     def recording(self, operations: Sequence[Callable[[], None]], waits: Waits | None = None) -> Recording:
-        dealt = dealt_out(operations, waits, self.target)
+        dealt = assign_streams(operations, waits, self.target)
         made = self._recording(operations, dealt)
         made.summary = summary(dealt)
         return made
 
-    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[Turn]) -> Recording:
+    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[StreamAssignment]) -> Recording:
         assert isinstance(self.engine, Device)
         return GraphRecording(operations, dealt, self.engine)
 
-    def _arrays(self, bound: Bound) -> dict[str, Any]:
+    def _arrays(self, bound: BoundLoop) -> dict[str, Any]:
         """The arrays of fields, globals and maps by name."""
         spec = bound.spec
         arrays = {spec.access(k).pointer: s.storage for k, s in enumerate(bound.storages)}
@@ -201,7 +201,7 @@ class CudaBackend(Backend):
             arrays[f"m{k}"] = there
         return arrays
 
-    def _scratch(self, bound: Bound, plan: Plan, parts: int) -> dict[str, Any]:
+    def _scratch(self, bound: BoundLoop, plan: Plan, parts: int) -> dict[str, Any]:
         """Arrays that a loop writes for itself, by name; ``parts``: blocks that have a share of the globals."""
         spec, arrays = bound.spec, {}
         for name, dtype, per_element in temporaries(spec, plan):
@@ -232,7 +232,7 @@ class EmulatedCuda(CudaBackend):
     def place(self, storage: Any) -> Any:
         return Backend.place(self, storage)
 
-    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[Turn]) -> Recording:
+    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[StreamAssignment]) -> Recording:
         return Recording(operations)
 
 
@@ -276,7 +276,7 @@ def _no_compiler() -> str | None:
     return None
 
 
-def _largest(bound: Bound, plan: Plan) -> int:
+def _largest(bound: BoundLoop, plan: Plan) -> int:
     """The largest position that generated code may compute."""
     sizes = [s.storage.size for s in bound.storages] + [m.source.total * m.arity for m in bound.maps]
     sizes += [a.size for a in plan_arrays(plan).values()]
@@ -284,7 +284,7 @@ def _largest(bound: Bound, plan: Plan) -> int:
     return max(sizes, default=0) + 2 * plan.block
 
 
-def _steps(unit: Unit, made: list[KernelText], functions: dict[str, LaunchFunction], arrays: dict[str, Any],
+def _steps(unit: TranslationUnit, made: list[KernelText], functions: dict[str, LaunchFunction], arrays: dict[str, Any],
            sizes: dict[str, int], plan: Plan, threads: int) -> list[Callable[[], None]]:  # fmt: skip
     """One callable for each launch; ranges of colors are known, so nothing is decided at run time."""
     steps: list[Callable[[], None]] = []
@@ -315,7 +315,7 @@ def _shared(one: Pass, sizes: dict[str, int]) -> int:
     return sum(-(-number_of(x.size, sizes) * _width(x.ctype) // 16) * 16 for x in one.scratch)
 
 
-def _check_shared(bound: Bound, unit: Unit, sizes: dict[str, int]) -> None:
+def _check_shared(bound: BoundLoop, unit: TranslationUnit, sizes: dict[str, int]) -> None:
     """Raise ScheduleError when a block needs more shared memory than the schedule allows."""
     needed, allowed = max((_shared(one, sizes) for one in unit.passes), default=0), bound.schedule.shared
     if allowed is not None and needed > allowed:

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from meshloom.backend.unit import Parameter, Unit, block_names, global_values, indent, parameters, prelude, tables
+from meshloom.backend.unit import (
+    Parameter,
+    TranslationUnit,
+    block_names,
+    global_values,
+    indent,
+    parameters,
+    prelude,
+    tables,
+)
 from meshloom.kernel.model import Output
 from meshloom.native.names import safe_name
 from meshloom.schedule.nest.code import BLOCK_SIZE, Pass, Phase, accumulated, merged, neutral, partial_name
@@ -61,7 +70,7 @@ def finish_threads(target: Target) -> int:
     return min(_FINISH_THREADS, target.block_threads)
 
 
-def kernels(unit: Unit, block: int, threads: int, resident: Sequence[int] = ()) -> list[KernelText]:
+def kernels(unit: TranslationUnit, block: int, threads: int, resident: Sequence[int] = ()) -> list[KernelText]:
     """The kernels of a unit, one for each pass, and one that finishes the reductions.
 
     ``block``: the plan's block size; where it is the number of ``threads``, each has just one item.
@@ -72,7 +81,7 @@ def kernels(unit: Unit, block: int, threads: int, resident: Sequence[int] = ()) 
     return [*made, _finish(unit)] if unit.spec.reductions else made
 
 
-def render(unit: Unit, made: list[KernelText], *, wide_index: bool, emulation: str = "") -> str:
+def render(unit: TranslationUnit, made: list[KernelText], *, wide_index: bool, emulation: str = "") -> str:
     """The whole source. With a header for ``emulation`` each kernel also gets a function that a host can call."""
     index = "#define ML_INDEX " + ("long long" if wide_index else "int")
     text_lines = [line for one in made for line in one.text_lines]
@@ -83,7 +92,7 @@ def render(unit: Unit, made: list[KernelText], *, wide_index: bool, emulation: s
     return "\n".join([*head, text, ""])
 
 
-def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, block: int) -> KernelText:
+def _kernel(unit: TranslationUnit, number: int, one: Pass, threads: int, blocks: int, block: int) -> KernelText:
     used = block_names(one) | names([one.block_number, *(x.size for x in one.scratch)])
     used |= set() if one.blocked else {BLOCK_SIZE.name}
     values = [x for x in global_values(unit) if x.name in used]
@@ -104,7 +113,7 @@ def _kernel(unit: Unit, number: int, one: Pass, threads: int, blocks: int, block
     return KernelText(f"pass{number}", tuple(wanted), (head, *body, "}"))
 
 
-def _received(unit: Unit, one: Pass, used: set[str], sources: set[str]) -> list[Parameter]:
+def _received(unit: TranslationUnit, one: Pass, used: set[str], sources: set[str]) -> list[Parameter]:
     """What the kernel of a pass is given; ``sources``: arrays of globals that it reads."""
     known = {x.name for x in global_values(unit)} | {x.name for x in one.scratch}
     wanted = [x for x in parameters(unit, used) if x.name not in known]
@@ -119,7 +128,7 @@ def _declared(wanted: Sequence[Parameter]) -> str:
     return ", ".join(x.declaration for x in wanted)
 
 
-def _started(unit: Unit, output: Output) -> Statement:
+def _started(unit: TranslationUnit, output: Output) -> Statement:
     """The thread's share of a global, nothing yet."""
     return variable(partial_name(output), neutral(unit.spec, output), unit.spec.params[output.param].ctype)
 
@@ -153,7 +162,7 @@ def _where(one: Pass, threads: int, block: int) -> list[str]:
     return [*text_lines, f"const ml_index begin = {start} * block;", end]
 
 
-def _phase(unit: Unit, one: Pass, phase: Phase, threads: int, block: int, *, last: bool) -> list[str]:
+def _phase(unit: TranslationUnit, one: Pass, phase: Phase, threads: int, block: int, *, last: bool) -> list[str]:
     """The items of a phase, given to the threads of the block, and a barrier unless it is the last."""
     body = PRINTER.text_lines(phase.body)
     if phase.of_block:
@@ -186,7 +195,7 @@ def _range(phase: Phase) -> tuple[str, str]:
     return PRINTER.expression(phase.first), PRINTER.expression(phase.last)
 
 
-def _tree(unit: Unit, output: Output, threads: int, *store: str) -> list[str]:
+def _tree(unit: TranslationUnit, output: Output, threads: int, *store: str) -> list[str]:
     """Reduce one value per thread by a fixed tree, within warps and then over them; thread 0 does the ``store``."""
     param, lanes, mine = unit.spec.params[output.param], unit.target.lanes, Name(partial_name(output))
     room = f"tree_{mine.name}"
@@ -206,7 +215,7 @@ def _tree(unit: Unit, output: Output, threads: int, *store: str) -> list[str]:
     ]
 
 
-def _finish(unit: Unit) -> KernelText:
+def _finish(unit: TranslationUnit) -> KernelText:
     """One block that merges the blocks' shares into the globals."""
     wanted: list[Parameter] = []
     body: list[str] = []

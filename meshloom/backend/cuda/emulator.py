@@ -14,7 +14,7 @@ from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Engine, LaunchFunction
 from meshloom.backend.cuda.kernels import NO_CONTRACTION, GpuCode, GpuText
 from meshloom.native import compiler
-from meshloom.native.closing import function_of
+from meshloom.native.dlclose import function_of
 from meshloom.native.ffi import address
 from meshloom.target import H200, Target
 

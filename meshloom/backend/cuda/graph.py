@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.backend.base import CopyMemory, FillMemory, Recording, Replayed, Waits
-from meshloom.backend.branches import Turn, in_branches, reduced
+from meshloom.backend.branches import StreamAssignment, in_streams, reduced
 from meshloom.backend.cuda import history
 from meshloom.backend.cuda.driver import DeviceKernel
 from meshloom.backend.cuda.engine import Device
@@ -26,6 +26,7 @@ from meshloom.native.threads import check_device
 from meshloom.process.signals import held_back
 from meshloom.target import Target
 
+Operations = Sequence[Callable[[], None]]
 MOST_LOOPS = 8  # on the device, for other conditions each
 
 
@@ -63,7 +64,7 @@ class LimitedLead:
 class GraphRecording(Recording):
     """The operations captured into a graph. The time of a single one is not known: asking would break the graph up."""
 
-    def __init__(self, operations: Sequence[Callable[[], None]], dealt: Sequence[Turn], device: Device):
+    def __init__(self, operations: Sequence[Callable[[], None]], dealt: Sequence[StreamAssignment], device: Device):
         super().__init__(operations)
         self._device, self._cupy = device, device.cupy
         # Waits for work on CuPy's default stream and makes it wait: no other synchronisation is needed.
@@ -134,17 +135,17 @@ class GraphRecording(Recording):
 
 
 # ----- branches ---------------------------------------------------------------------------------------------------
-def dealt_out(operations: Sequence[Callable[[], None]], waits: Waits | None, target: Target) -> list[Turn]:
+def assign_streams(operations: Operations, waits: Waits | None, target: Target) -> list[StreamAssignment]:
     """The branch of each operation on a device; all in one where nobody says what each has to wait for. Large ones keep
     their order: edges between branches would cost more than they gain. Few branches: one that is used again adds an
     edge, mostly one that others imply; a fresh one adds none."""
     if waits is None:
-        return [Turn(0)] * len(operations)
+        return [StreamAssignment(0)] * len(operations)
     numbers, needed = target.gpu.graph, [set(one) for one in waits()]
     large = [k for k, one in enumerate(operations) if _threads(one) >= numbers.large * target.threads]
     for earlier, later in pairwise(large):
         needed[later].add(earlier)
-    return in_branches(reduced(needed), numbers.most_branches)
+    return in_streams(reduced(needed), numbers.most_branches)
 
 
 def _threads(operation: Any) -> float:
@@ -152,14 +153,14 @@ def _threads(operation: Any) -> float:
     return float(operation.size if isinstance(operation, FillMemory | CopyMemory) else operation.threads)
 
 
-def captured(operations: Sequence[Callable[[], None]], dealt: Sequence[Turn], cupy: Any, origin: Any) -> Any:
+def captured(operations: Operations, dealt: Sequence[StreamAssignment], cupy: Any, origin: Any) -> Any:
     """The graph of the operations: each branch is a stream, which ``origin`` draws into the capture and waits for."""
     origin.begin_capture()
     branched(operations, dealt, cupy, origin)
     return origin.end_capture()
 
 
-def branched(operations: Sequence[Callable[[], None]], dealt: Sequence[Turn], cupy: Any, origin: Any) -> None:
+def branched(operations: Operations, dealt: Sequence[StreamAssignment], cupy: Any, origin: Any) -> None:
     """Put the operations on ``origin``, which captures, and on streams that it draws in and waits for."""
     count = 1 + max((turn.branch for turn in dealt), default=0)
     streams = [origin, *(cupy.cuda.Stream() for _ in range(1, count))]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.dialect import KernelText
-from meshloom.backend.unit import Unit
+from meshloom.backend.unit import TranslationUnit
 
 NO_CONTRACTION = "--fmad=false"  # as NVRTC is told to round every product by itself
 
@@ -15,7 +15,7 @@ NO_CONTRACTION = "--fmad=false"  # as NVRTC is told to round every product by it
 class WantedKernels(NamedTuple):
     """What kernels are made from, and the architecture that they are for: equal ones give the same."""
 
-    unit: Unit
+    unit: TranslationUnit
     block: int
     threads: int
     registers: int | None

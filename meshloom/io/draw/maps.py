@@ -9,7 +9,7 @@ import numpy as np
 from meshloom.io.draw.canvas import plain
 from meshloom.io.draw.colours import ColourScale, colour_scale
 from meshloom.io.draw.units import unit_of
-from meshloom.mesh.lists import NodeLists
+from meshloom.mesh.connectivity import NodeLists
 from meshloom.native.algorithms import distinct
 
 Window = tuple[float, float, float, float]  # xmin, xmax, ymin, ymax

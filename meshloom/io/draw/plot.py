@@ -22,10 +22,10 @@ from meshloom.io.draw.scenes import AXES, Look, Scene, curve_scene, mesh_scene, 
 from meshloom.io.draw.surface import View
 from meshloom.io.draw.units import in_units, unit_of
 from meshloom.io.files import followed, writing
-from meshloom.mesh.belonging import mesh_of
 from meshloom.mesh.core import Field, Set
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.owner_mesh import mesh_of
 from meshloom.mesh.shown import thumbnails
 from meshloom.recording import refuse_in_program
 

@@ -20,11 +20,11 @@ from meshloom.io.draw.curves import draw_curves
 from meshloom.io.draw.maps import Window
 from meshloom.io.draw.section import section
 from meshloom.io.draw.surface import USUAL_VIEW, View, draw_surface, surface_window
-from meshloom.mesh.belonging import mesh_of
+from meshloom.mesh.connectivity import NodeLists
 from meshloom.mesh.core import Set, Subset
 from meshloom.mesh.grid import Grid
-from meshloom.mesh.lists import NodeLists
 from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.owner_mesh import mesh_of
 
 AXES = "xyz"
 How = Mapping[str, Any]  # what colour_scale takes

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from meshloom.mesh.cell_kinds import CellKind
-from meshloom.mesh.lists import CellTable, NodeLists, SizeBlock
+from meshloom.mesh.connectivity import CellTable, NodeLists, SizeBlock
 from meshloom.native.algorithms import distinct
 
 

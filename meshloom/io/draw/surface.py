@@ -19,7 +19,7 @@ import numpy as np
 from meshloom.io.draw.colours import ColourScale
 from meshloom.io.draw.maps import Window
 from meshloom.io.draw.raster import seen
-from meshloom.mesh.lists import NodeLists
+from meshloom.mesh.connectivity import NodeLists
 from meshloom.process.children import run_apart
 
 View = tuple[float, float, float]  # from what is seen to who sees it

@@ -6,7 +6,7 @@ part of it reads, at other elements than its own, what an earlier part has writt
 what one part writes the next takes as an expression, and only what is left at the end goes to memory.
 
 Memory is a set of buffers. Every field has a home; a group that reads a field through a map cannot write it there, and
-writes to a second buffer instead. A transient field that is a mere copy of another needs no buffer of its own: it is
+writes to a second buffer instead. A temporary field that is a mere copy of another needs no buffer of its own: it is
 the other's buffer, until that is written again. What nobody reads again is not stored at all.
 """
 

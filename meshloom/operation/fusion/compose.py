@@ -16,7 +16,7 @@ from meshloom.mesh.layout import Layout
 from meshloom.operation.arguments import spec_box
 from meshloom.operation.body import BodyGraph, GivenBody
 from meshloom.operation.domain import BoxPoints, SetElements
-from meshloom.operation.fusion.as_one import AsOne
+from meshloom.operation.fusion.fused_policy import FusedPolicy
 from meshloom.operation.fusion.groups import Group, in_chunks
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.operand import DIRECTLY, Operand, Reach
@@ -28,7 +28,7 @@ from meshloom.schedule.plan.plan import Plan, topology
 from meshloom.schedule.spec import SpecBox, SpecMap, SpecParam
 from meshloom.schedule.strategies import CHUNKS, ELEMENTS, GATHERS, POINTS, serving, strategy
 from meshloom.schedule.strategies.common.neighbours import NeighbourPlan, OwnRing, RoleTables, role_tables
-from meshloom.schedule.strategies.common.rings import along_map
+from meshloom.schedule.strategies.common.one_ring import along_map
 from meshloom.schedule.strategies.common.tiles import TilePlan
 from meshloom.target import CPU
 
@@ -178,7 +178,7 @@ class _Composer:
     def _sum(self, one: Field, number: int, mode: type[Mode]) -> _Sum:
         """What a parameter's increments are added up in: on a CPU that of the gather before, if nobody has looked."""
         found = self.sums.get(one)
-        if found is None or (found.param != number and (self.group.together or found.mode is not mode)):
+        if found is None or (found.param != number and (self.group.is_simt or found.mode is not mode)):
             found = self.sums[one] = _Sum(number, mode, set())
         elif found.param != number:
             self.joined[number] = found.param
@@ -230,7 +230,7 @@ def fused(group: Group, memory: Memory) -> list[Operation]:
                       in zip(spec.params, composer.reaches, composer.storages, strict=True)])  # fmt: skip
     graph = BodyGraph(spec.outputs, starts_from=spec.starts_from, starts=spec.starts)
     body = GivenBody(graph, spec.strict, tuple(group.parts))
-    how = AsOne(spec, plan, schedule, tuple(composer.maps))
+    how = FusedPolicy(spec, plan, schedule, tuple(composer.maps))
     made = Operation(spec.name, domain, operands, body, how, memory.backend)
     return [*left, made]
 
@@ -249,12 +249,12 @@ def _settle(composer: _Composer) -> None:
             if composer.values[one] != [const(memory.constants[one], one.dtype)] * one.dim:
                 raise NoConstant(one)
             moved[one] = one
-        elif source is not None and ((one.transient and not part) or source is memory.buffers.get(one, one)):
+        elif source is not None and ((one.temporary and not part) or source is memory.buffers.get(one, one)):
             moved[one] = source
     taken = composer.far | {b for b in moved.values() if b is not None}
     taken |= {b for f, b in memory.buffers.items() if f not in written and b is not None and memory.is_live(f)}
-    for one in sorted((w for w in written if w not in moved), key=lambda w: w.transient):
-        twin = next((f for f in moved if one.transient and moved[f] is not None and composer.alike(one, f)), None)
+    for one in sorted((w for w in written if w not in moved), key=lambda w: w.temporary):
+        twin = next((f for f in moved if one.temporary and moved[f] is not None and composer.alike(one, f)), None)
         if twin is not None and not part:
             moved[one] = moved[twin]
             continue
@@ -275,7 +275,7 @@ class NoConstant(Exception):
 def _finished(composer: _Composer) -> tuple[FusedSpec, Plan]:
     """Spec and plan; own values that a gather loads through its map are taken from there."""
     first = {composer.map_number(loop.maps[m]): (loop, m) for loop, m in reversed(composer.gathers)}  # of each map
-    plan = _plan_together(composer, first) if composer.group.together else _plan_in_chunks(composer, first)
+    plan = _plan_together(composer, first) if composer.group.is_simt else _plan_in_chunks(composer, first)
     spec = _finished_spec(composer, plan)
     return spec, plan if spec.box is None else _plan_of_points(composer, spec)
 

@@ -22,7 +22,7 @@ def seconds_by_count(step: Operation, rates: Rates) -> float:
 def slowed_by_registers(step: Operation) -> float:
     """So many times longer does its traffic take than at full speed: threads with many values leave room for few
     others, and few have few loads under way (Little's law)."""
-    if not step.domain.visits_elements or not step.backend.target.together:
+    if not step.domain.visits_elements or not step.backend.target.is_simt:
         return 1.0
     numbers, values = step.backend.target.gpu.fused, live_registers(o.value for o in step.spec.outputs)
     return max(1.0, (numbers.registers_beside + numbers.registers_per_value * values) / numbers.full_speed_registers)
@@ -41,7 +41,7 @@ def seconds_at_points(step: Operation, rates: Rates) -> float:
     width = max((o.value.dtype.itemsize for o in step.spec.outputs), default=8) / 8
     replaced = [o.param for o in step.spec.other_outputs if (o.param, 0, o.comp) not in loaded]
     stored = sum(params[param].dtype.itemsize for param in replaced if not params[param].is_global)
-    stored = 0 if step.backend.target.together else stored
+    stored = 0 if step.backend.target.is_simt else stored
     bytes_moved, operations = step.compulsory + step.elements * stored, step.elements * weighed * width
     operations *= numbers.in_vectors  # points of a line go in vectors
     return Cost(float(bytes_moved), operations, requests=float(step.elements * asked)).seconds(rates)

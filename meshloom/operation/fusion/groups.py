@@ -45,9 +45,9 @@ class Group:
         return next((o.box for o in self.loops if o.box is not None), None)
 
     @property
-    def together(self) -> bool:
+    def is_simt(self) -> bool:
         """Do its loops run where the threads of a block run together?"""
-        return any(o.backend.target.together for o in self.loops)
+        return any(o.backend.target.is_simt for o in self.loops)
 
     def strict(self, another: Operation) -> bool:
         """Are its formulas as written, once another operation joins? One of them, then all."""
@@ -184,7 +184,7 @@ def _gather_blocker(loop: Operation, group: Group | None, gathers: bool) -> str:
         return ""
     if few:
         return "it has few elements, and no loop that adds to the same set goes before"
-    if loop.backend.target.together or loop.wish.strategy not in AUTOMATIC:
+    if loop.backend.target.is_simt or loop.wish.strategy not in AUTOMATIC:
         return f"its strategy is {loop.schedule.strategy}"
     return f"chunks of the set that it adds to would evaluate its elements {in_chunks(loop)[1]:.2g} times"
 
@@ -198,7 +198,7 @@ def _at_targets(loop: Operation) -> bool:
     """
     if not loop.spec.racy_outputs or _numbers(loop).few * loop.set.owned < _targets(loop):
         return False
-    if loop.backend.target.together:
+    if loop.backend.target.is_simt:
         return strategy(loop.schedule.strategy).at_targets
     return loop.wish.strategy in AUTOMATIC and in_chunks(loop)[1] <= loop.backend.target.cpu.chunks.most_again
 
@@ -220,7 +220,7 @@ def in_chunks(loop: Operation) -> tuple[int, float]:
 def _one_loop(group: Group, operation: Operation) -> bool:
     """Is what its loops and another do with an element of the group a good loop? On a CPU it must not be too long, and
     all of its parts or none must call functions such as exp: that is what keeps loops from being vectorised."""
-    if operation.backend.target.together:
+    if operation.backend.target.is_simt:
         return True
     loops = [o for o in (*group.loops, operation) if not o.spec.racy_outputs]
     roots = [[o.value for o in loop.spec.outputs] for loop in loops]
@@ -304,7 +304,7 @@ def _one_visit(group: Group, another: Operation) -> bool:
         return False
     if group.strict(another) and _written_since(group, before[0], another):
         return False
-    if not another.backend.target.together:
+    if not another.backend.target.is_simt:
         return True
     block = another.backend.target.gpu.fused.block
     plans = [loop.plan_of(Schedule(serving(GATHERS).name, block=block)) for loop in (before[0], another)]

@@ -76,7 +76,7 @@ def _producer(graph: Dataflow, position: int) -> _Producer | None:
     if not at_points(loop):
         return None
     made = [w for w in loop.writes if isinstance(w, Field)]
-    if not all(one.transient and loop.defines(one) for one in made):
+    if not all(one.temporary and loop.defines(one) for one in made):
         return None
     consumers: dict[int, list[Field]] = {}
     for one in made:
@@ -164,7 +164,7 @@ def _epilogue(graph: Dataflow, position: int) -> Iterator[Operation]:
 
 def _dead(parts: Sequence[Operation], rest: Sequence[Operation]) -> list[Field]:
     """Temporary fields that the parts write, and nobody reads before they are written again."""
-    written = dict.fromkeys(w for one in parts for w in one.writes if isinstance(w, Field) and w.transient)
+    written = dict.fromkeys(w for one in parts for w in one.writes if isinstance(w, Field) and w.temporary)
     behind = Dataflow(rest)
     return [one for one in written if not behind.is_live(one, 0, _written_by(parts, one))]
 

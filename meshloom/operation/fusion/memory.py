@@ -31,10 +31,10 @@ class Memory:
         return restore
 
     def buffer(self, one: Field) -> Field:
-        where = self.buffers.get(one, None if one.transient else one)
+        where = self.buffers.get(one, None if one.temporary else one)
         if where is None:
             raise KernelError(
-                f"field {one.name} is transient, but a program reads it before it is written; write it first, or make"
+                f"field {one.name} is temporary, but a program reads it before it is written; write it first, or make"
                 " it an ordinary field"
             )
         return where

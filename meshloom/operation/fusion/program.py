@@ -44,7 +44,7 @@ class FusedProgram:
     def unfused(self) -> bool:
         """Is nothing of it fused, on a CPU, where the loops by themselves are best?"""
         steps = (*self.prologue, *self.body)
-        together = any(step.backend.target.together for step in steps if not step.domain.all_memory)
+        together = any(step.backend.target.is_simt for step in steps if not step.domain.all_memory)
         return not together and not any(step.composed for step in steps)
 
     def seconds(self, rates: Rates, of: Callable[[Operation, Rates], float] = seconds_by_count) -> float:
@@ -97,12 +97,12 @@ def fuse(graph: Dataflow) -> FusedProgram:
 def _fused(graph: Dataflow) -> FusedProgram:
     """The same, every loop as it is.
 
-    Operations at its start that write transient fields only may be done at its end as well, for the next replay, where
+    Operations at its start that write temporary fields only may be done at its end as well, for the next replay, where
     they can join the last group; before the first replay they are then done once by themselves. On a GPU what moves
     less counts; on a CPU what takes less time by the cost model, and loop by loop is one of the ways.
     """
     targets = {o.backend.target for o in graph.operations if not o.domain.all_memory}
-    if all(target.together for target in targets):
+    if all(target.is_simt for target in targets):
         return min(_ways(sink_initialisers(graph), True), key=lambda way: way.bytes_moved)
     (target,) = targets
     moved = sink_initialisers(fused_into_lines(graph, together=False))
@@ -126,7 +126,7 @@ def _ways(graph: Dataflow, gathers: bool) -> list[FusedProgram]:
 def _head(graph: Dataflow, gathers: bool) -> int:
     """How many operations at the start of a program may be done at its end instead, for the next replay: those that
     write temporary fields only, as far as they are one group. It may join the last one; the next could not follow."""
-    lasting = (not all(isinstance(w, Field) and w.transient for w in one.writes) for one in graph.operations)
+    lasting = (not all(isinstance(w, Field) and w.temporary for w in one.writes) for one in graph.operations)
     longest = next((k for k, lasts in enumerate(lasting) if lasts), len(graph.operations))
     first = next((group.end for group in grouped(graph, gathers) if group.on is not None), longest)
     return min(first, longest)
@@ -151,14 +151,14 @@ def _rotated(graph: Dataflow, constants: dict[Field, float], gathers: bool, *, h
     body = tuple(_steps(cycle, memory, 0, gathers))
     # The next replay must find everything that it asks for where the first one did.
     asked = [f for f in memory.buffers if memory.is_live(f)]
-    same = all(memory.buffers[f] is start.get(f, None if f.transient else f) for f in asked)
+    same = all(memory.buffers[f] is start.get(f, None if f.temporary else f) for f in asked)
     return FusedProgram(prologue, body, constants, gathers) if same else None
 
 
 def _straight(graph: Dataflow, constants: dict[Field, float], gathers: bool) -> FusedProgram:
     memory = Memory(graph, constants)
     body = list(_steps(graph, memory, 0, gathers))
-    for one in [f for f in memory.buffers if not f.transient]:
+    for one in [f for f in memory.buffers if not f.temporary]:
         body += _copy_back(one, (), memory)
     return FusedProgram((), tuple(body), constants, gathers)
 
@@ -218,7 +218,7 @@ def _gains(operation: Operation, memory: Memory) -> bool:
     fields = [f for f in (*operation.reads, *operation.writes) if isinstance(f, Field)]
     away = any(memory.buffers.get(f, f) is not f for f in fields)
     written = [f for f in operation.writes if isinstance(f, Field)]
-    return away or any(not memory.is_live(f) or (f.transient and _only_copied(operation, f)) for f in written)
+    return away or any(not memory.is_live(f) or (f.temporary and _only_copied(operation, f)) for f in written)
 
 
 def _only_copied(operation: Operation, one: Field) -> bool:

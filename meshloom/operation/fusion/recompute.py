@@ -245,7 +245,7 @@ class _Joined:
 
 
 def _twin(one: Field) -> Field:
-    return Field(one.set, f"{one.name}_new", one.components, dtype=one.dtype, layout=one.layout, transient=True)
+    return Field(one.set, f"{one.name}_new", one.components, dtype=one.dtype, layout=one.layout, temporary=True)
 
 
 def _copy_back_loop(consumer: Operation, new: Field, old: Field) -> Operation:
@@ -272,7 +272,7 @@ def without_store(graph: Dataflow, position: int, pairs: list[StencilPair]) -> t
             new |= {} if pairs[k].refused else {pair.position: [*loops]}
     rest = [one for k in range(position + 1, len(operations)) for one in new.get(k, [operations[k]])]
     changed = Dataflow([*operations[: position + 1], *rest])
-    temporary = all(isinstance(w, Field) and w.transient for w in producer.writes)
+    temporary = all(isinstance(w, Field) and w.temporary for w in producer.writes)
     if temporary and not any(changed.is_live(w, position + 1, written_region(producer, w)) for w in producer.writes):
         changed = Dataflow([*operations[:position], *rest])
     return changed, pairs
@@ -284,7 +284,7 @@ def _too_long(loop: Operation) -> str:
     registers, target = sum(loop.spec.params[param].dtype.itemsize // 4 for param, _, _ in loaded), loop.backend.target
     if operations > target.numbers.fusion.most_operations:
         return f"computed again it would be one of {operations} operations at a point"
-    if target.together and registers > target.gpu.fused.most_registers:
+    if target.is_simt and registers > target.gpu.fused.most_registers:
         return f"computed again it would be one of {len(loaded)} loads at a point"
     return ""
 
@@ -344,6 +344,6 @@ def _note(pair: StencilPair, share: float = 1.0) -> str:
     if share < pair.consumer.backend.target.numbers.fusion.worth_again:
         return f"{kept} computed again by {pair.consumer.name} at {points}, and not loaded: {estimated}"
     found = f"{kept} stored for {pair.consumer.name}: computed again at {points} it would take {estimated}"
-    lasting = any(not one.transient for one in pair.fields)  # so that it is stored anyway, read or not
+    lasting = any(not one.temporary for one in pair.fields)  # so that it is stored anyway, read or not
     they = "it" if len(pair.fields) == 1 else "they"
-    return f"{found}; made inside the program, or transient, {they} need not be stored at all" if lasting else found
+    return f"{found}; made inside the program, or temporary, {they} need not be stored at all" if lasting else found

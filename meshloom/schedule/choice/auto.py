@@ -38,7 +38,7 @@ _SAME = "1.00"  # the printed ratio of two times that are alike
 def estimates(spec: LoopSpec, work: Work, target: Target) -> dict[str, float]:
     """Estimated seconds of every strategy that applies and finds room in shared memory, where blocks have that."""
     costs = {n: strategy(n).cost(spec, work, target=target) for n in names() if strategy(n).declines(spec) is None}
-    room = target.gpu.shared.most * min(target.shared / H200.shared, 1.0) if target.together else math.inf
+    room = target.gpu.shared.most * min(target.shared / H200.shared, 1.0) if target.is_simt else math.inf
     rates = target.rates
     return {n: c.seconds(rates) for n, c in costs.items() if c.shared <= room}
 
@@ -72,7 +72,7 @@ def choose(
     check_variant(wish.strategy, wish.variant)
     if wish.strategy not in AUTOMATIC:
         return _with_block(wish, wish.strategy, target, elements), "asked for"
-    if not target.together and _is_small(elements, flops, target):
+    if not target.is_simt and _is_small(elements, flops, target):
         reason = f"only {elements:,} elements: a serial loop beats starting threads"
         return wish.having(strategy=serving(SERIAL).name, block=wish.block or max(elements, 1)), reason
     if assigned:

@@ -88,7 +88,7 @@ def _schedule(loop: Explained) -> str:
 
 def _per_thread(loop: Explained) -> str:
     """What a thread of a GPU takes, where that is more than one element."""
-    if not loop.backend.target.together:
+    if not loop.backend.target.is_simt:
         return ""
     if loop.spec.box is not None:
         tile = [min(one, there) for one, there in zip(tile_of(loop.spec), loop.spec.box.lengths, strict=True)]

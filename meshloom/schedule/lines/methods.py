@@ -30,17 +30,17 @@ class Segmented(LineMethod):
     def form(self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
         if spec.systems:
             return systems.form(spec, lines, wish, target)
-        return on_gpu.form(spec, lines, wish, target) if target.together else on_cpu.form(spec, lines, target)
+        return on_gpu.form(spec, lines, wish, target) if target.is_simt else on_cpu.form(spec, lines, target)
 
     def plan(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> Plan:
         if spec.systems:
             return systems.plan(self.name, line_places(lines), spec, lines, target)
-        if not target.together:
+        if not target.is_simt:
             return on_cpu.plan(self.name, line_places(lines), spec, lines)
         return on_gpu.plan(self.name, line_places(on_gpu.held(spec, lines)), spec, lines)
 
     def declines(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> str | None:
-        if spec.systems or not target.together or not on_gpu.in_parts(spec, lines) or not in_place(spec):
+        if spec.systems or not target.is_simt or not on_gpu.in_parts(spec, lines) or not in_place(spec):
             return None
         return (
             f"a line of {lines.length} points goes to several blocks, so it cannot be solved in place; use a second"
@@ -57,11 +57,11 @@ class Segmented(LineMethod):
         return on_gpu.registers(spec)
 
     def line_passes(self, spec: LineSpec, plan: Plan, *, target: Target) -> list[Pass]:
-        if spec.systems and target.together:
+        if spec.systems and target.is_simt:
             return systems_gpu.passes(spec, plan, target.gpu.systems.at_once)
         if spec.systems:
             return systems_cpu.passes(spec, plan)
-        return on_gpu.passes(spec, plan) if target.together else on_cpu.passes(spec, plan)
+        return on_gpu.passes(spec, plan) if target.is_simt else on_cpu.passes(spec, plan)
 
 
 def method(name: str) -> LineMethod:

@@ -49,7 +49,7 @@ class SystemsPlan(LinePlan):
 
 def form(spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: Target) -> LineForm:
     """How lines are cut up."""
-    if not target.together:
+    if not target.is_simt:
         return on_cpu.form(spec, lines, target)
     usual = _gpu_form(spec, lines, target)
     wished = {k: v for k, v in wish.items() if k in _WISHES}
@@ -116,10 +116,10 @@ def plan(name: str, places: LinePlaces, spec: LineSpec, lines: LineGeometry, tar
     """Tables, padded to whole segments, and how lines are dealt out."""
     form, systems, segments = spec.form, spec.systems, _segments(lines, spec.form)
     assert systems is not None
-    rows = lines.length if not target.together else segments * form.points
+    rows = lines.length if not target.is_simt else segments * form.points
     beside = lines.outer if lines.contiguous else lines.lanes
     across = -(-beside // form.tile)
-    block = 1 if not target.together else segments * form.tile
+    block = 1 if not target.is_simt else segments * form.tile
     if form.kind == SWEPT:
         block = target.gpu.systems.swept_threads
     lower, upper = (_table(systems, which, rows, spec.dtype) for which in ("lower", "upper"))

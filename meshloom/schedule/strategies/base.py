@@ -65,7 +65,7 @@ class Strategy(Emitter):
         """The block size where none is asked for, of a loop if it is known; on a CPU smaller where there would be few
         blocks, so that threads share evenly."""
         usual = target.numbers.block(self.name)
-        if target.together:
+        if target.is_simt:
             return usual
         threads = target.cpu.threads
         return max(threads.least_block, min(usual, elements // threads.many_blocks))
@@ -76,7 +76,7 @@ class Strategy(Emitter):
 
     def plan_type(self, *, target: Target = CPU, variant: str = "plain") -> type[Plan]:
         """The type of the plan of a variant."""
-        return self.plans_together if target.together and self.plans_together else self.plans
+        return self.plans_together if target.is_simt and self.plans_together else self.plans
 
     @abstractmethod
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:

@@ -138,13 +138,13 @@ class BoxStrategy(Strategy):
         return None if spec.box is not None else "the loop does not run over a box of a grid"
 
     def block(self, target: Target, elements: int, spec: LoopSpec | None = None) -> int:
-        long = target.together and spec is not None and takes_single_points(spec)
+        long = target.is_simt and spec is not None and takes_single_points(spec)
         return int(self.fitted(target, "block_of_long")) if long else super().block(target, elements, spec)
 
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         spec, box = topology.spec, topology.box
         assert spec is not None and box is not None
-        if target.together:
+        if target.is_simt:
             return _bricks(self.name, spec, box, block, target)
         length = box.shape[-1]
         segment = length if length <= 2 * block else block
@@ -157,7 +157,7 @@ class BoxStrategy(Strategy):
         )  # fmt: skip
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
-        if not target.together:
+        if not target.is_simt:
             phase = Phase(_segment_body(spec, plan))
             return [Pass("lines", part_of(plan, "lines"), (phase,), reductions=spec.reductions)]
         phase = Phase(_tile_body(spec, plan), value(0), part_of(plan, "brick"))

@@ -52,7 +52,7 @@ class Owner(Strategy):
 
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         found, visit = incidences(topology), visiting(topology)
-        if not target.together:
+        if not target.is_simt:
             return GatherPlan(self.name, block, visit, found)
         most_lost = target.gpu.neighbours.most_lost
         tables = {m: tabled(topology, m, one, most_lost) for m, one in found.items()}
@@ -60,7 +60,7 @@ class Owner(Strategy):
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(plan, GatherPlan)
-        targets = [one for m in spec.racy_maps for one in _target_passes(spec, m, plan, target.together)]
+        targets = [one for m in spec.racy_maps for one in _target_passes(spec, m, plan, target.is_simt)]
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:

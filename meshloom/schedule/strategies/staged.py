@@ -46,7 +46,7 @@ class Staged(Strategy):
         body = (let("e", plan.element), *staging(code, columns, ELEMENT, Stage(spec, ROWS).stores))
         phase = Phase(body, independent=plan.visit is None)
         first = Pass("elements", COUNT, (phase,), reductions=spec.reductions)
-        return [first, *(gather_pass(spec, m, members, plan, target.together) for m, members in groups)]
+        return [first, *(gather_pass(spec, m, members, plan, target.is_simt) for m, members in groups)]
 
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
         return [

@@ -69,7 +69,7 @@ from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.plan.verify import check_offsets, check_permutation
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.common.atomics import Atomics, Taking, exchanged
-from meshloom.schedule.strategies.common.chains import Meetings, best_strips
+from meshloom.schedule.strategies.common.strip_decomposition import Meetings, best_strips
 from meshloom.target import CPU, Target
 
 Address = tuple[int, int, int]  # parameter, slot, component
@@ -120,7 +120,7 @@ class Strip(Atomics):
     plans_together = StripPlan
 
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
-        if not target.together:
+        if not target.is_simt:
             return super().plan(topology, block)
         rows = [indices[topology.visit] for indices, _ in topology.maps.values()]
         strips, meetings = best_strips(rows, target.gpu.strips)
@@ -128,7 +128,7 @@ class Strip(Atomics):
         return StripPlan(self.name, block, found, strips.offsets, dict(zip(topology.maps, meetings, strict=True)))
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
-        if not target.together:
+        if not target.is_simt:
             return super().passes(spec, plan, target=target)
         assert isinstance(plan, StripPlan)
         body = StripCode(spec, plan, {m: plan.meetings[m] for m in spec.racy_maps}).body()

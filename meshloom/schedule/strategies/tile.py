@@ -46,7 +46,7 @@ class Tile(Strategy):
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(plan, TilePlan)
-        targets = [_tile_pass(spec, m, staged_columns(spec, m), plan, target.together) for m in spec.racy_maps]
+        targets = [_tile_pass(spec, m, staged_columns(spec, m), plan, target.is_simt) for m in spec.racy_maps]
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:

@@ -18,7 +18,7 @@ from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.common.atomics import Atomics, Taking, exchanged
-from meshloom.schedule.strategies.common.chains import pairs_beside
+from meshloom.schedule.strategies.common.strip_decomposition import pairs_beside
 from meshloom.schedule.strategies.common.visits import VisitPlan, visiting
 from meshloom.target import CPU, Target
 
@@ -45,14 +45,14 @@ class WarpAtomic(Atomics):
     plans_together = WarpPlan
 
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
-        if not target.together:
+        if not target.is_simt:
             return super().plan(topology, block)
         rows = {m: indices[topology.visit] for m, (indices, _) in topology.maps.items()}
         pairs = {m: pairs_beside(one, target.gpu.strips) for m, one in rows.items()}
         return WarpPlan(self.name, block, visiting(topology), pairs)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
-        if not target.together:
+        if not target.is_simt:
             return super().passes(spec, plan, target=target)
         assert isinstance(plan, WarpPlan)
         code = ElementCode(spec, spec.outputs)

@@ -103,7 +103,7 @@ class ClassicPlan(LinePlan):
 
 
 @dataclass(frozen=True)
-class Operand:
+class LineOperand:
     """One of those of a loop, at point ``j`` of the line that begins at ``start``."""
 
     spec: LineSpec
@@ -145,7 +145,7 @@ class Classic(LineMethod):
         if len(spec.operands) > 1 and not spec.separable:
             return "it takes one operand after the other, but a result needs several of them"
         needed = (self.shared_vectors * self.rows(lines.length) + self.shared_values) * spec.dtype.itemsize
-        if self.shared_vectors and target.together and needed > target.shared:
+        if self.shared_vectors and target.is_simt and needed > target.shared:
             return (
                 f"a line of {lines.length} points needs {needed:,} bytes of shared memory, a block has"
                 f" {target.shared:,}"
@@ -162,7 +162,7 @@ class Classic(LineMethod):
     def plan(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> Plan:
         found = tuple(with_arrays(self.tables(one, lines.length), lambda t: np.ascontiguousarray(t, spec.dtype))
                       for one in spec.distinct)  # fmt: skip
-        block, rows = self.threads if target.together else 16, self.rows(lines.length)
+        block, rows = self.threads if target.is_simt else 16, self.rows(lines.length)
         return self.plans(self.name, block, line_places(lines), found, lines.count, rows, **self.counts(lines))
 
     def counts(self, lines: LineGeometry) -> dict[str, Any]:
@@ -175,11 +175,11 @@ class Classic(LineMethod):
 
     def line_passes(self, spec: LineSpec, plan: Plan, *, target: Target) -> list[Pass]:
         code = LinePointCode(spec, plan)
-        each = [Operand(spec, code, v, target.together) for v in range(len(spec.operands))]
+        each = [LineOperand(spec, code, v, target.is_simt) for v in range(len(spec.operands))]
         return [one for operand in each for one in self.passes_of(operand)]
 
     @abstractmethod
-    def passes_of(self, one: Operand) -> list[Pass]:
+    def passes_of(self, one: LineOperand) -> list[Pass]:
         """The passes for one operand."""
 
 
@@ -232,7 +232,7 @@ class Thomas(Classic):
         assert isinstance(spec, LineSpec)
         return [("work", spec.dtype, 1)]
 
-    def passes_of(self, one: Operand) -> list[Pass]:
+    def passes_of(self, one: LineOperand) -> list[Pass]:
         load, found = one.loaded()
         if one.spec.form.kind == "strided":
             return [_sweeps(one, (start_of(ITEM),), load, found, one.stored(X))]
@@ -243,7 +243,7 @@ class Thomas(Classic):
         ]
 
 
-def _sweeps(one: Operand, start: Sequence[Statement], load: Sequence[Statement], found: Expr,
+def _sweeps(one: LineOperand, start: Sequence[Statement], load: Sequence[Statement], found: Expr,
             store: Sequence[Statement]) -> Pass:  # fmt: skip
     """Forwards into ``work``, which has the lines side by side, and backwards."""
     step = Store(FORWARD, found - one.table("lower")[J] * FORWARD)
@@ -254,7 +254,7 @@ def _sweeps(one: Operand, start: Sequence[Statement], load: Sequence[Statement],
     return Pass("sweeps", LINES, (Phase((*body, *ends)),))
 
 
-def _corrected(one: Operand, back: Statement, store: Sequence[Statement]) -> list[Statement]:
+def _corrected(one: LineOperand, back: Statement, store: Sequence[Statement]) -> list[Statement]:
     """What the ends of a periodic line add is known when all of it is solved."""
     last = Store(HIGH, Select(J.equals(LENGTH - 1), X, HIGH))
     solution = let("x", WORK - one.table("corner")[J] * MIXED, one.t)
@@ -267,7 +267,7 @@ def _backwards(*body: Statement) -> For:
     return replace(for_each(J, LENGTH - 1, 0, *body), down=True)
 
 
-def _transposed(one: Operand, at_fields: Sequence[Statement], at_work: Statement, *, load: bool) -> Pass:
+def _transposed(one: LineOperand, at_fields: Sequence[Statement], at_work: Statement, *, load: bool) -> Pass:
     """Squares of points between the fields, along the lines, and ``work``, across them."""
     along = _in_square(lets(p=S / EDGE, q=S % EDGE, i=ACROSS + P, j=DOWN + Q), start_of(ITEM), *at_fields)
     across = _in_square(lets(q=S / EDGE, p=S % EDGE, i=ACROSS + P, j=DOWN + Q), at_work)
@@ -319,7 +319,7 @@ class _Reduction(Classic):
     def counts(self, lines: LineGeometry) -> dict[str, Any]:
         return {"doublings": self.rows(lines.length).bit_length() - 1}
 
-    def start(self, one: Operand) -> Phase:
+    def start(self, one: LineOperand) -> Phase:
         """Rows and right-hand sides of the block's line to shared memory."""
         load, found = one.loaded()
         rows = (Store(Name(f"s_{row}")[J], one.table(row)[J]) for row in _ROWS)
@@ -327,7 +327,7 @@ class _Reduction(Classic):
         inside = If(J < LENGTH, (start_of(BLOCK), *load, right))
         return Phase((let("j", ITEM), *rows, Store(RIGHT[J], value(0)), inside), value(0), PADDED_ROWS)
 
-    def finish(self, one: Operand, solution: Callable[[Expr], Expr]) -> Phase:
+    def finish(self, one: LineOperand, solution: Callable[[Expr], Expr]) -> Phase:
         """The solution at a row, corrected on a periodic line, to the fields."""
         x = solution(J)
         if one.spec.periodic:
@@ -336,7 +336,7 @@ class _Reduction(Classic):
         body = (let("j", ITEM), start_of(BLOCK), let("x", x, one.t), *one.stored(X))
         return Phase(body, value(0), LENGTH)
 
-    def scratch(self, one: Operand, copies: int) -> tuple[Scratch, ...]:
+    def scratch(self, one: LineOperand, copies: int) -> tuple[Scratch, ...]:
         return tuple(Scratch(one.t, f"s_{n}", copies * PADDED_ROWS) for n in (*_ROWS, "right"))
 
 
@@ -348,7 +348,7 @@ class CyclicReduction(_Reduction):
     summary = "a line in shared memory, halved in every step"
     shared_vectors = 4
 
-    def passes_of(self, one: Operand) -> list[Pass]:
+    def passes_of(self, one: LineOperand) -> list[Pass]:
         last = Store(RIGHT[PADDED_ROWS - 1], MIDDLE[PADDED_ROWS - 1], "/")
         phases = (
             self.start(one),
@@ -396,7 +396,7 @@ class ParallelCyclicReduction(_Reduction):
     summary = "a line in shared memory, every equation reduced in every step"
     shared_vectors = 8
 
-    def passes_of(self, one: Operand) -> list[Pass]:
+    def passes_of(self, one: LineOperand) -> list[Pass]:
         def solution(j: Expr) -> Expr:
             at = chained((DOUBLINGS & 1) * PADDED_ROWS, j)
             return Grouped(RIGHT[at] / MIDDLE[at])

@@ -12,7 +12,7 @@ import numpy as np
 
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.decay import negligible
-from meshloom.schedule.lines.reference.direct import LINES, Classic, MatrixTables, Operand, start_of
+from meshloom.schedule.lines.reference.direct import LINES, Classic, LineOperand, MatrixTables, start_of
 from meshloom.schedule.lines.spec import LineGeometry, LineSpec
 from meshloom.schedule.lines.terms import LENGTH, J, X, any_of, for_each
 from meshloom.schedule.nest.code import BLOCK, Pass, Phase, Scratch
@@ -78,7 +78,7 @@ class _Krylov(Classic):
         below, middle, above = operator.matrix.rows(n).T
         return MatrixTables(below, middle, above, np.array([operator.scale]))
 
-    def passes_of(self, one: Operand) -> list[Pass]:
+    def passes_of(self, one: LineOperand) -> list[Pass]:
         line = _Line(one.spec, one.code, one.v, one.together)
         body = (*line.right_hand_side(), *line.limits(), self._starts(line), *line.result())
         scratch = [Scratch(line.t, f"s_{n}", LENGTH) for n in self.vectors]
@@ -113,7 +113,7 @@ class _Krylov(Classic):
         """Statements of one iteration, which set ``left``, the square of the residual."""
 
 
-class _Line(Operand):
+class _Line(LineOperand):
     """What an iteration is made of: loops over the points of a block's line, products with A, sums."""
 
     def loop(self, *inside: Statement) -> list[Statement]:

@@ -101,13 +101,13 @@ class BlockStrategy(Strategy):
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         offsets = block_offsets(topology.elements, block)
         found = self.between(topology, offsets)
-        if target.together:
+        if target.is_simt:
             inside = shared_blocks(topology, offsets)
             return self.plans_together(self.name, block, block_offsets=offsets, inside=inside, **found)
         return self.plans(self.name, block, block_offsets=offsets, visit=visiting(topology), **found)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
-        if target.together:
+        if target.is_simt:
             phases, scratch = phases_together(spec, plan, self.merge(spec, plan))
         else:
             phases, scratch = (self._serial_phase(spec, plan),), ()

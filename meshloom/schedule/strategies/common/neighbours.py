@@ -42,7 +42,7 @@ from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.plan.verify import distinct
 from meshloom.schedule.strategies.common.gather import GatherPlan, Incidence, entry_parts, roomy_degree, usual_degree
-from meshloom.schedule.strategies.common.rings import find_rings
+from meshloom.schedule.strategies.common.one_ring import find_rings
 
 GAP, MARKED = -1, -2
 THERE = Name("there")  # is there an element at this place of a padded table?

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshloom.backend.base import Bound
+from meshloom.backend.base import BoundLoop
 from meshloom.errors import ScheduleError
 from meshloom.kernel.recent import Recent
 from meshloom.mesh.assigned import assigned_name
@@ -52,7 +52,7 @@ class Form:
         self.known.clear()
 
 
-class How(ABC):
+class ExecutionPolicy(ABC):
     """How an operation runs. ``of`` in its answers is the operation, which it does not hold."""
 
     wish: Schedule = Schedule()  # what was asked for
@@ -102,7 +102,7 @@ class How(ABC):
         """Seconds by the cost model."""
         return Cost(float(self.compulsory(of)), self.flops(of)).seconds(of.backend.rates)
 
-    def asked(self, name: str, wish: Wish) -> How:
+    def asked(self, name: str, wish: Wish) -> ExecutionPolicy:
         """The same where something else is asked for."""
         raise ScheduleError(f"{name} takes no schedule: it is run in one way")
 
@@ -122,17 +122,18 @@ class How(ABC):
         """Made by the back end, where the values are brought to."""
         return of.backend.prepare(self.bound(of))
 
-    def bound(self, of: Operation) -> Bound:
+    def bound(self, of: Operation) -> BoundLoop:
         """With its values, which are brought to where it runs."""
         for storage in of.storages:
             storage.move(of.backend.place(storage.storage))
         check_memory(f"kernel {of.name}", of.storages, of.written)
         return self.described(of)
 
-    def described(self, of: Operation) -> Bound:
+    def described(self, of: Operation) -> BoundLoop:
         """The same with its values wherever they are: enough for its text."""
         self.check(of)
-        return Bound(of.spec, of.elements, of.storages, of.maps, of.schedule, lambda: of.plan, of.box, of.form.compiled)
+        compiled = of.form.compiled
+        return BoundLoop(of.spec, of.elements, of.storages, of.maps, of.schedule, lambda: of.plan, of.box, compiled)
 
     def begin(self, of: Operation) -> None:
         """Have the back end begin to compile it."""
@@ -140,7 +141,7 @@ class How(ABC):
 
 
 @dataclass(frozen=True)
-class ByStrategy(How):
+class StrategyPolicy(ExecutionPolicy):
     """Elements or points by a strategy."""
 
     wish: Schedule
@@ -181,7 +182,7 @@ class ByStrategy(How):
         backend = of.backend
         return estimated(of.spec, of.work, of.schedule.strategy, target=backend.target, rates=backend.rates)
 
-    def asked(self, name: str, wish: Wish) -> ByStrategy:
+    def asked(self, name: str, wish: Wish) -> StrategyPolicy:
         return by_strategy(wish)
 
     def declines(self, of: Operation) -> str | None:
@@ -234,12 +235,12 @@ class ByStrategy(How):
         return explain(of)
 
 
-def by_strategy(wish: Wish) -> ByStrategy:
+def by_strategy(wish: Wish) -> StrategyPolicy:
     """By what a person asks for; a strategy that nobody knows is told at once, not when the loop runs."""
     asked = parse_schedule(wish)
     if asked.strategy not in AUTOMATIC:
         strategy(asked.strategy)
-    return ByStrategy(asked)
+    return StrategyPolicy(asked)
 
 
 def _spec_param(of: Operation, operand: Operand) -> SpecParam:

@@ -34,7 +34,7 @@ def hidden_values() -> Iterator[None]:
         _tracing.reset(before)
 
 
-class SeenByNumPy:
+class ArrayInterop:
     """What Field and Global are to NumPy: NumPy's functions and operators take a copy of their values and give plain
     arrays. They have no truth and no order of their own, and change by ``assign``, ``value`` and loops alone."""
 
@@ -69,9 +69,9 @@ class SeenByNumPy:
         if ufunc in _COMPARISONS:
             return self._compared_by(ufunc, inputs)
         results = options.get("out", ())
-        if method == "at" or any(isinstance(one, SeenByNumPy) for one in results):
+        if method == "at" or any(isinstance(one, ArrayInterop) for one in results):
             self._refuse(f"cannot be changed by NumPy; use a loop, or {self.name}.{self._change}")
-        plain = [np.asarray(one) if isinstance(one, SeenByNumPy) else one for one in inputs]
+        plain = [np.asarray(one) if isinstance(one, ArrayInterop) else one for one in inputs]
         return getattr(ufunc, method)(*plain, **options)
 
     def _compared_by(self, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
@@ -95,25 +95,25 @@ class SeenByNumPy:
 
 def _handles_ufuncs(value: object) -> bool:
     """Is it something else that has its own meaning of NumPy's functions, such as a symbol of a kernel?"""
-    known = (None, np.ndarray.__array_ufunc__, SeenByNumPy.__array_ufunc__)
+    known = (None, np.ndarray.__array_ufunc__, ArrayInterop.__array_ufunc__)
     return getattr(type(value), "__array_ufunc__", None) not in known
 
 
 def _operators(name: str, ufunc: np.ufunc) -> None:
-    def forward(self: SeenByNumPy, other: Any) -> Any:
+    def forward(self: ArrayInterop, other: Any) -> Any:
         return NotImplemented if _handles_ufuncs(other) else ufunc(self, other)
 
-    def backward(self: SeenByNumPy, other: Any) -> Any:
+    def backward(self: ArrayInterop, other: Any) -> Any:
         return NotImplemented if _handles_ufuncs(other) else ufunc(other, self)
 
-    def in_place(self: SeenByNumPy, other: Any) -> Any:
+    def in_place(self: ArrayInterop, other: Any) -> Any:
         self._refuse(f"cannot be changed by an operator; use a loop, or {self.name}.{self._change}")
 
     for prefix, method in (("", forward), ("r", backward), ("i", in_place)):
-        setattr(SeenByNumPy, f"__{prefix}{name}__", method)
+        setattr(ArrayInterop, f"__{prefix}{name}__", method)
 
 
-def _refuse_comparison(self: SeenByNumPy, other: Any) -> NoReturn:
+def _refuse_comparison(self: ArrayInterop, other: Any) -> NoReturn:
     self._refuse(_INCOMPARABLE)
 
 
@@ -122,9 +122,9 @@ for _name, _ufunc in {"add": np.add, "sub": np.subtract, "mul": np.multiply, "tr
                       "matmul": np.matmul}.items():  # fmt: skip
     _operators(_name, _ufunc)
 for _name, _ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute}.items():
-    setattr(SeenByNumPy, f"__{_name}__", lambda self, ufunc=_ufunc: ufunc(self))
+    setattr(ArrayInterop, f"__{_name}__", lambda self, ufunc=_ufunc: ufunc(self))
 for _name in ("lt", "le", "gt", "ge"):
-    setattr(SeenByNumPy, f"__{_name}__", _refuse_comparison)
+    setattr(ArrayInterop, f"__{_name}__", _refuse_comparison)
 
 
 #: Arrays of NumPy's that are their values and nothing else; others may be masked, have units, or multiply otherwise.
@@ -154,7 +154,7 @@ def wrapped(field: SharedMemory, array: Any) -> Any:
     return array.reshape(-1)
 
 
-class SharedMemory(SeenByNumPy):
+class SharedMemory(ArrayInterop):
     """A field as others see it: rows that are taken for elements are those of its elements, by number."""
 
     __slots__ = ()

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from meshloom.process.beside import HALF_WRITTEN
+from meshloom.process.atomic_write import HALF_WRITTEN
 
 LIMIT = 2 * 10**9  # bytes, unless MESHLOOM_CACHE_LIMIT says otherwise
 SPARED = 600.0  # seconds after its last use for which nothing goes by itself

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError, known_name, shown, whole_number
 from meshloom.mesh.cell_kinds import KINDS
+from meshloom.mesh.connectivity import CellTable, NodeLists, node_lists
 from meshloom.mesh.core import Set
 from meshloom.mesh.faults import Fault
-from meshloom.mesh.lists import CellTable, NodeLists, node_lists
 from meshloom.mesh.reorder import SETS, Permutation
 from meshloom.mesh.values import as_array, same_kind
 from meshloom.native.algorithms import distinct

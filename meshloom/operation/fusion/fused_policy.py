@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from meshloom.kernel.count import loads
 from meshloom.mesh.core import Field, Global, Map
-from meshloom.operation.how import How
 from meshloom.operation.operation import Operation
+from meshloom.operation.policy import ExecutionPolicy
 from meshloom.schedule.choice.counts import flops_per_element
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.fused.chunks import ChunkPlan, Touching
@@ -18,7 +18,7 @@ from meshloom.schedule.strategies.common.vectors import in_words, share_of
 
 
 @dataclass(frozen=True, eq=False)
-class AsOne(How):
+class FusedPolicy(ExecutionPolicy):
     """A group of loops as one, over the elements where they meet."""
 
     as_one = True

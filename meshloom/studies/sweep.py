@@ -22,9 +22,9 @@ from meshloom.run.folder import locked
 from meshloom.studies import table
 from meshloom.studies.axes import Axes, Values, axes_of, in_words
 from meshloom.studies.columns import check_columns
-from meshloom.studies.one import plain, settings_of
 from meshloom.studies.processes import Wish, rows_of
 from meshloom.studies.record import Record, StudyRow, opened
+from meshloom.studies.single_run import plain, settings_of
 from meshloom.toml import toml_key
 
 PARENT = Path("studies")

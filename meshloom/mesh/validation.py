@@ -18,10 +18,10 @@ from itertools import product
 import numpy as np
 
 from meshloom.mesh import corners
+from meshloom.mesh.connectivity import CellTable, NodeLists
 from meshloom.mesh.faces import check_folds
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.geometry import cell_volumes
-from meshloom.mesh.lists import CellTable, NodeLists
 from meshloom.mesh.periodic import Joints
 from meshloom.native.algorithms import distinct
 

@@ -1,4 +1,4 @@
-"""A transient field has no values after a program has run: reading it is refused alike on every back end."""
+"""A temporary field has no values after a program has run: reading it is refused alike on every back end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Steps:
     def __init__(self) -> None:
         self.cells = ml.Set(5, "cells")
         self.u, self.out = self.cells.field("u", data=np.arange(5.0)), self.cells.field("out")
-        self.flux = self.cells.field("flux", transient=True)
+        self.flux = self.cells.field("flux", temporary=True)
 
         @ml.program
         def step() -> None:
@@ -73,7 +73,7 @@ def test_reading_it_after_a_run_is_refused(read: str, back_end: str) -> None:
     steps.out.fill(0.0)
     steps.step.run(2)
     np.testing.assert_array_equal(steps.out.numpy(), 4.0 * np.arange(5.0))
-    with pytest.raises(ProgramError, match="flux is transient and has no values after program step ran") as caught:
+    with pytest.raises(ProgramError, match="flux is temporary and has no values after program step ran") as caught:
         READS[read](steps)
     assert "\n" not in str(caught.value)
     np.testing.assert_array_equal(steps.out.numpy(), 4.0 * np.arange(5.0))
@@ -95,11 +95,11 @@ def test_writing_all_of_it_makes_it_readable(write: str, back_end: str) -> None:
 def test_writing_a_part_of_it_does_not(back_end: str) -> None:
     ml.use(back_end)
     grid = ml.Grid((4, 6), ghosts=1, periodic=True)
-    u, flux = grid.field("u", data=np.ones((4, 6))), grid.field("flux", transient=True)
+    u, flux = grid.field("u", data=np.ones((4, 6))), grid.field("flux", temporary=True)
     step = ml.program(lambda: double(grid, u, flux))
     step.run()
     double(grid.box((0, 0), (2, 6)), u, flux)
-    with pytest.raises(ProgramError, match="transient"):
+    with pytest.raises(ProgramError, match="temporary"):
         flux.numpy()
     double(grid, u, flux)  # all but ghosts
     np.testing.assert_array_equal(grid.shaped(flux), np.full((4, 6), 2.0))
@@ -116,7 +116,7 @@ def test_a_program_that_reads_it_first_is_refused_everywhere(back_end: str, fuse
         add(steps.cells, steps.flux, steps.out)
         double(steps.cells, steps.u, steps.flux)
 
-    with pytest.raises(KernelError, match="field flux is transient, but a program reads it before it is written"):
+    with pytest.raises(KernelError, match="field flux is temporary, but a program reads it before it is written"):
         wrong.run()
 
 
@@ -132,7 +132,7 @@ def test_nothing_is_lost_where_nothing_ran() -> None:
 def test_another_layout_needs_no_values() -> None:
     ml.use("cpu")
     cells = ml.Set(5, "cells")
-    u, flux = cells.field("u", 2, data=np.ones((5, 2))), cells.field("flux", 2, transient=True)
+    u, flux = cells.field("u", 2, data=np.ones((5, 2))), cells.field("flux", 2, temporary=True)
     step = ml.program(lambda: double(cells, u, flux))
     step.run()
     flux.relayout("soa")
@@ -173,8 +173,8 @@ def test_fields_made_inside_a_program_are_its_own(back_end: str, fuse: bool) -> 
     program.run(3)
     np.testing.assert_array_equal(recorded.out.numpy(), eager.out.numpy())
     made = {f.name: f for f in program.loops[-1].reads if isinstance(f, ml.Field)}
-    assert made["sums"].transient
-    with pytest.raises(ProgramError, match="sums is transient and has no values after program"):
+    assert made["sums"].temporary
+    with pytest.raises(ProgramError, match="sums is temporary and has no values after program"):
         made["sums"].numpy()
 
 
@@ -211,12 +211,12 @@ def test_what_an_inner_program_fills_last_is_seen_by_the_outer(back_end: str) ->
 
 
 @pytest.mark.parametrize("back_end", BACK_ENDS)
-def test_a_program_that_only_fills_a_transient_field_leaves_it_without_values(back_end: str) -> None:
+def test_a_program_that_only_fills_a_temporary_field_leaves_it_without_values(back_end: str) -> None:
     ml.use(back_end)
     s = Steps()
     double(s.cells, s.u, s.flux)
     ml.program(lambda: s.flux.fill(1.0)).run(2)
-    with pytest.raises(ProgramError, match="flux is transient and has no values after program"):
+    with pytest.raises(ProgramError, match="flux is temporary and has no values after program"):
         s.flux.numpy()
 
 
@@ -225,7 +225,7 @@ def test_a_field_made_inside_may_be_kept() -> None:
     w = Round()
 
     def body() -> None:
-        w.made[:] = [w.cells.field("kept", transient=False)]
+        w.made[:] = [w.cells.field("kept", temporary=False)]
         double(w.cells, w.u, w.made[0])
 
     w.made[:] = [None]
@@ -289,5 +289,5 @@ def test_what_an_inner_program_does_last_is_seen_by_the_one_around_it(back_end: 
 
     outer.run(2)
     np.testing.assert_array_equal(w.out.numpy(), 2.0 * (2.0 * np.arange(5.0) + 3.0))
-    with pytest.raises(KernelError, match="field flux is transient, but a program reads it before it is written"):
+    with pytest.raises(KernelError, match="field flux is temporary, but a program reads it before it is written"):
         reading.run(1, *((w.flux,) if given else ()))
