@@ -116,7 +116,7 @@ def ran(back_end: str, seed: int, how: str, strict: bool = True) -> tuple[dict[s
         return world.values(), False
     program = ml.program(step, fuse=how == "program")
     program.run(2)
-    return world.values(), any(one.how.as_one for one in program.fused_steps)
+    return world.values(), any(one.policy.as_one for one in program.fused_steps)
 
 
 def bits(values: np.ndarray) -> np.ndarray:
@@ -196,7 +196,7 @@ def test_fusion_changes_nothing_where_nothing_is_given(back_end: str) -> None:
         taken(on, r, out)
 
     step.run(1)
-    assert any(o.how.as_one for o in step.fused_steps)
+    assert any(o.policy.as_one for o in step.fused_steps)
     untouched = slice(N // 2 + 1, None)
     for found, expected in ((r, start), (out, start), (s, -start), (t, np.full(N, -0.0))):
         assert np.array_equal(bits(found.numpy())[untouched], bits(expected)[untouched]), found.name

@@ -50,7 +50,7 @@ def test_faces_between_chunks_are_evaluated_by_both(monkeypatch: pytest.MonkeyPa
     expected = [plain.program.run(6, record=plain.recorded), plain.q.numpy()]
     found = states(2, 6)
     step = airfoil("cpu").program.fused_steps[0]
-    assert step.plan.block < 100 and step.how.evaluations(step.spec.racy_maps[0]) > step.composed[1].set.size
+    assert step.plan.block < 100 and step.policy.evaluations(step.spec.racy_maps[0]) > step.composed[1].set.size
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
     for threads, pieces in ((1, (6,)), (3, (6,)), (2, (1, 2, 3))):

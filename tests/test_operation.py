@@ -267,7 +267,7 @@ def named(node: ast.expr) -> str:
 
 
 def kinds_of(texts: list[str]) -> set[str]:
-    """Names of the classes that derive from a domain, a body or a how, and all names of operations."""
+    """Names of the classes that derive from a domain, a body or a policy, and all names of operations."""
     classes = (found for text in texts for found in re.findall(r"^ *class (\w+)\(([^)]*)\)", text, re.MULTILINE))
     bases = {name: set(re.findall(r"\w+", listed)) for name, listed in classes}
     found = set(PARTS)
@@ -303,14 +303,14 @@ def test_nobody_asks_of_which_kind_an_operation_is() -> None:
     found = {str(path.relative_to(ROOT)): list(asked(ast.parse(text), KINDS)) for path, text in FILES.items()
              if mentions.search(text)}  # fmt: skip
     assert not {name: lines for name, lines in found.items() if lines and name not in OWN}
-    assert {"KernelBody", "ByStrategy", "ByMethod", "BoxPoints", "AsOne", "ComposedBody"} <= KINDS and len(found) > 30
+    assert {"KernelBody", "StrategyPolicy", "MethodPolicy", "BoxPoints", "FusedPolicy", "ComposedBody"} <= KINDS and len(found) > 30
 
 
 @pytest.mark.parametrize(
     "line",
     ["class Sparse(Operation): pass", "class Sparse(ml.Loop): pass", "isinstance(o, Operation)",
      "x = [o for o in loops if isinstance(o, ml.Loop | Field)]", "isinstance(one, (Fill, Copy))",
-     "isinstance(o.domain, GridLines)", "isinstance(o.body, KernelBody)", "if type(o.how) is ByStrategy: pass",
+     "isinstance(o.domain, GridLines)", "isinstance(o.body, KernelBody)", "if type(o.policy) is StrategyPolicy: pass",
      "match o.domain:\n    case BoxPoints(): pass"],
 )  # fmt: skip
 def test_the_test_finds_what_it_is_for(line: str) -> None:
@@ -318,7 +318,7 @@ def test_the_test_finds_what_it_is_for(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["class Wide(ByStrategy): pass", "isinstance(x, Field)", "o.domain.along_lines", "type(x) is Arg"]
+    "line", ["class Wide(StrategyPolicy): pass", "isinstance(x, Field)", "o.domain.along_lines", "type(x) is Arg"]
 )
 def test_the_test_leaves_others_alone(line: str) -> None:
     assert not list(asked(ast.parse(line), KINDS))

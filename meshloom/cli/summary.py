@@ -83,4 +83,4 @@ def as_json(case: Case, folder: RunFolder, outcome: Outcome, *, profile: bool = 
 def schedules(case: Case) -> dict[str, str]:
     """The schedule in force for every loop of the case; of a loop along lines, how these are solved."""
     loops = [loop for loop in case.program.loops if not loop.domain.all_memory]
-    return {loop.name: loop.how.words(loop) for loop in sorted(loops, key=lambda loop: loop.domain.along_lines)}
+    return {loop.name: loop.policy.words(loop) for loop in sorted(loops, key=lambda loop: loop.domain.along_lines)}

@@ -64,7 +64,7 @@ def LineLoop(
     kernels = tuple(k for k in (before, after) if k is not None)
     called = name or "_".join(k.name for k in kernels) or "lines"
     domain, backend = GridLines(grid, grid.axis(axis)), current()
-    how = MethodPolicy(domain, method, as_tuning(called, tuning))
+    policy = MethodPolicy(domain, method, as_tuning(called, tuning))
     sources, targets = _listed(grid, called, reads), _listed(grid, called, writes)
     count = _count(called, values, [fields for kernel, fields in ((before, sources), (after, targets)) if not kernel])
     strictly = strict or backend.strict or any(k.strict for k in kernels)
@@ -73,7 +73,7 @@ def LineLoop(
     else:
         body = LineBody(before, after, sources, targets, count, as_operators(operator, count), strictly)
     _check(called, domain, body)
-    return Operation(called, domain, body.line_operands(), body, how, backend)
+    return Operation(called, domain, body.line_operands(), body, policy, backend)
 
 
 def _count(name: str, given: int | None, listed: Sequence[Sequence[Storage]]) -> int:
@@ -261,7 +261,7 @@ class MethodPolicy(ExecutionPolicy):
         graph = of.graph
         moved = {(p, c) for p, _, c in loads(graph.operands)}
         moved |= {(p, c) for p, _, c in loads(o.value for o in graph.outputs) if p < len(of.storages)}
-        moved |= {(o.param, o.comp) for o, how in zip(graph.outputs, graph.combines, strict=True) if how}
+        moved |= {(o.param, o.comp) for o, policy in zip(graph.outputs, graph.combines, strict=True) if policy}
         fields = [k for k, s in enumerate(of.storages) if isinstance(s, Field)]
         stored = {(o.param, o.comp) for o in graph.outputs}
         each = sum(p in fields for p, _ in moved) + len(stored)
@@ -271,7 +271,7 @@ class MethodPolicy(ExecutionPolicy):
         """Those of the solve included."""
         graph, reach = of.graph, _spec_of(of).reach
         each = arithmetic(flops_by_kind([*graph.operands, *(o.value for o in graph.outputs)]))
-        each += sum(bool(how) for how in graph.combines) + _spec_of(of).values * (_SOLVE + 4 * reach)
+        each += sum(bool(policy) for policy in graph.combines) + _spec_of(of).values * (_SOLVE + 4 * reach)
         return float(each * of.elements)
 
     def declines(self, of: Operation) -> str | None:

@@ -215,10 +215,10 @@ def loop_over(what: Kernel, on: Set | Box, arguments: tuple[Argument, ...], wish
               numbers: Sequence[PlainNumber] = ()) -> Operation:  # fmt: skip
     """A kernel over a set, or a box of a grid: one argument for each parameter, in order. ``numbers``: what holds the
     plain numbers among them, where that is there already."""
-    backend, how = current(), by_strategy(wish)
+    backend, policy = current(), by_strategy(wish)
     domain = domain_of(what.name, on, arguments)
     operands = as_operands(what.name, what.signature.expanded(len(arguments)), domain, arguments, numbers)
-    return Operation(what.name, domain, operands, KernelBody(what, what.strict or backend.strict), how, backend)
+    return Operation(what.name, domain, operands, KernelBody(what, what.strict or backend.strict), policy, backend)
 
 
 def _drawn_from(given: Sequence[Any]) -> list[Random]:

@@ -82,15 +82,15 @@ class Operation(NoCopy):
     _mutex: Mutex | None = None
     _preparing = False
 
-    def __init__(self, name: str, domain: Domain, operands: tuple[Operand, ...], body: Body, how: ExecutionPolicy,
+    def __init__(self, name: str, domain: Domain, operands: tuple[Operand, ...], body: Body, policy: ExecutionPolicy,
                  backend: Backend | None = None):  # fmt: skip
-        self.name, self.domain, self.operands, self.body, self.how = name, domain, operands, body, how
+        self.name, self.domain, self.operands, self.body, self.policy = name, domain, operands, body, policy
         self.backend: Backend = current() if backend is None else backend
         self.kernels: tuple[Traced, ...] = body.kernels
         self.storages = tuple([one.storage for one in operands])
         self._shared = mutexes_of(self.storages)
         belong(self)
-        self._unsettled = bool(how.wish.layout)
+        self._unsettled = bool(policy.wish.layout)
         for storage in self.storages:
             storage.watch(self)
         for one in operands:
@@ -160,7 +160,7 @@ class Operation(NoCopy):
     @cached_property
     def maps(self) -> tuple[Map, ...]:
         """The maps used, each once, in order of appearance."""
-        return self.how.maps(self)
+        return self.policy.maps(self)
 
     @cached_property
     def ways(self) -> tuple[Map | Offsets, ...]:
@@ -215,33 +215,33 @@ class Operation(NoCopy):
         body = self.body.as_written()
         if body is self.body:
             return self
-        return Operation(self.name, self.domain, self.operands, body, self.how, self.backend)
+        return Operation(self.name, self.domain, self.operands, body, self.policy, self.backend)
 
     # ----- how it runs ------------------------------------------------------------------------------------------
     @property
     def wish(self) -> Schedule:
         """The schedule that was asked for."""
-        return self.how.wish
+        return self.policy.wish
 
     @derived
     def spec(self) -> LoopSpec:
         """It without its data: traced, optimised, with layouts."""
-        return self.how.spec(self)
+        return self.policy.spec(self)
 
     @derived
     def form(self) -> Form:
         """What it shares with loops over the same set that differ in their fields and globals alone."""
-        return self.how.form(self)
+        return self.policy.form(self)
 
     @derived
     def counts(self) -> Counts:
         """What it costs."""
-        return self.how.counts(self, self.schedule.block or 1)
+        return self.policy.counts(self, self.schedule.block or 1)
 
     @derived
     def uncut(self) -> Counts:
         """Counts that no schedule has a say in."""
-        return self.how.counts(self, TYPICAL_BLOCK)
+        return self.policy.counts(self, TYPICAL_BLOCK)
 
     @derived
     def work(self) -> Work:
@@ -251,7 +251,7 @@ class Operation(NoCopy):
     @derived
     def chosen(self) -> tuple[Schedule, str]:
         """The schedule in force, and why."""
-        return self.how.chosen(self)
+        return self.policy.chosen(self)
 
     @property
     def schedule(self) -> Schedule:
@@ -261,50 +261,50 @@ class Operation(NoCopy):
     @property
     def applies(self) -> bool:
         """Can it run as was asked for? If not, ``reason`` says why."""
-        return self.how.declines(self) is None
+        return self.policy.declines(self) is None
 
     @property
     def reason(self) -> str:
         """Why the schedule is what it is, or why it does not apply."""
-        return self.how.declines(self) or self.chosen[1]
+        return self.policy.declines(self) or self.chosen[1]
 
     @property
     def compulsory(self) -> int:
         """Bytes that it has to move, each datum once."""
-        return self.how.compulsory(self)
+        return self.policy.compulsory(self)
 
     @property
     def flops(self) -> float:
         """Floating-point operations of one execution, for the cost model."""
-        return self.how.flops(self)
+        return self.policy.flops(self)
 
     @property
     def estimate(self) -> float:
         """Seconds by the cost model, with the threads in use: to weigh operations by each other, not to predict."""
-        return self.how.estimate(self)
+        return self.policy.estimate(self)
 
     @derived
     def plan(self) -> Plan:
         """The plan arrays, from the cache or built and verified."""
-        return self.how.plan(self)
+        return self.policy.plan(self)
 
     def plan_of(self, schedule: Schedule) -> Plan:
         """The plan that some schedule needs."""
-        return self.how.plan(self, schedule)
+        return self.policy.plan(self, schedule)
 
     def can_run(self, wish: Wish) -> bool:
         """Could it be executed so?"""
-        return self.how.can_run(self, wish)
+        return self.policy.can_run(self, wish)
 
     def by(self, wish: Wish) -> Operation:
         """The same by another schedule, on the back end in use now: an operation of its own."""
-        return Operation(self.name, self.domain, self.operands, self.body, self.how.asked(self.name, wish))
+        return Operation(self.name, self.domain, self.operands, self.body, self.policy.asked(self.name, wish))
 
     @not_in_program("another schedule for loop {}", "give it before")
     def reschedule(self, wish: Wish) -> None:
         """Run otherwise from now on; programs that have recorded it and have not run yet follow."""
-        self.how = self.how.asked(self.name, wish)
-        self._unsettled = bool(self.how.wish.layout)
+        self.policy = self.policy.asked(self.name, wish)
+        self._unsettled = bool(self.policy.wish.layout)
         self.invalidate()
 
     def layout_of(self, one: Field) -> Layout:
@@ -326,7 +326,7 @@ class Operation(NoCopy):
 
     def explain(self) -> str:
         """How it runs, why, and the figures."""
-        return Explanation(self.how.explain(self))
+        return Explanation(self.policy.explain(self))
 
     # ----- what was derived -------------------------------------------------------------------------------------
     @cached_property
@@ -364,7 +364,7 @@ class Operation(NoCopy):
 
     def _make_executable(self) -> None:
         self.settle()
-        self._executable = self.how.executable(self)
+        self._executable = self.policy.executable(self)
 
     def begin_to_prepare(self) -> None:
         """Have a compiler begin with it, where it can work by itself; ``prepare`` then waits for it."""
@@ -374,7 +374,7 @@ class Operation(NoCopy):
 
     def _begin_to_make(self) -> None:
         self.settle()
-        self.how.begin(self)
+        self.policy.begin(self)
 
     def _with_the_same_values(self, action: Callable[[], T]) -> T:
         """What an action gives; what kernels read does not change meanwhile."""
@@ -450,7 +450,7 @@ class Operation(NoCopy):
         if self.domain.all_memory:
             raise ScheduleError(f"{self.name} has no text of its own: memory is set as it lies")
         self.refresh()
-        return self._with_the_same_values(lambda: self.backend.source(self.how.described(self)))
+        return self._with_the_same_values(lambda: self.backend.source(self.policy.described(self)))
 
     def run_plainly(self) -> None:
         """The kernel called element by element on plain arrays, its results merged one after the other."""

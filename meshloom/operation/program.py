@@ -406,7 +406,7 @@ class Program(NoCopy, Distinct):
     @outside_program()
     def fused_steps(self) -> tuple[Operation, ...]:
         """The fused loops of one replay; none where loops are not fused."""
-        return tuple(o for o in self.steps if o.how.as_one)
+        return tuple(o for o in self.steps if o.policy.as_one)
 
     @property
     @exclusive

@@ -32,7 +32,7 @@ class Recorded(list[Operation]):
 
     def __call__(self, operation: Operation) -> None:
         self.append(operation)
-        self.hows.append(operation.how)
+        self.hows.append(operation.policy)
 
     def make(self, target: Field | Global) -> None:
         self.made[target] = None
@@ -68,9 +68,9 @@ class Outline:
         numbers: list[PlainNumber] = []
         self.key: tuple[Hashable, ...] = tuple(
             [
-                (one.name, one.backend, how.wish, one.domain.known_by, one.body.known_by,
+                (one.name, one.backend, policy.wish, one.domain.known_by, one.body.known_by,
                  *_used(one, made, numbers if one in own else None))
-                for one, how in zip(recorded, recorded.hows, strict=True)
+                for one, policy in zip(recorded, recorded.hows, strict=True)
             ]
         )  # fmt: skip
         self.numbers = tuple(numbers)

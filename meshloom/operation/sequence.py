@@ -264,7 +264,7 @@ class _ReadyPart:
 
 def _key(tape: Tape) -> tuple[Any, ...]:
     """What has been decided about how it runs."""
-    return (current().key, tape.fuse, tape.branches, *[loop.how for loop in tape.loops])
+    return (current().key, tape.fuse, tape.branches, *[loop.policy for loop in tape.loops])
 
 
 def _once(one: Any, most: int) -> Any:

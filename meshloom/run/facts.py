@@ -176,7 +176,7 @@ def _backend_of(loops: Iterable[Operation]) -> Backend:
 def _scheduled(loop: Operation) -> ScheduleRow:
     try:
         why = "" if loop.backend.name == "numpy" else loop.reason
-        words = "whole arrays, one after the other" if loop.backend.name == "numpy" else loop.how.words(loop)
+        words = "whole arrays, one after the other" if loop.backend.name == "numpy" else loop.policy.words(loop)
     except MeshloomError as error:
         words, why = "", str(error)
     return ScheduleRow(one_line(loop.name), one_line(loop.over), one_line(words), one_line(why))

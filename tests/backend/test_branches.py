@@ -70,6 +70,7 @@ class Line:
 
     def after(self, operations: Any) -> list[np.ndarray]:
         for k, one in enumerate(self.fields):
+            one.fill(0.0)  # ghosts, too
             one.assign(np.arange(LENGTH) + 10.0 * k)
         self.total.assign(0.0)
         for one in operations:

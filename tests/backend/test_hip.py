@@ -267,7 +267,7 @@ def test_the_longest_line_that_a_method_takes_fits_shared_memory(method: str) ->
 
     def takes(n: int) -> bool:
         loop = solving(n)
-        return loop.how.method.declines(loop.spec, loop.domain.geometry, target=GFX90A) is None
+        return loop.policy.method.declines(loop.spec, loop.domain.geometry, target=GFX90A) is None
 
     ml.use(on_hip.NAME)
     longest = next(n for n in range(2100, 0, -1) if takes(n))

@@ -30,7 +30,7 @@ def composed_lines(
     """
     body = ComposedBody(line, tuple(before.items()), tuple(after), frozenset(dead))
     name = "+".join(one.name for one in body.composed)
-    return Operation(name, line.domain, body.line_operands(), body, line.how, line.backend)
+    return Operation(name, line.domain, body.line_operands(), body, line.policy, line.backend)
 
 
 @dataclass(frozen=True)

@@ -230,8 +230,8 @@ def fused(group: Group, memory: Memory) -> list[Operation]:
                       in zip(spec.params, composer.reaches, composer.storages, strict=True)])  # fmt: skip
     graph = BodyGraph(spec.outputs, starts_from=spec.starts_from, starts=spec.starts)
     body = GivenBody(graph, spec.strict, tuple(group.parts))
-    how = FusedPolicy(spec, plan, schedule, tuple(composer.maps))
-    made = Operation(spec.name, domain, operands, body, how, memory.backend)
+    policy = FusedPolicy(spec, plan, schedule, tuple(composer.maps))
+    made = Operation(spec.name, domain, operands, body, policy, memory.backend)
     return [*left, made]
 
 

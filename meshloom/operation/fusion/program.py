@@ -73,7 +73,7 @@ class FusedProgram:
         text_lines = ["fused program, each replay:"]
         for k, step in enumerate(self.body):
             took = f"; measured {1e3 * measured[k]:.4g} ms" if len(measured) and math.isfinite(measured[k]) else ""
-            as_one = step.how.as_one
+            as_one = step.policy.as_one
             text_lines.append(f"  {step.explain() if as_one else step.name + self._apart(step)}{took}")
         text_lines += [f"  {note}" for note in self.notes]
         if self.prologue:
@@ -202,7 +202,7 @@ def _without_last_loop(group: Group) -> Group:
 
 def _crowded(steps: Sequence[Operation], loops: Sequence[Operation]) -> bool:
     """Does one loop take longer than several, or nearly so, because its values are too many for registers?"""
-    made = [step for step in steps if step.how.as_one]
+    made = [step for step in steps if step.policy.as_one]
     if len(loops) < 2 or not made:
         return False
     if not any(slowed_by_registers(step) > 1.0 for step in made):

@@ -197,7 +197,7 @@ class _Joined:
         operands = tuple(Operand(what, mode, self._reach(what), name)
                          for (what, mode), name in zip(self.modes.items(), unique, strict=True))  # fmt: skip
         body = GivenBody(BodyGraph(outputs), strict, (self.pair.producer, consumer))
-        return Operation(consumer.name, BoxPoints(_box(consumer)), operands, body, consumer.how, consumer.backend)
+        return Operation(consumer.name, BoxPoints(_box(consumer)), operands, body, consumer.policy, consumer.backend)
 
     def _reach(self, what: Field | Global) -> Reach:
         """How the loop reaches it."""
@@ -254,7 +254,7 @@ def _copy_back_loop(consumer: Operation, new: Field, old: Field) -> Operation:
     body = GivenBody(BodyGraph(values), consumer.strict, (consumer,))
     operands = (Operand(new, Read, name="new"), Operand(old, Write, name="old"))
     domain, name = BoxPoints(_box(consumer)), f"{old.name} copied back"
-    return Operation(name, domain, operands, body, consumer.how.asked(name, None), consumer.backend)
+    return Operation(name, domain, operands, body, consumer.policy.asked(name, None), consumer.backend)
 
 
 # ----- a program ------------------------------------------------------------------------------------------------------
