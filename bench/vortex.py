@@ -105,7 +105,7 @@ class OtherWay:
     name = "other_right_hand_side"
 
     def __init__(self, function: Callable[[], None]):
-        graph = fused_into_lines(Dataflow(ml.program(function).loops), together=not current().target.is_simt)
+        graph = fused_into_lines(Dataflow(ml.program(function).loops), on_gpu=not current().target.is_simt)
         loops = [one for one in graph.operations if not one.domain.all_memory]
         self._replay = current().recording([one.prepare() for one in loops], Dataflow(loops).waits)
 
@@ -166,7 +166,7 @@ def fused_loops(case: FlowCase) -> list[ml.Loop]:
         equations.take_slopes(flow.q, flow.slopes)
         equations.rate(flow.q, flow.slopes, rate)
 
-    loops = fused_into_lines(Dataflow(ml.program(right_hand_side).loops), together=False).operations
+    loops = fused_into_lines(Dataflow(ml.program(right_hand_side).loops), on_gpu=False).operations
     return [o for o in loops if o.domain.along_lines]
 
 

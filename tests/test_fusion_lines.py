@@ -175,7 +175,7 @@ def test_taken_along_or_by_themselves(body: Callable[[World], None], ghosts: int
 
 def taken_along(function: Callable[[], None]) -> tuple[Any, ...]:
     """The operations that a function records, with loops taken into line loops as on a CPU."""
-    return fused_into_lines(Dataflow(ml.program(fuse=False)(function).loops), together=False).operations
+    return fused_into_lines(Dataflow(ml.program(fuse=False)(function).loops), on_gpu=False).operations
 
 
 def names(body: Callable[[World], None]) -> list[str]:
@@ -291,4 +291,4 @@ def test_a_gpu_keeps_its_light_passes() -> None:
     ml.use("emulated")
     w = World()
     loops = ml.program(lambda: makers_for_both_axes(w)).loops
-    assert fused_into_lines(Dataflow(loops), together=True).operations == loops
+    assert fused_into_lines(Dataflow(loops), on_gpu=True).operations == loops

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from meshloom.errors import KernelError
 from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.fusion.into_lines import fused_into_lines
 
 
 def check_defined(graph: Dataflow) -> Dataflow:
@@ -31,12 +32,26 @@ def eliminate_dead_stores(graph: Dataflow) -> Dataflow:
     return Dataflow(left) if left else graph
 
 
-#: In this order.
-PASSES: tuple[Callable[[Dataflow], Dataflow], ...] = (check_defined, eliminate_dead_stores)
+def sink_initialisers(graph: Dataflow) -> Dataflow:
+    """The same with every fill right before the first operation that touches what it sets, where it can join it."""
+
+    def place(k: int) -> tuple[int, bool]:
+        if not graph.operations[k].domain.all_memory:
+            return k, True
+        return min(graph.next_use(one, k + 1) for one in graph.operations[k].writes), False
+
+    return Dataflow([graph.operations[k] for k in sorted(range(len(graph.operations)), key=place)])
 
 
-def prepared_graph(graph: Dataflow) -> Dataflow:
-    """The graph of what runs, loop by loop."""
-    for one in PASSES:
+Pass = Callable[[Dataflow], Dataflow]
+#: Of every program, in this order.
+PASSES: tuple[Pass, ...] = (check_defined, eliminate_dead_stores)
+#: Before loops become one (``fusion/program.py``), in this order.
+FUSION_PASSES: tuple[Pass, ...] = (fused_into_lines, sink_initialisers)
+
+
+def passed(graph: Dataflow, passes: tuple[Pass, ...]) -> Dataflow:
+    """The graph after some passes."""
+    for one in passes:
         graph = one(graph)
     return graph

@@ -23,7 +23,7 @@ from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fused_recording import FusedRecording
-from meshloom.operation.fusion import FusedProgram
+from meshloom.operation.fusion.program import FusedProgram
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import Given, Known, Parameters, name_of
 from meshloom.operation.past_times import PastTimes, Spent, Timed, together

@@ -25,10 +25,10 @@ from meshloom.operation.arguments import check_memory
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.field_layouts import layouts_by_votes
 from meshloom.operation.fused_recording import FusedRecording
-from meshloom.operation.fusion import FusedProgram, fuse
+from meshloom.operation.fusion.program import FusedProgram, fuse
 from meshloom.operation.measures import Measures, check_nodes_stay
 from meshloom.operation.operation import Operation, asking
-from meshloom.operation.passes import prepared_graph
+from meshloom.operation.passes import PASSES, passed
 from meshloom.operation.past_times import Timed
 from meshloom.operation.recorded import Outline, Recorded
 from meshloom.operation.replay import (
@@ -60,7 +60,7 @@ class Tape:
     def loops(self) -> tuple[Operation, ...]:
         """The recorded operations, but for fills that nobody sees; each can be called by itself, unless it draws random
         numbers."""
-        graph = prepared_graph(Dataflow(self.operations))
+        graph = passed(Dataflow(self.operations), PASSES)
         check_nodes_stay(self.name, self.operations)
         return graph.operations
 

@@ -18,7 +18,7 @@ from meshloom.backend.cuda.engine import Engine
 from meshloom.backend.cuda.kernels import GpuCode, GpuText
 from meshloom.errors import CompilerError, ScheduleError, install
 from meshloom.operation.dataflow import Dataflow
-from meshloom.operation.fusion import fuse
+from meshloom.operation.fusion.program import fuse
 from meshloom.operation.program import FusedRecording
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilGas, AirfoilMeshOptions, kernels
 from tests.covering import every_value

@@ -9,7 +9,3 @@ Memory is a set of buffers. Every field has a home; a group that reads a field t
 writes to a second buffer instead. A temporary field that is a mere copy of another needs no buffer of its own: it is
 the other's buffer, until that is written again. What nobody reads again is not stored at all.
 """
-
-from meshloom.operation.fusion.program import FusedProgram, fuse
-
-__all__ = ["FusedProgram", "fuse"]

@@ -54,17 +54,6 @@ class Group:
         return any(o.strict for o in (*self.loops, another))
 
 
-def sink_initialisers(graph: Dataflow) -> Dataflow:
-    """The same with every fill right before the first operation that touches what it sets, where it can join it."""
-
-    def place(k: int) -> tuple[int, bool]:
-        if not graph.operations[k].domain.all_memory:
-            return k, True
-        return min(graph.next_use(one, k + 1) for one in graph.operations[k].writes), False
-
-    return Dataflow([graph.operations[k] for k in sorted(range(len(graph.operations)), key=place)])
-
-
 def grouped(graph: Dataflow, gathers: bool = True, start: int = 0) -> list[Group]:
     """The operations from ``start`` on in groups, as large as they can be. Fills belong to what follows them, else to
     what goes before. ``gathers``: may loops over other sets take part, whose increments go to the elements of the

@@ -22,9 +22,11 @@ from meshloom.schedule.choice.counts import flops_per_element
 from meshloom.schedule.strategies import AUTOMATIC
 
 
-def fused_into_lines(graph: Dataflow, *, together: bool) -> Dataflow:
-    """The operations with loops taken into the line loops next to them. ``together``: is it for a GPU?"""
-    if together or not any(o.domain.along_lines for o in graph.operations):
+def fused_into_lines(graph: Dataflow, *, on_gpu: bool | None = None) -> Dataflow:
+    """The operations with loops taken into the line loops next to them. ``on_gpu``: there these stay as they are;
+    unsaid: as the back end of each says."""
+    lines = [one for one in graph.operations if one.domain.along_lines]
+    if not lines or (lines[0].backend.target.is_simt if on_gpu is None else on_gpu):
         return graph
     return _with_epilogues(_with_prologues(graph))
 

@@ -14,11 +14,11 @@ from meshloom.operation import in_memory
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.compose import NoConstant, fused
 from meshloom.operation.fusion.cost import seconds_by_count, slowed_by_registers
-from meshloom.operation.fusion.groups import Group, fusion_blocker, grouped, sink_initialisers
-from meshloom.operation.fusion.into_lines import fused_into_lines
+from meshloom.operation.fusion.groups import Group, fusion_blocker, grouped
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.fusion.recompute import with_recomputing
 from meshloom.operation.operation import Operation
+from meshloom.operation.passes import FUSION_PASSES, passed
 from meshloom.schedule.plan.plan_cache import plans_held
 from meshloom.target import Rates
 
@@ -35,11 +35,6 @@ class FusedProgram:
     gathers: bool = True
     notes: tuple[str, ...] = ()
 
-    @property
-    def bytes_moved(self) -> int:
-        """By one replay, each buffer counted once in every step."""
-        return sum(step.compulsory for step in self.body)
-
     @cached_property
     def unfused(self) -> bool:
         """Is nothing of it fused, on a CPU, where the loops by themselves are best?"""
@@ -51,7 +46,7 @@ class FusedProgram:
         """Estimated for one replay; the same steps in another order take the same time, to the last bit. What sets a
         Global takes none. ``of``: the estimate of a step (``fusion/cost.py`` has two, and says why).
 
-        On a GPU bytes decide alone, because arithmetic is nearly free. A CPU pays for elements that two chunks
+        On a GPU arithmetic is nearly free, and bytes and registers decide. A CPU pays for elements that two chunks
         evaluate, and a buffer that has to be brought home may cost more than a loop that is saved.
         """
         counted = (step for step in self.body if step.domain.set is not None)
@@ -98,15 +93,14 @@ def _fused(graph: Dataflow) -> FusedProgram:
     """The same, every loop as it is.
 
     Operations at its start that write temporary fields only may be done at its end as well, for the next replay, where
-    they can join the last group; before the first replay they are then done once by themselves. On a GPU what moves
-    less counts; on a CPU what takes less time by the cost model, and loop by loop is one of the ways.
+    they can join the last group; before the first replay they are then done once by themselves. What takes less time by
+    the cost model counts, and loop by loop is one of the ways.
     """
-    targets = {o.backend.target for o in graph.operations if not o.domain.all_memory}
-    if all(target.is_simt for target in targets):
-        return min(_ways(sink_initialisers(graph), True), key=lambda way: way.bytes_moved)
-    (target,) = targets
-    moved = sink_initialisers(fused_into_lines(graph, together=False))
+    (target,) = {o.backend.target for o in graph.operations if not o.domain.all_memory}
+    moved = passed(graph, FUSION_PASSES)
     best, every = FusedProgram((), graph.operations, {}), _ways(moved, True)
+    if target.is_simt:
+        return min((*every, best), key=lambda way: way.seconds(target.rates))
     gathered = any(step.spec.racy_maps for way in every for step in way.body if step.composed)
     for ways in (_ways(moved, False), every) if gathered else (every,):
         way = min(ways, key=lambda way: way.seconds(target.rates))
