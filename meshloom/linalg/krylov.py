@@ -123,7 +123,8 @@ class Solver(ABC):
             y.fill(0.0)
             apply(x, y)
 
-        first = next((one for one in Program(once).operations[1:] if y in one.writes), None)
+        graph = Program(once).dataflow
+        first = graph.changed_by(y, 1, len(graph.operations))
         if first is None:
             raise MeshError(f"{self.name}: the {which} must make y from x by loops, and writes nothing to y")
         if first.defines(y):

@@ -1,0 +1,109 @@
+"""Dependence is decided in one place, from the graph; a pass is a function from graph to graph, named in one list."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+import meshloom as ml
+from meshloom.operation import passes
+from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.operation import Operation
+
+PACKAGE = Path(ml.__file__).parent
+#: Analyses of before, each of which asked on its own whether something may move past something else.
+GONE = {"_may_follow", "_why_not", "_maker", "_followers", "read_in", "needed_later", "without_idle_fills",
+        "_constants", "dependencies", "Footprint", "footprint_of"}  # fmt: skip
+#: Where operations are told apart by what they read and write: the graph, and what is asked of a single one.
+ASKED_OF_ONE = {"operation/dataflow.py", "operation/operation.py"}
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_the_analyses_of_before_are_gone() -> None:
+    found = {f"{where}: {node.name}" for where, tree in trees() for node in ast.walk(tree)
+             if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in GONE}  # fmt: skip
+    assert not found
+
+
+def scans(tree: ast.Module) -> Iterator[str]:
+    """Functions that go through operations to find one that touches what another writes: comprehensions or loops with
+    both ``x in one.reads`` (or writes, or storages) and a walk over a list of operations behind a position."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            asked = [one.comparators[0] for one in ast.walk(node)
+                     if isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.In)]  # fmt: skip
+            asks = any(isinstance(one, ast.Attribute) and one.attr in ("reads", "writes", "storages") for one in asked)
+            behind = any(isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Slice)
+                         and ast.unparse(one.value).endswith("operations") for one in ast.walk(node))  # fmt: skip
+            if asks and behind:
+                yield node.name
+
+
+def test_nobody_else_scans_a_program_for_who_touches_what() -> None:
+    found = {where: list(scans(tree)) for where, tree in trees() if where not in ASKED_OF_ONE}
+    assert not {where: names for where, names in found.items() if names}
+
+
+def test_the_test_finds_what_it_is_for() -> None:
+    text = "def f(operations, k, x):\n    return any(x in one.writes for one in operations[k + 1 :])\n"
+    assert list(scans(ast.parse(text))) == ["f"]
+    assert not list(scans(ast.parse("def f(graph, k, x):\n    return graph.changed_by(x, k, 9)\n")))
+
+
+def test_every_pass_is_in_the_lists() -> None:
+    """Public functions of the package from one graph to one graph."""
+    listed = {one.__name__ for one in (*passes.PASSES, *passes.FUSION_PASSES)}
+    found = set()
+    for _, tree in trees():
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and node.args.args:
+                first, returns = node.args.args[0].annotation, node.returns
+                if first and returns and ast.unparse(first) == ast.unparse(returns) == "Dataflow":
+                    found.add(node.name)
+    assert found - {"passed"} == listed and len(listed) >= 4
+
+
+@pytest.mark.parametrize("one", [*passes.PASSES, *passes.FUSION_PASSES], ids=lambda one: one.__name__)
+def test_a_pass_takes_a_graph_and_gives_one_and_changes_none(one: passes.Pass) -> None:
+    assert get_type_hints(one)["return"] is Dataflow and next(iter(inspect.signature(one).parameters)) == "graph"
+    before = recorded()
+    graph = Dataflow(before)
+    found = one(graph)
+    assert graph.operations == before and isinstance(found, Dataflow)
+    assert all(isinstance(operation, Operation) for operation in found.operations)
+
+
+@ml.kernel
+def double(u: ml.Read, v: ml.Write):
+    v[...] = 2.0 * u
+
+
+def recorded() -> tuple[Operation, ...]:
+    ml.use("numpy")
+    grid = ml.Grid((6, 5), periodic=True)
+    u, v, w = (grid.field(name) for name in "uvw")
+
+    @ml.program
+    def step() -> None:
+        v.fill(3.0)
+        double(grid, u, v)
+        w.fill(0.0)
+        double(grid, v, u)
+
+    return step._tape().operations
+
+
+def test_what_the_passes_do() -> None:
+    found = passes.passed(Dataflow(recorded()), passes.PASSES)
+    assert [one.name for one in found.operations] == ["double", "w = 0", "double"], "v is set anew"
+    found = passes.passed(found, passes.FUSION_PASSES)
+    assert [one.name for one in found.operations] == ["double", "double", "w = 0"], "a fill waits for who needs it"
