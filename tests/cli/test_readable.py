@@ -106,7 +106,7 @@ def test_every_configuration_is_read_as_it_was_written(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", cases())
 def test_many_configurations_are_read_as_they_were_written(name: str) -> None:
-    check_that_it_is_read_as_it_was_written(name, 300)
+    check_that_it_is_read_as_it_was_written(name, 100)
 
 
 # --- any table, any name ------------------------------------------------------------------------------------

@@ -52,12 +52,11 @@ def test_compiled_kernels_are_plain_python(backend: str, start: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_ten_minutes_of_it(backend: str, tmp_path: Path) -> None:
+def test_many_kernels_are_plain_python(backend: str, tmp_path: Path) -> None:
     result = tmp_path / "fuzz.json"
-    minutes = "0.5" if backend == "numpy" else "4.5"
-    assert run.main(["--minutes", minutes, "--seed", "100000", "--backends", backend, "--json", str(result)]) == 0
+    assert run.main(["--cases", "30", "--seed", "100000", "--backends", backend, "--json", str(result)]) == 0
     found = json.loads(result.read_text())
-    assert found["cases"] > 20 and found["judged"] > MOST * (found["judged"] + found["skipped"])
+    assert found["cases"] == 30 and found["judged"] > MOST * (found["judged"] + found["skipped"])
 
 
 @pytest.mark.slow
