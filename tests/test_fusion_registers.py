@@ -45,6 +45,7 @@ def steps(backend: str, values: int) -> tuple[ml.Program, ml.Field]:
 def test_loops_with_many_values_run_apart_on_a_gpu(values: int, expected: list[str]) -> None:
     step, _ = steps("emulated", values)
     assert [one.name for one in step.fused_steps] == expected
+    assert ("it would need too many registers" in step.explain()) == (not expected)
 
 
 def test_a_group_that_was_cut_gives_the_same() -> None:

@@ -4,7 +4,7 @@ Everything in the cache can be made again, so nothing here is an error: what can
 written is not cached, with a word about why. Files are written under a unique temporary name next to their place and
 renamed; a reader sees the old file, the new file or none.
 
-What lies there is run and followed, so it must be our own (``trust.py``): where others may write, where there is no
+What lies there is run and followed, so it must be our own (``ownership.py``): where others may write, where there is no
 home folder, or where a pipe or a link stands in place of a file, nothing is believed, and a folder of this process
 alone takes the place of the cache.
 """
@@ -174,7 +174,7 @@ def runs_code(folder: Path) -> bool:
 
 @contextmanager
 def storing(path: Path) -> Iterator[Path]:
-    """``replacing`` for a file of the cache: nobody else may write it, and what is too much then goes (``tidy.py``)."""
+    """``replacing`` for a file of the cache: nobody else may write it, and what is too much is evicted then."""
     with replacing(path) as temporary:
         yield temporary
         os.chmod(temporary, 0o600)

@@ -336,6 +336,8 @@ def number_set(operation: Operation, one: Field) -> float | None:
     if operation.domain.along_lines or not operation.domain.covers(one, EVERYWHERE):
         return None
     outputs = [o for o in operation.graph.outputs if operation.storages[o.param] is one]
+    if any(operation.operands[o.param].mode.combine for o in outputs):
+        return None
     values = {o.value for o in outputs}  # nodes: 0.0 and -0.0 are two
     if len(values) != 1 or len(outputs) != one.dim or outputs[0].value.op != "const":
         return None

@@ -181,7 +181,8 @@ class Operation(NoCopy):
     def reads(self) -> tuple[Field | Global, ...]:
         """What it needs to know: increments included, and what it may change in a part only, of a grid or of what a map
         leads to."""
-        partly = self.domain.box is not None
+        lines_alone = self.domain.along_lines and self.domain.size < self.set.total  # ghosts are no part of lines
+        partly = self.domain.box is not None or lines_alone
         return tuple(
             [o.storage for o in self.operands if o.mode.reads or o.mode.combine or partly or o.reach.map is not None]
         )

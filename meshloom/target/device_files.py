@@ -82,6 +82,8 @@ def _read(path: Path, device: str, usual: Values) -> Values:
     required: Values = {_FORMAT: FORMAT, _DEVICE: device}
     for key, right in required.items():
         found = said.get(key)
+        if found is None and _LIKE in said:
+            continue
         if found is None or type(found.value) is not type(right) or found.value != right:
             where, got = (found.where, toml_shown(found.value)) if found else (path, "nothing")
             raise ConfigError(f"{where}: {toml_key(key)} must be {toml_shown(right)}, got {got}")
@@ -101,12 +103,22 @@ def _read(path: Path, device: str, usual: Values) -> Values:
 
 def _check(one: Setting, usual: Values) -> None:
     """ConfigError unless one of the usual names has a value of its type, and of a size that can be used."""
+    if one.key not in usual and _of_own_strategy(one.key, usual):
+        if not _suits(one.value, 1.0):
+            raise ConfigError(f"{one.where}: {one.name} must be {_in_words(1.0)}, got {toml_shown(one.value)}")
+        return
     if one.key not in usual:
         beside = [key for key in usual if key[:-1] == one.key[:-1]] or [key[:1] for key in usual]
         names = dict.fromkeys(map(toml_key, beside))
         raise ConfigError(f"{one.where}: unknown name '{one.name}'{nearest(one.name, names)}")
     if not _suits(one.value, usual[one.key]):
         raise ConfigError(f"{one.where}: {one.name} must be {_in_words(usual[one.key])}, got {toml_shown(one.value)}")
+
+
+def _of_own_strategy(key: Key, usual: Values) -> bool:
+    """Is it a number of a strategy that Meshloom does not have?"""
+    tables, others = ("strategies", "layouts"), {one[:2] for one in usual}
+    return len(key) == 3 and key[0] in tables and key[:1] in {one[:1] for one in usual} and key[:2] not in others
 
 
 def _suits(value: Any, usual: Any) -> bool:

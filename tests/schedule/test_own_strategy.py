@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.errors import ScheduleError
 from meshloom.schedule.choice.cost import Cost
 from meshloom.schedule.strategies.base import Emitter, Strategy
 from tests.docs.test_docs import blocks
@@ -78,6 +79,17 @@ def test_it_competes_in_the_automatic_choice_and_votes_for_layouts(mine: str, mo
     found, used = diffused("emulated", ml.Schedule(strategy="fastest"), fuse=True)
     assert used == mine and mine in ml.strategies()
     np.testing.assert_allclose(found, diffused("numpy", None, fuse=False)[0], rtol=1e-13, atol=1e-14)
+
+
+def test_what_is_no_whole_strategy_is_refused_at_its_class(mine: str) -> None:
+    before = dict(Emitter.registry)
+    with pytest.raises(ScheduleError, match=r"^strategy 'half' lacks cost, passes, plan; docs/schedules\.md has "):
+        type("Half", (Strategy,), {"name": "half"})
+    kind = type(Emitter.registry[mine])
+    with pytest.raises(ScheduleError, match=r"^strategy 'owner' is one of Meshloom's own; Other needs another name$"):
+        type("Other", (kind,), {"name": "owner"})
+    type("Louder", (kind,), {"summary": "without a name of its own"})
+    assert Emitter.registry == before
 
 
 # ----- nobody else names one ------------------------------------------------------------------------------------------

@@ -157,6 +157,8 @@ def _epilogue(graph: Dataflow, position: int) -> Iterator[Operation]:
     for k, operation in enumerate(graph.operations[position + 1 :], position + 1):
         if not at_points(operation) or operation.set is not line.set or not _alike(operation, line):
             return
+        if operation.elements != line.elements:
+            return  # ghosts, too, which no line has
         found = list(graph.into(k, position))
         uses = any(kind == "flow" and operation.needs(mine.storage) for kind, _, mine in found)
         if not uses or any(kind == "anti" and earlier.position == position for kind, earlier, _ in found):

@@ -27,13 +27,15 @@ from meshloom.target import Rates
 class FusedProgram:
     """``prologue`` once, then ``body`` for every replay. ``constants``: what fields must hold at the start.
     ``gathers``: could loops over other sets take part? Where that would have gained too little they could not.
-    ``notes``: what loops compute again instead of loading it, and what not."""
+    ``notes``: what loops compute again instead of loading it, and what not. ``crowded``: loops that could be one with
+    others, and are not, because too few threads would have room for all of their values."""
 
     prologue: tuple[Operation, ...]
     body: tuple[Operation, ...]
     constants: dict[Field, float]
     gathers: bool = True
     notes: tuple[str, ...] = ()
+    crowded: frozenset[Operation] = frozenset()
 
     @cached_property
     def unfused(self) -> bool:
@@ -63,8 +65,9 @@ class FusedProgram:
             return ""
         if step.composed:
             return f" over {step.over}" if step.domain.visits_elements else " in one pass over its lines"
-        why = fusion_blocker(step, gathers=self.gathers)
-        return f" by itself{f': {why}' if why else ', as there is nothing to join'}"
+        too_many = "with the loop next to it it would need too many registers" if step in self.crowded else ""
+        why = fusion_blocker(step, gathers=self.gathers) or too_many
+        return f" by itself{f': {why}' if why else ': it cannot join a loop next to it'}"
 
     def explain(self, measured: Sequence[float] = ()) -> str:
         """One line for every step; ``measured``: seconds of each, where they are known."""
@@ -154,7 +157,7 @@ def _rotated(graph: Dataflow, constants: dict[Field, float], gathers: bool, *, h
     # The next replay must find everything that it asks for where the first one did.
     asked = [f for f in memory.buffers if memory.is_live(f)]
     same = all(memory.buffers[f] is start.get(f, None if f.temporary else f) for f in asked)
-    return FusedProgram(prologue, body, constants, gathers) if same else None
+    return FusedProgram(prologue, body, constants, gathers, (), frozenset(memory.crowded)) if same else None
 
 
 def _straight(graph: Dataflow, constants: dict[Field, float], gathers: bool) -> FusedProgram:
@@ -162,23 +165,41 @@ def _straight(graph: Dataflow, constants: dict[Field, float], gathers: bool) -> 
     body = list(_steps(graph, memory, 0, gathers))
     for one in [f for f in memory.buffers if not f.temporary]:
         body += _copy_back(one, (), memory)
-    return FusedProgram((), tuple(body), constants, gathers)
+    return FusedProgram((), tuple(body), constants, gathers, (), frozenset(memory.crowded))
 
 
 def _steps(graph: Dataflow, memory: Memory, start: int, gathers: bool, since: int = 0) -> Iterator[Operation]:
-    """The operations of a graph, which begins at position ``start`` of the memory's cycle; those from ``since`` on. A
-    group is cut where one more loop would need so many registers that both take longer than apart."""
+    """The operations of a graph, which begins at position ``start`` of the memory's cycle; those from ``since`` on."""
     for group in grouped(graph, gathers, since):
-        restore, end = memory.saved(), group.end
-        steps = list(_steps_of_group(group, memory, start))
-        while _crowded(steps, group.loops):
-            restore()
-            group = _without_last_loop(group)
-            steps = list(_steps_of_group(group, memory, start))
+        end, steps = _as_far_as_it_pays(group, memory, start)
         yield from steps
-        if group.end < end:
-            yield from _steps(graph, memory, start, gathers, group.end)
+        if end < group.end:
+            yield from _steps(graph, memory, start, gathers, end)
             return
+
+
+def _as_far_as_it_pays(group: Group, memory: Memory, start: int) -> tuple[int, list[Operation]]:
+    """The steps of a group, and where it ends: before the loop with which it would need so many registers that it takes
+    longer than without it, and that loop by itself; or nearly so, because the cost model is no oracle."""
+    restore = memory.saved()
+    steps = list(_steps_of_group(group, memory, start))
+    loops = [k for k, one in enumerate(group.parts) if one.domain.visits_elements]
+    if len(loops) < 2 or not any(slowed_by_registers(step) > 1.0 for step in steps if step.policy.as_one):
+        return group.end, steps
+    target, kept = group.parts[loops[0]].backend.target, group
+    takes = math.inf
+    for k in loops:
+        tried = group if k == loops[-1] else replace(group, parts=group.parts[: k + 1], end=group.begin + k + 1)
+        restore()
+        steps = list(_steps_of_group(tried, memory, start))
+        new = math.fsum(seconds_by_count(step, target.rates) for step in steps if not step.domain.all_memory)
+        apart = takes + seconds_by_count(group.parts[k], target.rates)
+        if new > target.numbers.fusion.worth * apart:
+            memory.crowded |= {*kept.loops, group.parts[k]}
+            restore()
+            return kept.end, list(_steps_of_group(kept, memory, start))
+        kept, takes = tried, new
+    return kept.end, steps
 
 
 def _steps_of_group(group: Group, memory: Memory, start: int) -> Iterator[Operation]:
@@ -193,25 +214,6 @@ def _steps_of_group(group: Group, memory: Memory, start: int) -> Iterator[Operat
     for operation in group.parts:
         yield from _copied_back(operation, memory)
         yield operation
-
-
-def _without_last_loop(group: Group) -> Group:
-    """The same without its last loop, and without the fills right before it: they belong to what follows them."""
-    *_, before, _ = (k for k, one in enumerate(group.parts) if one.domain.visits_elements)
-    kept = group.parts[: before + 1]
-    return replace(group, parts=kept, end=group.begin + len(kept))
-
-
-def _crowded(steps: Sequence[Operation], loops: Sequence[Operation]) -> bool:
-    """Does one loop take longer than several, or nearly so, because its values are too many for registers?"""
-    made = [step for step in steps if step.policy.as_one]
-    if len(loops) < 2 or not made:
-        return False
-    if not any(slowed_by_registers(step) > 1.0 for step in made):
-        return False
-    target = loops[0].backend.target
-    takes, apart = (math.fsum(seconds_by_count(step, target.rates) for step in those) for those in (made, loops))
-    return takes > target.numbers.fusion.worth * apart
 
 
 def _gains(operation: Operation, memory: Memory) -> bool:

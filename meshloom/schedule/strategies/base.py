@@ -31,8 +31,16 @@ class Emitter(ABC):
     registry: ClassVar[dict[str, Emitter]] = {}
 
     def __init_subclass__(cls) -> None:
-        if cls.name:
-            Emitter.registry[cls.name] = cls()
+        if "name" not in cls.__dict__:
+            return  # what others derive from
+        before = type(Emitter.registry.get(cls.name)).__module__
+        if before.startswith("meshloom.") and before != cls.__module__:
+            raise ScheduleError(f"strategy '{cls.name}' is one of Meshloom's own; {cls.__name__} needs another name")
+        words = [word for word in dir(cls) if not word.startswith("_")]
+        lacks = [word for word in words if getattr(getattr(cls, word), "__isabstractmethod__", False)]
+        if lacks:
+            raise ScheduleError(f"strategy '{cls.name}' lacks {', '.join(lacks)}; docs/schedules.md has a whole one")
+        Emitter.registry[cls.name] = cls()
 
     @abstractmethod
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:

@@ -1,8 +1,9 @@
 """strip: a thread does a strip of elements one after the other; what it has found for a target that the next element
 shares waits in a register, what neighbouring threads have for one target is joined, and only the rest is atomic.
 
-The plan (``chains.py``) finds strips and slots that meet often, and nothing in it has to be right: targets are compared
-when the loop runs. Three quarters of the updates of hexahedra at their nodes disappear. On a CPU it is ``atomic``.
+The plan (``strip_decomposition.py``) finds strips and slots that meet often, and nothing in it has to be right: targets
+are compared when the loop runs. Three quarters of the updates of hexahedra at their nodes disappear. On a CPU it is
+``atomic``.
 """
 
 from __future__ import annotations
