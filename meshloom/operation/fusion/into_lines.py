@@ -25,8 +25,8 @@ from meshloom.schedule.strategies import AUTOMATIC
 def fused_into_lines(graph: Dataflow, *, on_gpu: bool | None = None) -> Dataflow:
     """The operations with loops taken into the line loops next to them. ``on_gpu``: there these stay as they are;
     unsaid: as the back end of each says."""
-    lines = [one for one in graph.operations if one.domain.along_lines]
-    if not lines or (lines[0].backend.target.is_simt if on_gpu is None else on_gpu):
+    first = next((one for one in graph.operations if one.domain.along_lines), None)
+    if first is None or (first.backend.target.is_simt if on_gpu is None else on_gpu):
         return graph
     return _with_epilogues(_with_prologues(graph))
 
