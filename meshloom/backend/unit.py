@@ -20,7 +20,7 @@ from meshloom.schedule.nest.nodes import Name, Statement, let
 from meshloom.schedule.nest.walk import names as names_in
 from meshloom.schedule.plan.plan import Plan, arrays, leaves, sizes
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies import emitter
+from meshloom.schedule.strategies import emitter, passes_of
 from meshloom.target import CPU, Target
 
 _PASTED = re.compile(r"^//@ (\w+\.hpp)\n", re.MULTILINE)
@@ -112,7 +112,7 @@ def _made(spec: LoopSpec, plan: Plan, extra: tuple[Argument, ...], target: Targe
     pointers += [Argument(name, _C_OF[array.dtype], True) for name, array in sorted(arrays(plan).items())]
     pointers += [Argument(name, C_TYPES[dtype], False) for name, dtype, _ in temporaries(spec, plan)]
     pointers += [Argument(f"{partial_name(o)}_parts", spec.params[o.param].ctype, False) for o in spec.reductions]
-    passes = emitter(plan.strategy).passes(spec, plan, target=target)
+    passes = passes_of(spec, plan, target)
     return TranslationUnit(spec, (*pointers, *extra), tuple(_size_names(spec, plan, passes)), tuple(passes), target)
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from meshloom.errors import MeshError
+from meshloom.kernel.sameness import Distinct
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 
@@ -44,7 +45,7 @@ class FactorsAlong:
 
 
 @dataclass(frozen=True, eq=False)
-class LineFactors:
+class LineFactors(Distinct):
     """``inverse``: one over the pivots. ``lower`` and ``upper``: entries next to the diagonal, fields of the grid, or
     arrays (n,) where all lines have the same."""
 

@@ -315,7 +315,7 @@ def line_loop(grid: Grid, axis: int, operator: Operators, reads: Fields, writes:
     """Run a ``LineLoop`` (see there for the arguments), kept for the next call with the same; in a program, record."""
     fields = [tuple(x) if isinstance(x, list | tuple) else (x,) for x in (reads, writes)]
     known = tuple((k, v.serial if isinstance(v, Kernel) else str(v)) for k, v in sorted(options.items()))
-    known_by = operator.inverse.serial if isinstance(operator, LineFactors) else repr(operator)
+    known_by = operator.serial if isinstance(operator, LineFactors) else repr(operator)
     storages = [s.serial if isinstance(s, Stored) else None for s in (*fields[0], *fields[1])]  # None: refused
     key = (LineLoop, current().key, axis, known_by, len(fields[0]), *storages, known)
     kernels = tuple(v for v in options.values() if isinstance(v, Kernel))

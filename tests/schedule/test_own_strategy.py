@@ -86,10 +86,36 @@ def test_what_is_no_whole_strategy_is_refused_at_its_class(mine: str) -> None:
     with pytest.raises(ScheduleError, match=r"^strategy 'half' lacks cost, passes, plan; docs/schedules\.md has "):
         type("Half", (Strategy,), {"name": "half"})
     kind = type(Emitter.registry[mine])
-    with pytest.raises(ScheduleError, match=r"^strategy 'owner' is one of Meshloom's own; Other needs another name$"):
-        type("Other", (kind,), {"name": "owner"})
+    for name in ("owner", "fused", "auto", mine):
+        with pytest.raises(ScheduleError, match=f"^strategy '{name}' is there already; Other needs another name$"):
+            type("Other", (kind,), {"name": name})
+    for odd in (3, "", "a b", "a\nb", None):
+        with pytest.raises(ScheduleError, match=r"^strategy Other: name must be a word such as 'mine', got "):
+            type("Other", (kind,), {"name": odd})
     type("Louder", (kind,), {"summary": "without a name of its own"})
     assert Emitter.registry == before
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [("plan", None), ("plan", 7), ("passes", None), ("passes", []), ("passes", ()), ("cost", 1.0), ("cost", None)],
+)
+def test_a_wrong_answer_is_told_in_one_line(
+    mine: str, answer: str, wrong: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(Emitter.registry[mine]), answer, lambda *_, **__: wrong)
+    factor = 1.0 + len(f"{answer}{wrong}")  # no other loop has had such a text
+
+    @ml.kernel
+    def add(u: ml.Read, r: ml.Inc):
+        r[0] += factor * u[1]
+
+    ml.use("emulated")
+    mesh = ml.generate.box((20, 30))
+    u, r = mesh.cells.field("u"), mesh.cells.field("r")
+    schedule = ml.Schedule(strategy="fastest" if answer == "cost" else mine)
+    with pytest.raises(ScheduleError, match=f"^strategy '{mine}': {answer} must give a "):
+        add(mesh.faces, u[mesh.face_cells], r[mesh.face_cells], schedule=schedule)
 
 
 # ----- nobody else names one ------------------------------------------------------------------------------------------

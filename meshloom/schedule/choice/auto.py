@@ -16,7 +16,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from meshloom.schedule.choice.cost import Work
+from meshloom.errors import ScheduleError, shown
+from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import (
@@ -38,6 +39,9 @@ _SAME = "1.00"  # the printed ratio of two times that are alike
 def estimates(spec: LoopSpec, work: Work, target: Target) -> dict[str, float]:
     """Estimated seconds of every strategy that applies and finds room in shared memory, where blocks have that."""
     costs = {n: strategy(n).cost(spec, work, target=target) for n in names() if strategy(n).declines(spec) is None}
+    for name, found in costs.items():
+        if not isinstance(found, Cost):
+            raise ScheduleError(f"strategy '{name}': cost must give a Cost, got {shown(found)}")
     room = target.gpu.shared.most * min(target.shared / H200.shared, 1.0) if target.is_simt else math.inf
     rates = target.rates
     return {n: c.seconds(rates) for n, c in costs.items() if c.shared <= room}

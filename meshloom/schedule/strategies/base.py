@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from meshloom.errors import ScheduleError, nearest
+from meshloom.errors import ScheduleError, nearest, shown
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import Pass
 from meshloom.schedule.plan.form import check_form, demand
@@ -33,9 +33,10 @@ class Emitter(ABC):
     def __init_subclass__(cls) -> None:
         if "name" not in cls.__dict__:
             return  # what others derive from
-        before = type(Emitter.registry.get(cls.name)).__module__
-        if before.startswith("meshloom.") and before != cls.__module__:
-            raise ScheduleError(f"strategy '{cls.name}' is one of Meshloom's own; {cls.__name__} needs another name")
+        if not isinstance(cls.name, str) or not cls.name.isidentifier():
+            raise ScheduleError(f"strategy {cls.__name__}: name must be a word such as 'mine', got {shown(cls.name)}")
+        if cls.name in (*AUTOMATIC, *Emitter.registry):
+            raise ScheduleError(f"strategy '{cls.name}' is there already; {cls.__name__} needs another name")
         words = [word for word in dir(cls) if not word.startswith("_")]
         lacks = [word for word in words if getattr(getattr(cls, word), "__isabstractmethod__", False)]
         if lacks:
@@ -96,7 +97,10 @@ class Strategy(Emitter):
 
     def build(self, topology: Topology, block: int, *, target: Target = CPU, variant: str = "plain") -> Plan:
         """The plan of a variant."""
-        return self.varied(variant, self.plan(topology, block, target=target), topology)
+        plan = self.plan(topology, block, target=target)
+        if not isinstance(plan, Plan) or not isinstance(plan.block, int | np.integer) or plan.block < 1:
+            raise ScheduleError(f"strategy '{self.name}': plan must give a Plan with a block, got {shown(plan)}")
+        return self.varied(variant, plan, topology)
 
     def fitted(self, target: Target, word: str) -> float:
         """A number of its own, from those of the target."""
@@ -124,6 +128,14 @@ def serving(purpose: str, *, deterministic: bool = True) -> Strategy:
     """The strategy that serves a purpose, giving the same bits every run unless that does not matter."""
     serve = [one for one in Emitter.registry.values() if isinstance(one, Strategy) and purpose in one.serves]
     return next(one for one in serve if one.deterministic == deterministic)
+
+
+def passes_of(spec: LoopSpec, plan: Plan, target: Target) -> list[Pass]:
+    """The passes of a plan; ScheduleError where its strategy gives none."""
+    found = emitter(plan.strategy).passes(spec, plan, target=target)
+    if not isinstance(found, list) or (spec.outputs and not found) or not all(isinstance(one, Pass) for one in found):
+        raise ScheduleError(f"strategy '{plan.strategy}': passes must give a list of Passes, got {shown(found)}")
+    return found
 
 
 def variants(name: str) -> tuple[str, ...]:
