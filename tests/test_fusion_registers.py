@@ -6,12 +6,15 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 import meshloom as ml
+from meshloom.config import build, parse_set
 from meshloom.kernel.count import live_registers
 from meshloom.kernel.expr import Node, const, load, operate, topological
+from meshloom.solvers.airfoil import Airfoil
 
 
 @ml.kernel
@@ -26,7 +29,7 @@ def spread(u: ml.Read, w: ml.Read, s: ml.Read, t: ml.Write):
     t[...] = np.sum(w * (u - s) * (total - w))
 
 
-def steps(backend: str, values: int) -> tuple[ml.Program, ml.Field]:
+def made(backend: str, values: int) -> tuple[ml.Program, ml.Field]:
     ml.use(backend)
     cells = ml.Set(80_000, "cells")
     rng = np.random.default_rng(5)
@@ -43,13 +46,23 @@ def steps(backend: str, values: int) -> tuple[ml.Program, ml.Field]:
 
 @pytest.mark.parametrize(("values", "expected"), [(4, ["weigh+spread"]), (48, [])])
 def test_loops_with_many_values_run_apart_on_a_gpu(values: int, expected: list[str]) -> None:
-    step, _ = steps("emulated", values)
+    step, _ = made("emulated", values)
     assert [one.name for one in step.fused_steps] == expected
     assert ("it would need too many registers" in step.explain()) == (not expected)
 
 
+@pytest.mark.parametrize("size", [(20, 30), (200, 300)])
+def test_small_loops_join_large_ones_whatever_their_size(size: tuple[int, int]) -> None:
+    """A few boundary faces save a launch only, and need no registers that the others do not."""
+    ml.use("emulated")
+    settings = [parse_set(f"mesh.{axis}={count}") for axis, count in zip("ij", size, strict=True)]
+    case = Airfoil(build(Airfoil.Config, settings))
+    steps = [step.name for step in case.program._tape().fusion()[0].body]
+    assert steps == ["res_calc+bres_calc+update+adt_calc", "res_calc+bres_calc+update+save_soln+adt_calc"]
+
+
 def test_a_group_that_was_cut_gives_the_same() -> None:
-    (cut, found), (plain, wanted) = steps("emulated", 48), steps("numpy", 48)
+    (cut, found), (plain, wanted) = made("emulated", 48), made("numpy", 48)
     for one in (cut, plain):
         one.run(1)
     np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-12)
@@ -71,7 +84,7 @@ def test_values_that_are_needed_later_are_counted() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 30))
-@settings(max_examples=60, deadline=None)
+@limits(max_examples=60, deadline=None)
 def test_the_count_is_that_of_every_moment(seed: int, size: int) -> None:
     rng = random.Random(seed)
     nodes: list[Node] = [load(0, 0, c, np.dtype("f8")) for c in range(3)]

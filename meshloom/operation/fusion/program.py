@@ -180,7 +180,7 @@ def _steps(graph: Dataflow, memory: Memory, start: int, gathers: bool, since: in
 
 def _as_far_as_it_pays(group: Group, memory: Memory, start: int) -> tuple[int, list[Operation]]:
     """The steps of a group, and where it ends: before the loop with which it would need so many registers that it takes
-    longer than without it, and that loop by itself; or nearly so, because the cost model is no oracle."""
+    longer than without it, and that loop by itself."""
     restore = memory.saved()
     steps = list(_steps_of_group(group, memory, start))
     loops = [k for k, one in enumerate(group.parts) if one.domain.visits_elements]
@@ -194,7 +194,7 @@ def _as_far_as_it_pays(group: Group, memory: Memory, start: int) -> tuple[int, l
         steps = list(_steps_of_group(tried, memory, start))
         new = math.fsum(seconds_by_count(step, target.rates) for step in steps if not step.domain.all_memory)
         apart = takes + seconds_by_count(group.parts[k], target.rates)
-        if new > target.numbers.fusion.worth * apart:
+        if new > apart:
             memory.crowded |= {*kept.loops, group.parts[k]}
             restore()
             return kept.end, list(_steps_of_group(kept, memory, start))
