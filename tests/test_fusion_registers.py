@@ -15,6 +15,7 @@ from meshloom.config import build, parse_set
 from meshloom.kernel.count import live_registers
 from meshloom.kernel.expr import Node, const, load, operate, topological
 from meshloom.solvers.airfoil import Airfoil
+from tests.fitted import changed
 
 
 @ml.kernel
@@ -51,11 +52,12 @@ def test_loops_with_many_values_run_apart_on_a_gpu(values: int, expected: list[s
     assert ("it would need too many registers" in step.explain()) == (not expected)
 
 
-@pytest.mark.parametrize("size", [(20, 30), (200, 300)])
-def test_small_loops_join_large_ones_whatever_their_size(size: tuple[int, int]) -> None:
-    """A few boundary faces save a launch only, and need no registers that the others do not."""
+@pytest.mark.parametrize("launch", [3e-6, 1e-12])
+def test_small_loops_join_large_ones_whatever_their_size(launch: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few boundary faces save a launch only, which is nothing on large meshes, and need no registers more."""
+    changed(monkeypatch, rates={"per_launch": launch})
     ml.use("emulated")
-    settings = [parse_set(f"mesh.{axis}={count}") for axis, count in zip("ij", size, strict=True)]
+    settings = [parse_set(one) for one in ("mesh.i=100", "mesh.j=150")]
     case = Airfoil(build(Airfoil.Config, settings))
     steps = [step.name for step in case.program._tape().fusion()[0].body]
     assert steps == ["res_calc+bres_calc+update+adt_calc", "res_calc+bres_calc+update+save_soln+adt_calc"]
