@@ -31,7 +31,7 @@ def fill(target: Field | Global, value: float | int) -> Operation:
 
 
 def copy(source: Field, target: Field) -> Operation:
-    """Bring the values of a field, in another one's memory, home."""
+    """Copy the values of a field, in another one's memory, back to its own."""
     operands = Operand(target, Write), Operand(source, Read)
     return Operation(f"{target.name} copied back", AllPlaces(target), operands, _Copied(), _HERE)
 

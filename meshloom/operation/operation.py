@@ -22,7 +22,7 @@ from meshloom.mesh.core import Field, Global, Map, Set
 from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.random import Random
 from meshloom.operation.body import Body, BodyGraph, Traced
-from meshloom.operation.domain import INSIDE, Domain, Extent, Part
+from meshloom.operation.domain import EVERYWHERE, INSIDE, Domain, Extent, Part
 from meshloom.operation.operand import Operand
 from meshloom.operation.policy import ExecutionPolicy, Form, Wish
 from meshloom.order import TYPICAL_BLOCK
@@ -179,13 +179,16 @@ class Operation(NoCopy):
     # ----- what it does with its operands -----------------------------------------------------------------------
     @cached_property
     def reads(self) -> tuple[Field | Global, ...]:
-        """What it needs to know: increments included, and what it may change in a part only, of a grid or of what a map
-        leads to."""
-        lines_alone = self.domain.along_lines and self.domain.size < self.set.total  # ghosts are no part of lines
-        partly = self.domain.box is not None or lines_alone
-        return tuple(
-            [o.storage for o in self.operands if o.mode.reads or o.mode.combine or partly or o.reach.map is not None]
-        )
+        """What it needs to know: increments included, and fields of which its domain covers a part only, so that the
+        rest stays: of a grid, of lines without ghosts, of what a map leads to."""
+
+        def keeps_rest(one: Operand) -> bool:
+            field = one.storage
+            return isinstance(field, Field) and (
+                one.reach.map is not None or not self.domain.covers(field, EVERYWHERE)
+            )
+
+        return tuple([o.storage for o in self.operands if o.mode.reads or o.mode.combine or keeps_rest(o)])
 
     @cached_property
     def writes(self) -> tuple[Field | Global, ...]:

@@ -88,7 +88,7 @@ class FusedNumbers:
     block: int
     most_registers: int
     full_speed_registers: float
-    registers_beside: float
+    other_registers: float
     registers_per_value: float
 
 

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import meshloom as ml
@@ -22,6 +24,7 @@ from meshloom.schedule.strategies.common.points import tile_of
 from meshloom.schedule.strategies.common.vectors import share_of
 from meshloom.target import CPU, GFX90A, GFX942, H200, Target
 
+FILE = Path(__file__).parents[1] / "data" / "choices.json"
 TARGETS: dict[str, Target] = {"cpu": CPU, "h200": H200, "gfx90a": GFX90A, "gfx942": GFX942}
 SIZES = (3_000, 60_000, 5_757_200)  # elements, as if the order of a small mesh went on
 BLOCKS = ("direct", "box", *ml.strategies())
@@ -116,10 +119,9 @@ def line_forms() -> dict[str, Any]:
 
 
 def _said(form: LineForm) -> str:
-    """A form by what is not as usual; blocks of contiguous lines took 256 segments at most before that was said."""
-    usual, most = asdict(LineForm()), {1024: 256}.get(form.most, form.most)
-    given = asdict(form) | ({"most": most} if form.kind == "contiguous" else {})
-    return " ".join(f"{name}={value}" for name, value in given.items() if value != usual[name])
+    """A form by what is not as usual."""
+    usual = asdict(LineForm())
+    return " ".join(f"{name}={value}" for name, value in asdict(form).items() if value != usual[name])
 
 
 def votes() -> list[str]:
@@ -132,3 +134,8 @@ def found() -> dict[str, Any]:
     """All of it, as JSON has it."""
     return {"strategies": chosen_strategies(), "blocks": blocks(), "points": at_points(), "lines": line_forms(),
             "votes": votes()}
+
+
+if __name__ == "__main__":  # python -m tests.schedule.kept_choices: after a change that means to choose otherwise
+    ml.use("emulated")
+    FILE.write_text(json.dumps(found(), sort_keys=True, separators=(",", ":")), encoding="utf-8")

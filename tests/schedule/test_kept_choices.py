@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 import meshloom as ml
 from tests.schedule import kept_choices
 
-KEPT = json.loads((Path(__file__).parents[1] / "data" / "choices.json").read_text())
+KEPT = json.loads(kept_choices.FILE.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(autouse=True)

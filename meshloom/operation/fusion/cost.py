@@ -16,16 +16,16 @@ from meshloom.target import Rates
 
 def seconds_by_count(step: Operation, rates: Rates) -> float:
     """Estimated seconds of an operation, by its bytes, operations and registers."""
-    return Cost(step.compulsory * slowed_by_registers(step), step.flops).seconds(rates)
+    return Cost(step.compulsory * register_slowdown(step), step.flops).seconds(rates)
 
 
-def slowed_by_registers(step: Operation) -> float:
-    """So many times longer does its traffic take than at full speed: threads with many values leave room for few
-    others, and few have few loads under way (Little's law)."""
+def register_slowdown(step: Operation) -> float:
+    """So many times longer does its traffic take than at full speed: register pressure lowers occupancy, and few
+    threads have few loads under way (Little's law)."""
     if not step.domain.visits_elements or not step.backend.target.is_simt:
         return 1.0
     numbers, values = step.backend.target.gpu.fused, live_registers(o.value for o in step.spec.outputs)
-    return max(1.0, (numbers.registers_beside + numbers.registers_per_value * values) / numbers.full_speed_registers)
+    return max(1.0, (numbers.other_registers + numbers.registers_per_value * values) / numbers.full_speed_registers)
 
 
 def seconds_at_points(step: Operation, rates: Rates) -> float:

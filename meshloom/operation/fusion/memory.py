@@ -19,7 +19,7 @@ class Memory:
         self.buffers: dict[Field, Field | None] = {}  # None: nowhere, nobody will ask
         self.doubles: dict[Field, list[Field]] = {}
         self.position = 0  # in the cycle: what comes next
-        self.crowded: set[Operation] = set()  # loops that run apart, because together they have too many values
+        self.register_bound: set[Operation] = set()  # loops that run apart because of register pressure
         loops = (one for one in cycle.operations if not one.domain.all_memory)
         self.backend = next((one.backend for one in loops), None)  # what they run on
 

@@ -13,7 +13,7 @@ from meshloom.mesh.core import Field
 from meshloom.operation import in_memory
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.compose import NoConstant, fused
-from meshloom.operation.fusion.cost import seconds_by_count, slowed_by_registers
+from meshloom.operation.fusion.cost import register_slowdown, seconds_by_count
 from meshloom.operation.fusion.groups import Group, fusion_blocker, grouped
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.fusion.recompute import with_recomputing
@@ -27,15 +27,15 @@ from meshloom.target import Rates
 class FusedProgram:
     """``prologue`` once, then ``body`` for every replay. ``constants``: what fields must hold at the start.
     ``gathers``: could loops over other sets take part? Where that would have gained too little they could not.
-    ``notes``: what loops compute again instead of loading it, and what not. ``crowded``: loops that could be one with
-    others, and are not, because too few threads would have room for all of their values."""
+    ``notes``: what loops compute again instead of loading it, and what not. ``register_bound``: loops
+    that could be one with others, and are not, because of register pressure."""
 
     prologue: tuple[Operation, ...]
     body: tuple[Operation, ...]
     constants: dict[Field, float]
     gathers: bool = True
     notes: tuple[str, ...] = ()
-    crowded: frozenset[Operation] = frozenset()
+    register_bound: frozenset[Operation] = frozenset()
 
     @cached_property
     def unfused(self) -> bool:
@@ -49,7 +49,7 @@ class FusedProgram:
         Global takes none. ``of``: the estimate of a step (``fusion/cost.py`` has two, and says why).
 
         On a GPU arithmetic is nearly free, and bytes and registers decide. A CPU pays for elements that two chunks
-        evaluate, and a buffer that has to be brought home may cost more than a loop that is saved.
+        evaluate, and a buffer that has to be copied back may cost more than a loop that is saved.
         """
         counted = (step for step in self.body if step.domain.set is not None)
         return math.fsum(of(step, rates) for step in counted)
@@ -65,8 +65,8 @@ class FusedProgram:
             return ""
         if step.composed:
             return f" over {step.over}" if step.domain.visits_elements else " in one pass over its lines"
-        too_many = "with the loop next to it it would need too many registers" if step in self.crowded else ""
-        why = fusion_blocker(step, gathers=self.gathers) or too_many
+        pressure = "register pressure would be too high with the loop next to it" if step in self.register_bound else ""
+        why = fusion_blocker(step, gathers=self.gathers) or pressure
         return f" by itself{f': {why}' if why else ': it cannot join a loop next to it'}"
 
     def explain(self, measured: Sequence[float] = ()) -> str:
@@ -108,11 +108,11 @@ def _fused(graph: Dataflow) -> FusedProgram:
     (target,) = {o.backend.target for o in graph.operations if not o.domain.all_memory}
     moved = passed(graph, FUSION_PASSES)
     best, every = FusedProgram((), graph.operations, {}), _ways(moved, True)
-    gathered = any(step.spec.racy_maps for way in every for step in way.body if step.composed)
     if target.is_simt:
         straight, *rotated = every
         less = [way for way in rotated if way.bytes_moved < straight.bytes_moved]
         return min((straight, *less, best), key=lambda way: way.seconds(target.rates))
+    gathered = any(step.spec.racy_maps for way in every for step in way.body if step.composed)
     for ways in (_ways(moved, False), every) if gathered else (every,):
         way = min(ways, key=lambda way: way.seconds(target.rates))
         if way.seconds(target.rates) < target.numbers.fusion.worth * best.seconds(target.rates):
@@ -157,7 +157,7 @@ def _rotated(graph: Dataflow, constants: dict[Field, float], gathers: bool, *, h
     # The next replay must find everything that it asks for where the first one did.
     asked = [f for f in memory.buffers if memory.is_live(f)]
     same = all(memory.buffers[f] is start.get(f, None if f.temporary else f) for f in asked)
-    return FusedProgram(prologue, body, constants, gathers, (), frozenset(memory.crowded)) if same else None
+    return FusedProgram(prologue, body, constants, gathers, (), frozenset(memory.register_bound)) if same else None
 
 
 def _straight(graph: Dataflow, constants: dict[Field, float], gathers: bool) -> FusedProgram:
@@ -165,7 +165,7 @@ def _straight(graph: Dataflow, constants: dict[Field, float], gathers: bool) -> 
     body = list(_steps(graph, memory, 0, gathers))
     for one in [f for f in memory.buffers if not f.temporary]:
         body += _copy_back(one, (), memory)
-    return FusedProgram((), tuple(body), constants, gathers, (), frozenset(memory.crowded))
+    return FusedProgram((), tuple(body), constants, gathers, (), frozenset(memory.register_bound))
 
 
 def _steps(graph: Dataflow, memory: Memory, start: int, gathers: bool, since: int = 0) -> Iterator[Operation]:
@@ -179,12 +179,12 @@ def _steps(graph: Dataflow, memory: Memory, start: int, gathers: bool, since: in
 
 
 def _as_far_as_it_pays(group: Group, memory: Memory, start: int) -> tuple[int, list[Operation]]:
-    """The steps of a group, and where it ends: before the loop with which it would need so many registers that it takes
-    longer than without it, and that loop by itself."""
+    """The steps of a group, and where it ends: before the loop with which register pressure would make it take longer
+    than without it, and that loop by itself."""
     restore = memory.saved()
     steps = list(_steps_of_group(group, memory, start))
     loops = [k for k, one in enumerate(group.parts) if one.domain.visits_elements]
-    if len(loops) < 2 or not any(slowed_by_registers(step) > 1.0 for step in steps if step.policy.as_one):
+    if len(loops) < 2 or not any(register_slowdown(step) > 1.0 for step in steps if step.policy.as_one):
         return group.end, steps
     target, kept = group.parts[loops[0]].backend.target, group
     takes = math.inf
@@ -195,7 +195,7 @@ def _as_far_as_it_pays(group: Group, memory: Memory, start: int) -> tuple[int, l
         new = math.fsum(seconds_by_count(step, target.rates) for step in steps if not step.domain.all_memory)
         apart = takes + seconds_by_count(group.parts[k], target.rates)
         if new > apart:
-            memory.crowded |= {*kept.loops, group.parts[k]}
+            memory.register_bound |= {*kept.loops, group.parts[k]}
             restore()
             return kept.end, list(_steps_of_group(kept, memory, start))
         kept, takes = tried, new
@@ -205,7 +205,7 @@ def _as_far_as_it_pays(group: Group, memory: Memory, start: int) -> tuple[int, l
 def _steps_of_group(group: Group, memory: Memory, start: int) -> Iterator[Operation]:
     memory.position = start + group.end
     several = len(group.parts) > 1
-    if group.part is not None and several:  # other points of what it writes stay where they are: at home
+    if group.part is not None and several:  # other points of what it writes stay in its own buffer
         for operation in group.parts:
             yield from _copied_back(operation, memory)
     if group.on is not None and (several or (not group.part and _gains(group.parts[0], memory))):
@@ -217,8 +217,8 @@ def _steps_of_group(group: Group, memory: Memory, start: int) -> Iterator[Operat
 
 
 def _gains(operation: Operation, memory: Memory) -> bool:
-    """Is an operation better composed even alone? A field is not at home, or one is written that needs no store: nobody
-    will ask for it, or it is a copy of another."""
+    """Is an operation better composed even alone? A field is in another buffer, or one is written that needs no store:
+    nobody will ask for it, or it is a copy of another."""
     fields = [f for f in (*operation.reads, *operation.writes) if isinstance(f, Field)]
     away = any(memory.buffers.get(f, f) is not f for f in fields)
     written = [f for f in operation.writes if isinstance(f, Field)]
@@ -231,7 +231,7 @@ def _only_copied(operation: Operation, one: Field) -> bool:
 
 
 def _copied_back(operation: Operation, memory: Memory) -> Iterator[Operation]:
-    """Copies that bring everything home that an operation by itself uses, or would overwrite."""
+    """Copies back of everything that an operation by itself uses, or would overwrite."""
     for one in operation.writes:
         if isinstance(one, Field) and one in memory.constants:
             raise NoConstant(one)
@@ -245,7 +245,7 @@ def _copied_back(operation: Operation, memory: Memory) -> Iterator[Operation]:
 
 
 def _copy_back(one: Field, wanted: Sequence[object], memory: Memory) -> Iterator[Operation]:
-    """Copies that bring a field home; what still lives there, and is needed, goes to its own home before."""
+    """Copies of a field back to its own buffer; what else is there, and is live, is copied back before."""
     where = memory.buffer(one)
     if where is one:
         return
