@@ -110,7 +110,7 @@ def draw(path: Path) -> None:
             axes.set_title(f"{panel.title}, double", loc="left", fontsize=10, fontweight="bold", pad=14)
             run = source(results[kind], shown()[kind])
             axes.text(0.0, 1.02, run, transform=axes.transAxes, fontsize=7, color="dimgray")
-        all_axes[-1].set_xlabel("share of the bandwidth of a copy, measured in the same run")
+        all_axes[-1].set_xlabel("share of the bandwidth of a copy (dotted), measured in the same run; longer is better")
         canvas.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
 
