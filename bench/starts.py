@@ -1,11 +1,11 @@
 """How long a person waits for the first iteration, from the command line: with an empty cache, and again.
 
-    python -m bench.starts --device cpu|cuda [--only airfoil wing] [--cores 2] [--json FILE]
+    python -m bench.starts --device cpu|cuda [--only airfoil wing] [--cores N] [--json FILE]
 
 airfoil: as it is; wing: the ONERA M6, 0.46 million cells, implicit. One iteration without output, in a process of its
 own: Python's start, the mesh, plans, compiling and the iteration itself count. ``--cores``: how many the process may
-use, where the system lets one say so. Empty: nothing of Meshloom's or of a driver's is cached. Again: the least of
-three.
+use, where the system lets one say so, all unless said. Empty: nothing of Meshloom's or of a driver's is cached; there
+is Python's bytecode, as after an installation. Again: the least of three.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def waited(name: str, device: str, *settings: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         place = {"MESHLOOM_CACHE": os.path.join(folder, "cache"), "CUDA_CACHE_PATH": os.path.join(folder, "driver")}
         words = ["run", *CASES[name], "--backend", device, *BARE, *(w for one in settings for w in ("--set", one))]
+        place["PYTHONPYCACHEPREFIX"], place["PYTHONDONTWRITEBYTECODE"] = os.path.join(folder, "bytecode"), ""
+        command_line("cases", **place)  # imports them all
         taken = [command_line(*words, "--out", f"{folder}/{n}", **place)["seconds"] for n in range(1 + AGAIN)]
     return {"case": name, "device": device, "empty_s": taken[0], "again_s": min(taken[1:]), "all_s": taken}
 
@@ -53,14 +55,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.starts", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--only", nargs="+", choices=tuple(CASES), default=tuple(CASES))
-    parser.add_argument("--cores", type=int, default=2, help="cores that may be used (default 2)")
+    parser.add_argument("--cores", type=int, help="cores that may be used (default: all)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="settings of the cases")
     parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
     options = parser.parse_args(arguments)
     if reason := ml.backends()[options.device]:
         print(f"bench.starts cannot use {options.device}: {reason}", file=sys.stderr)
         return 2
-    if hasattr(os, "sched_setaffinity"):
+    if options.cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     result = surroundings() | {"benchmark": "starts", "backend": options.device, "cores": cores, "rows": []}

@@ -16,7 +16,7 @@ from meshloom.backend import ENVIRONMENT_THREADS, USUAL_THREADS, automatic_backe
 from meshloom.backend.machine import backend_text
 from meshloom.case import Case, RunOptions, UnknownLoop, loops_text
 from meshloom.case.settings import idle, setting_rows, wishes_of
-from meshloom.catalogue import case_names, check_made, find, names_a_file
+from meshloom.catalogue import case_names, check_made, find, names_a_case, names_a_file
 from meshloom.config import Setting, build, flatten, parse_settings, read_settings
 from meshloom.errors import ConfigError, MeshloomError, RunError, UserError, nearest, one_line, shown
 from meshloom.io import checkpoint as checkpoints
@@ -140,7 +140,7 @@ def _target(
         return _named(old, str(path)), []
     if not isinstance(target, str):
         return target, []
-    if names_a_file(target) or target in case_names():
+    if names_a_file(target) or names_a_case(target):
         return find(target), []
     file = Path(target)
     if file.suffix != ".toml" and not os.path.isfile(file):  # of a Path, it fails for names that are too long

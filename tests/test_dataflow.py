@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
+from meshloom.backend.branches import reduced
 from meshloom.errors import KernelError, ProgramError
 from meshloom.operation.dataflow import DISTANCES, Dataflow
 from meshloom.operation.operation import Operation
@@ -268,7 +269,25 @@ def check_elements(number: int) -> Dataflow:
     exact = {(a, b, name) for _, a, b, name, _ in said if not rough[a] and not rough[b]}
     assert exact <= common, (number, exact - common, str(graph))
     check_versions(graph)
+    check_waits(graph)
     return graph
+
+
+def check_waits(graph: Dataflow) -> None:
+    """Whoever waits for those it is told to wait for has waited for all that it depends on."""
+    every = [{earlier.position for _, earlier, _ in graph.into(k)} for k in range(len(graph.operations))]
+    assert reduced(graph.waits()) == reduced(every), str(graph)
+
+
+def test_who_waits_is_found_in_one_look_back() -> None:
+    """Hundreds of loops over parts of one field, as a solver by colors has them: each waits for the one before."""
+    cells = ml.Set(4, "cells")
+    u = cells.field("u")
+    half = cells.subset([0, 1])
+    graph = ml.program(lambda: [reset(half if k % 2 else cells, u) for k in range(60)] and None).dataflow
+    part_of_all = sum(len(one) for one in graph.waits())
+    assert part_of_all <= 2 * 60
+    check_waits(graph)
 
 
 def check_versions(graph: Dataflow) -> None:

@@ -76,13 +76,13 @@ def test_values_that_are_needed_later_are_counted() -> None:
     chain = one[0]
     for other in one[1:]:
         chain = operate("add", [chain, other])
-    assert live_registers([chain]) == 6, "a sum, the next value, and what they give"
+    assert live_registers((chain,)) == 6, "a sum, the next value, and what they give"
     again = operate("mul", [chain, operate("add", one[:2])])
-    assert live_registers([again]) == 2 * 4, "two of the values wait for the end"
-    assert live_registers([const(1.0, np.dtype("f8"))]) == 0
+    assert live_registers((again,)) == 2 * 4, "two of the values wait for the end"
+    assert live_registers((const(1.0, np.dtype("f8")),)) == 0
     half = [load(0, 0, c, np.dtype("f4")) for c in range(2)]
-    assert live_registers([operate("add", half)]) == 3
-    assert live_registers(one) == 2, "results are stored at once"
+    assert live_registers((operate("add", half),)) == 3
+    assert live_registers(tuple(one)) == 2, "results are stored at once"
 
 
 @given(st.integers(0, 2**32), st.integers(1, 30))
@@ -99,4 +99,4 @@ def test_the_count_is_that_of_every_moment(seed: int, size: int) -> None:
         later = {argument for node in order[k + 1 :] for argument in node.args} | {order[k]}
         used_now = set(order[k].args)
         moments.append(2 * len((later | used_now) & set(order[: k + 1])))
-    assert live_registers(roots) == max(moments)
+    assert live_registers(tuple(roots)) == max(moments)

@@ -26,6 +26,7 @@ __all__ = [
     "BoundLoop",
     "automatic_backend",
     "backend",
+    "backend_names",
     "backends",
     "cpu_count",
     "current",
@@ -176,6 +177,11 @@ def threads() -> int:
     """Threads that loops on the ``cpu`` back end use: what ``ml.use`` was last given, else ``OMP_NUM_THREADS``, else
     all cores."""
     return int(cpu().threads[0])
+
+
+def backend_names() -> tuple[str, ...]:
+    """Of every back end, whether it can be used here or not: no driver is asked."""
+    return tuple(_BACKENDS)
 
 
 def backends() -> dict[str, str | None]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from meshloom.case import Case, is_ready
 from meshloom.catalogue import installed, own_file
 from meshloom.errors import UserError, nearest, shown
+from meshloom.solvers import case_named
 from meshloom.solvers import cases as ready_cases
 
 
@@ -22,18 +23,23 @@ def case_names() -> list[str]:
     return sorted({*ready_cases(), *installed.offers()})
 
 
+def names_a_case(target: str) -> bool:
+    """Whether there is a case of that name, ready or installed."""
+    return case_named(target) is not None or target in installed.offers()
+
+
 def find(target: str, where: str = "", base: Path = Path()) -> type[Case]:
     """The case of that name, or in that file, whose path begins at ``base``. UserError, which begins with ``where``,
     for what is none."""
     if names_a_file(target):
         return own_file.load(target, where, base)
-    ready, offers = ready_cases(), installed.offers()
-    if target in ready:
+    ready, offers = case_named(target), installed.offers()
+    if ready is not None:
         for entry in offers.get(target, ()):
             warnings.warn(installed.clash(entry), stacklevel=2)
-        return ready[target]
+        return ready
     if target not in offers:
-        raise UserError(f"{where}unknown case {shown(target)}{nearest(target, [*ready, *offers])}")
+        raise UserError(f"{where}unknown case {shown(target)}{nearest(target, case_names())}")
     return installed.load(offers[target], where)
 
 

@@ -7,7 +7,7 @@ from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 
-from meshloom.catalogue.find import case_names
+from meshloom.catalogue.find import names_a_case
 from meshloom.errors import UserError, known_name, shown
 
 KINDS = ("mesh", "grid")
@@ -19,7 +19,7 @@ def write_start(name: str, kind: str, folder: Path) -> Path:
     known_name("kind of a case", kind, KINDS)
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
         raise UserError(f"{shown(name)} cannot be the name of a case: take letters, digits and _, such as heat_2d")
-    if name in case_names():
+    if names_a_case(name):
         raise UserError(f"{shown(name)} is a case already (see meshloom cases); take another name")
     path = folder / f"{name}.py"
     try:

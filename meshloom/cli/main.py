@@ -71,9 +71,9 @@ class _Group(_PlainHelp, TyperGroup):
 
 def _meant(name: str, commands: list[str]) -> str:
     """The command that a misspelt one is nearest to; 'run airfoil' for the name of a case; '' where nobody knows."""
-    from meshloom.catalogue import case_names
+    from meshloom.catalogue import names_a_case
 
-    if name in case_names():
+    if names_a_case(name):
         return f"run {name}"
     usual = {one: one for one in commands} | _ALIASES
     return next((usual[one] for one in difflib.get_close_matches(name.lower(), usual, n=1)), "")

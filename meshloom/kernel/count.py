@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -56,7 +57,8 @@ def loads(roots: Iterable[Node]) -> set[tuple[int, int, int]]:
     return {n.value for n in topological(roots) if n.op == "load"}
 
 
-def live_registers(roots: Iterable[Node]) -> int:
+@lru_cache(256)  # a solver by colors has hundreds of loops with one body
+def live_registers(roots: tuple[Node, ...]) -> int:
     """Registers of 4 bytes for the values that are needed later on, where there are most, if expressions are evaluated
     in the order in which they are written down, and results are stored at once."""
     order = [n for n in topological(roots) if n.op != "const"]

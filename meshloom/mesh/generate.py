@@ -74,16 +74,35 @@ def naca0012(i: int, j: int, *, decimals: int | None = 6) -> Mesh:
 
 def _airfoil_coordinates(i: int, j: int) -> np.ndarray:
     """Nodes row by row from the airfoil outwards, (n, 2): squares of the points of a sheared rectangle."""
-    from scipy.interpolate import CubicSpline  # here, because importing it takes longer than making a mesh
-
     base = (2.0 * np.arange(3 * i + 1) - 3 * i) * (_HALF_WIDTH / (3 * i))
     bottom = np.zeros(3 * i + 1)
     surface = _mapped_surface()
     on_airfoil = slice(i + 1, 2 * i)  # without the trailing edge, which stays on the axis
-    bottom[on_airfoil] = CubicSpline(surface.real, surface.imag, bc_type="not-a-knot")(base[on_airfoil])
+    bottom[on_airfoil] = _cubic_spline(surface.real, surface.imag, base[on_airfoil])
     rise = np.arange(j + 1)[:, None] / j
     x, y = np.broadcast_arrays(base, bottom + rise * (_HALF_WIDTH - bottom))
     return np.stack((x * x - y * y, 2.0 * x * y), axis=2).reshape(-1, 2)
+
+
+def _cubic_spline(x: np.ndarray, y: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The cubic spline through points (n,) whose third derivative has no jump at the second and the last but one ("not
+    a knot"). SciPy has it: importing that takes longer than all else until the first iteration of an airfoil."""
+    step, slope = np.diff(x), np.diff(y) / np.diff(x)
+    last = len(x) - 1
+    matrix, right = np.zeros((last + 1, last + 1)), np.empty(last + 1)
+    inner = np.arange(1, last)
+    matrix[inner, inner - 1], matrix[inner, inner + 1] = step[1:], step[:-1]
+    matrix[inner, inner] = 2.0 * (step[:-1] + step[1:])
+    right[1:-1] = 3.0 * (step[1:] * slope[:-1] + step[:-1] * slope[1:])
+    for end, near, far in ((0, 0, 1), (last, -1, -2)):
+        both, inwards = step[near] + step[far], 1 if end == 0 else -1
+        matrix[end, end], matrix[end, end + inwards] = step[far], both
+        right[end] = ((step[near] + 2.0 * both) * step[far] * slope[near] + step[near] ** 2 * slope[far]) / both
+    rate = np.linalg.solve(matrix, right)  # dy/dx at the points
+    k = np.clip(np.searchsorted(x, at, side="right") - 1, 0, last - 1)
+    t = (at - x[k]) / step[k]
+    bend = rate[k] - slope[k], rate[k + 1] - slope[k]
+    return y[k] + step[k] * t * (slope[k] + (1.0 - t) * (bend[0] * (1.0 - t) - bend[1] * t))  # type: ignore[no-any-return]
 
 
 def _mapped_surface() -> np.ndarray:

@@ -141,7 +141,17 @@ class Dataflow:
 
     def waits(self) -> list[set[int]]:
         """Of each operation the earlier ones of a replay that it has to wait for; not all that these wait for."""
-        return [{earlier.position for _, earlier, _ in self.into(k)} for k in range(len(self.operations))]
+        return [set(self._waited_for(k)) for k in range(len(self.operations))]
+
+    def _waited_for(self, position: int) -> Iterator[int]:
+        """The search ends at a write of all that is touched: whoever touched it before, the writer has waited for."""
+        for accesses, number in self._uses[position]:
+            for _, earlier, replays in _earlier(accesses, number):
+                if replays:
+                    break
+                yield earlier.position
+                if earlier.writes and _contains(earlier.region, accesses[number].region):
+                    break
 
     @cached_property
     def _dependences(self) -> dict[tuple[int, int], list[Dependence]]:

@@ -12,10 +12,13 @@ from meshloom.schedule.choice.layouts import best_layout
 def layouts_by_votes(operations: Sequence[Operation]) -> dict[Field, str]:
     """Fields whose layout is free and should be another one, by the sum of times over the operations that use them."""
     loops = [o for o in operations if o.domain.visits_elements and o.backend.target.is_simt]
+    users: dict[Field, list[Operation]] = {}
+    for loop in loops:
+        for one in dict.fromkeys(s for s in loop.storages if isinstance(s, Field)):
+            users.setdefault(one, []).append(loop)
     chosen: dict[Field, str] = {}
-    for one in dict.fromkeys(s for o in loops for s in o.storages if isinstance(s, Field)):
-        if one.layout_is_free and one.dim > 1 and not any(o.wish.layout for o in loops if one in o.storages):
-            using = [o for o in loops if one in o.storages]
+    for one, using in users.items():
+        if one.layout_is_free and one.dim > 1 and not any(o.wish.layout for o in using):
             best, _ = best_layout([(o.schedule.strategy, o.estimate) for o in using], using[0].backend.target)
             if best != str(one.layout):
                 chosen[one] = best

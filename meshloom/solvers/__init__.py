@@ -23,9 +23,16 @@ def _import_modules() -> None:
         importlib.import_module(module.name)
 
 
+def case_named(name: str) -> type[Case] | None:
+    """The case of that name. One that a module is named after is found without the others, which take longer to import
+    than such a case takes until its first iteration."""
+    if name in {module.name for module in pkgutil.iter_modules(__path__)}:
+        importlib.import_module(f"{__name__}.{name}")
+    return registry.get(name) or cases().get(name)
+
+
 def find_case(name: str, where: str = "") -> type[Case]:
     """The case of that name, or UserError that names the nearest."""
-    known = cases()
-    if name not in known:
-        raise UserError(f"{where}unknown case '{name}'{nearest(name, known)}")
-    return known[name]
+    if (found := case_named(name)) is None:
+        raise UserError(f"{where}unknown case '{name}'{nearest(name, cases())}")
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,6 @@ from bench import starts
 @pytest.mark.slow
 def test_a_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starts, "AGAIN", 1)
-    if hasattr(os, "sched_setaffinity"):  # of the child alone
-        monkeypatch.setattr(os, "sched_setaffinity", lambda process, cores: None)
     file = tmp_path / "starts.json"
     small = ("--set", "mesh.i=8", "--set", "mesh.j=12")
     assert starts.main(["--device", "cpu", "--only", "airfoil", *small, "--json", str(file)]) == 0

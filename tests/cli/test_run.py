@@ -49,6 +49,27 @@ def test_the_command_of_the_manual(meshloom: Command):
     assert "iteration 200/200" in result.err
 
 
+AND_WHAT_IT_IMPORTED = """
+import sys
+from meshloom.cli.main import main
+try:
+    main()
+finally:
+    print(*sorted(sys.modules))
+"""
+
+
+def test_until_the_first_iteration_nothing_is_imported_that_is_not_needed(tmp_path: Path):
+    """Libraries, drivers and other cases would take longer than the iteration: a person waits."""
+    bare = ("--set", "output.vtu=false", "--set", "output.plot=false", "--quiet", "--iterations", "1")
+    words = [sys.executable, "-c", AND_WHAT_IT_IMPORTED, "run", "airfoil", *SMALL[:-2], *bare]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    cases = {name.split(".")[2] for name in loaded if name.startswith("meshloom.solvers.")}
+    assert {"airfoil"} <= cases <= {"airfoil", "stable"}
+    assert not {name.partition(".")[0] for name in loaded} & {"scipy", "cupy", "matplotlib", "meshio", "pyvista"}
+
+
 def test_everything_is_written(meshloom: Command, tmp_path: Path):
     result = meshloom("run", "airfoil", *SMALL, "--set", "output.every=5")
     assert result.code == 0, result.err

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meshloom.errors import MeshError
+from meshloom.mesh import generate
 from meshloom.mesh.generate import box, naca0012, ramp
 from meshloom.mesh.mesh import Mesh
 from tests.mesh.samples import closure
@@ -238,3 +241,15 @@ def test_channel_with_a_ramp() -> None:
 def test_wrong_ramps_are_named(arguments: dict, message: str) -> None:
     with pytest.raises(MeshError, match=message):
         ramp(**arguments)
+
+
+@given(st.integers(0, 2**32), st.integers(4, 40))
+def test_the_spline_is_scipys(seed: int, points: int) -> None:
+    """Which takes longer to import than an airfoil takes until its first iteration."""
+    from scipy.interpolate import CubicSpline
+
+    rng = np.random.default_rng(seed)
+    x, y = np.cumsum(rng.uniform(0.5, 1.5, points)), rng.uniform(-1.0, 1.0, points)
+    at = np.concatenate([x, rng.uniform(x[0], x[-1], 20)])
+    expected = CubicSpline(x, y, bc_type="not-a-knot")(at)
+    np.testing.assert_allclose(generate._cubic_spline(x, y, at), expected, rtol=0, atol=1e-12)

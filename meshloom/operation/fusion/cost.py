@@ -24,7 +24,7 @@ def register_slowdown(step: Operation) -> float:
     threads have few loads under way (Little's law)."""
     if not step.domain.visits_elements or not step.backend.target.is_simt:
         return 1.0
-    numbers, values = step.backend.target.gpu.fused, live_registers(o.value for o in step.spec.outputs)
+    numbers, values = step.backend.target.gpu.fused, live_registers(tuple([o.value for o in step.spec.outputs]))
     return max(1.0, (numbers.other_registers + numbers.registers_per_value * values) / numbers.full_speed_registers)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -319,10 +320,21 @@ class FiniteVolumeCase(Case):
 
     def surface(self, side: GroupFaces) -> tuple[np.ndarray, np.ndarray]:
         """Pressure (n,) and friction (n, d) per area at the faces of a wall."""
-        pressure = side.faces.field("surface_pressure", dtype=self.flow.dtype)
-        shear = side.faces.field("surface_shear", self.mesh.dim, dtype=self.flow.dtype)
-        ml.program(lambda: self.flow.surface(self.flow.terms(self.flow.u), side, pressure, shear)).run()
+        find, pressure, shear = self._surfaces[side.name]
+        find.run()
         return pressure.numpy().astype(np.float64), shear.numpy().astype(np.float64)
+
+    @cached_property
+    def _surfaces(self) -> dict[str, tuple[ml.Program, ml.Field, ml.Field]]:
+        """Of every side what finds its pressure and friction, and where these are then: pages ask for them often."""
+
+        def of(side: GroupFaces) -> tuple[ml.Program, ml.Field, ml.Field]:
+            pressure = side.faces.field("surface_pressure", dtype=self.flow.dtype)
+            shear = side.faces.field("surface_shear", self.mesh.dim, dtype=self.flow.dtype)
+            found = ml.program(lambda: self.flow.surface(self.flow.terms(self.flow.u), side, pressure, shear))
+            return found, pressure, shear
+
+        return {side.name: of(side) for side in self.flow.at.sides}
 
 
 def _along(vectors: np.ndarray, direction: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any, ClassVar
@@ -102,8 +102,13 @@ class OneraM6(FiniteVolumeCase):
 
     def section(self, eta: float) -> tuple[np.ndarray, np.ndarray]:
         """x/c (n,) and pressure coefficient (n,) of the faces that the plane y = ``eta`` semi-spans cuts."""
-        corners = self.mesh.coordinates.numpy()[self._triangles]
-        return cut(corners, eta * SEMI_SPAN, self.wing_pressure())
+        ((x, cp),) = self.sections([eta])
+        return x, cp
+
+    def sections(self, etas: Iterable[float]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The same of several planes."""
+        corners, pressure = self.mesh.coordinates.numpy()[self._triangles], self.wing_pressure()
+        return [cut(corners, eta * SEMI_SPAN, pressure) for eta in etas]
 
     @property
     def _triangles(self) -> np.ndarray:
@@ -136,9 +141,9 @@ class OneraM6(FiniteVolumeCase):
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         """The pressure on the seven sections where it was measured, suction on top as is the custom."""
         measured, found = measured_pressure(), []
-        for eta in sorted(set(measured[:, 0])):
+        etas = sorted(set(measured[:, 0].tolist()))
+        for eta, (x, cp) in zip(etas, self.sections(etas), strict=True):
             own = measured[measured[:, 0] == eta]
-            x, cp = self.section(float(eta))
             places = np.concatenate([x, own[:, 1]])
             computed = np.concatenate([cp, np.full(len(own), np.nan)])
             test = np.concatenate([np.full(len(x), np.nan), own[:, 2]])
