@@ -7,6 +7,10 @@ import pytest
 
 import meshloom as ml
 from meshloom.kernel.count import loads
+from meshloom.operation.fusion import compose
+from meshloom.operation.fusion import program as fusing
+from meshloom.operation.fusion.groups import Group
+from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.operation import Operation
 from tests.fitted import changed
 from tests.test_fusion import HERE, copy
@@ -127,3 +131,62 @@ def _loads(loop: Operation) -> list[tuple[int, ...]]:
     """Where a loop over points loads from, seen from its point; twice what is loaded twice."""
     found = {(k, slot) for k, slot, _ in loads(one.value for one in loop.spec.outputs)}
     return sorted((loop.spec.params[k].offsets or ((0, 0),))[slot] for k, slot in found)
+
+
+@pytest.mark.parametrize("where", HERE)
+@pytest.mark.parametrize("apart", [False, True])
+def test_groups_are_composed_once_whatever_turns_out_to_be_no_constant(
+    where: str, apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``a`` and ``b`` are zero where a replay ends. A group sets ``b`` in between and clears it, or a loop by itself
+    sets it: then what goes before that counts on zero, what follows loads, and nothing is put together again."""
+
+    @ml.kernel
+    def take(a: ml.ReadWrite, b: ml.Read, u: ml.ReadWrite) -> None:
+        u[...] = 0.5 * u + a + b
+        a[...] = 0.0
+
+    @ml.kernel
+    def spread(near: ml.Read, b: ml.Write) -> None:
+        b[...] = near[0] - near[1]
+
+    @ml.kernel
+    def clear(b: ml.ReadWrite, u: ml.ReadWrite) -> None:
+        u[...] += 0.25 * b
+        b[...] = 0.0
+
+    composed: list[tuple[str, ...]] = []
+
+    def counted(group: Group, memory: Memory) -> list[Operation]:
+        composed.append(tuple(one.name for one in group.parts))
+        return compose.fused(group, memory)
+
+    changed(monkeypatch, fusion={"worth": np.inf})
+    monkeypatch.setattr(fusing, "fused", counted)
+    results = []
+    for name, fuse in (("numpy", False), (where, True)):
+        ml.use(name)
+        cells, rng = ml.Set(40, "cells"), np.random.default_rng(3)
+        u = cells.field("u", data=rng.random(40))
+        a, b, c = (cells.field(name) for name in "abc")
+        two = ml.Map(cells, cells, np.stack([np.arange(40), rng.permutation(40)], axis=1), "two")
+
+        @ml.program(fuse=fuse)
+        def step() -> None:
+            take(cells, a, b, u)  # noqa: B023
+            copy(cells, u, c)  # noqa: B023
+            spread(cells, u[two], b, schedule={"order": "random"} if apart else None)  # noqa: B023
+            copy(cells, b, c)  # noqa: B023
+            clear(cells, b, u)  # noqa: B023
+
+        for start in (0.0, 1.0):
+            b.fill(start)
+            step.run(2)
+            results.append([one.numpy() for one in (u, a, b, c)])
+    assert len(composed) == len(set(composed)) > 0, composed
+    for expected, found in zip(results[:2], results[2:], strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+    said = step.explain()
+    assert "a is 0 everywhere between replays, so it is neither loaded nor stored" in said
+    known = "not loaded at the start of one" if apart else "neither loaded nor stored"
+    assert f"b is 0 everywhere between replays, so it is {known}" in said

@@ -386,11 +386,11 @@ def _is_written(region: Region, written: Sequence[Region]) -> bool:
     left: list[Part] = [region]
     for one in written:
         assert not isinstance(one, Extent)
-        left = [rest for part in left for rest in _without(part, one)]
+        left = [rest for part in left for rest in without(part, one)]
     return not left
 
 
-def _without(part: Part, other: Part) -> Iterator[Part]:
+def without(part: Part, other: Part) -> Iterator[Part]:
     """What is left of a box where another one is taken out, as boxes."""
     if not _overlap(part, other):
         yield part

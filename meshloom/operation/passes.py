@@ -7,6 +7,7 @@ from collections.abc import Callable
 from meshloom.errors import KernelError
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.into_lines import fused_into_lines
+from meshloom.operation.fusion.split_boxes import split_boxes
 
 
 def check_defined(graph: Dataflow) -> Dataflow:
@@ -47,7 +48,7 @@ Pass = Callable[[Dataflow], Dataflow]
 #: Of every program, in this order.
 PASSES: tuple[Pass, ...] = (check_defined, eliminate_dead_stores)
 #: Before loops become one (``fusion/program.py``), in this order.
-FUSION_PASSES: tuple[Pass, ...] = (fused_into_lines, sink_initialisers)
+FUSION_PASSES: tuple[Pass, ...] = (fused_into_lines, sink_initialisers, split_boxes)
 
 
 def passed(graph: Dataflow, passes: tuple[Pass, ...]) -> Dataflow:

@@ -90,10 +90,9 @@ class _Composer:
     def value(self, one: Field) -> list[Node]:
         """What the components of a field at the own element are at this point of the group."""
         if one not in self.values:
-            if one in self.memory.constants:
-                self.values[one] = [const(self.memory.constants[one], one.dtype)] * one.dim
-            else:
-                self.values[one] = self._own(self.memory.buffer(one))
+            number = self.memory.number(one)
+            own = self._own(self.memory.buffer(one)) if number is None else [const(number, one.dtype)] * one.dim
+            self.values[one] = own
         return self.values[one]
 
     def _own(self, buffer: Field) -> list[Node]:
@@ -184,6 +183,12 @@ class _Composer:
             self.joined[number] = found.param
         return found
 
+    def is_there(self, one: Field) -> bool:
+        """Do a field's final values lie in its memory already, because both are one number everywhere?"""
+        row = self.values[one]
+        uniform = one in self.memory.constants and row == [const(self.memory.constants[one], one.dtype)] * one.dim
+        return uniform and self.memory.number(one) is not None
+
     def alike(self, one: Field, other: Field) -> bool:
         """Do two fields that were written end with the same values, in the same form?"""
         stored = other not in self.memory.constants and _form(one) == _form(other)
@@ -245,9 +250,7 @@ def _settle(composer: _Composer) -> None:
         source = composer.unchanged(one)
         if not memory.is_live(one, part):
             moved[one] = None
-        elif one in memory.constants:
-            if composer.values[one] != [const(memory.constants[one], one.dtype)] * one.dim:
-                raise NoConstant(one)
+        elif composer.is_there(one):
             moved[one] = one
         elif source is not None and ((one.temporary and not part) or source is memory.buffers.get(one, one)):
             moved[one] = source
@@ -259,17 +262,11 @@ def _settle(composer: _Composer) -> None:
             moved[one] = moved[twin]
             continue
         place = moved[one] = one if part else memory.place_for(one, taken)
+        memory.stored(one, place)
         taken.add(place)
         number = composer.param(place, None, ReadWrite, one.name)
         composer.outputs += [Output(number, 0, c, v) for c, v in enumerate(composer.values[one])]
     memory.buffers |= moved
-
-
-class NoConstant(Exception):
-    """A field was taken to be constant between groups, and is not."""
-
-    def __init__(self, one: Field):
-        self.field = one
 
 
 def _finished(composer: _Composer) -> tuple[FusedSpec, Plan]:

@@ -12,10 +12,16 @@ from meshloom.operation.operation import Operation
 
 
 class Memory:
-    """Where the values of fields are between two groups; a field that was never moved is in its own buffer."""
+    """Where the values of fields are between two groups; a field that was never moved is in its own buffer.
 
-    def __init__(self, cycle: Dataflow, constants: dict[Field, float]):
-        self.graph, self.constants = cycle, constants
+    A field that every replay leaves as one number starts as that. Until something else is stored there, nobody has to
+    load the number, or to store it again.
+    """
+
+    def __init__(self, cycle: Dataflow):
+        self.graph = cycle
+        self.constants = cycle.uniform_at_end()  # fields whose memory still holds the number that it started with
+        self.counted_on: dict[Field, float] = {}  # those of which a step took that for granted
         self.buffers: dict[Field, Field | None] = {}  # None: nowhere, nobody will ask
         self.doubles: dict[Field, list[Field]] = {}
         self.position = 0  # in the cycle: what comes next
@@ -25,10 +31,11 @@ class Memory:
 
     def saved(self) -> Callable[[], None]:
         """What brings everything back to as it is now."""
-        buffers = dict(self.buffers)  # second buffers stay: they are there for the next who asks
+        # second buffers stay: they are there for the next who asks
+        buffers, constants, counted_on = dict(self.buffers), dict(self.constants), dict(self.counted_on)
 
         def restore() -> None:
-            self.buffers = dict(buffers)
+            self.buffers, self.constants, self.counted_on = dict(buffers), dict(constants), dict(counted_on)
 
         return restore
 
@@ -40,6 +47,17 @@ class Memory:
                 " it an ordinary field"
             )
         return where
+
+    def number(self, one: Field) -> float | None:
+        """What all of a field is, where that is known; whoever asks counts on it."""
+        if one in self.constants:
+            self.counted_on[one] = self.constants[one]
+        return self.constants.get(one)
+
+    def stored(self, one: Field, place: Field) -> None:
+        """A field was written, and its values are there."""
+        self.buffers[one] = place
+        self.constants.pop(one, None)
 
     def is_live(self, one: Field, part: Part | None = None) -> bool:
         """Will the value be asked for before it is replaced? After a replay the user may ask for any field but the

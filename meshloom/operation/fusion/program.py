@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from meshloom.errors import one_line
 from meshloom.kernel.state import compared_once
 from meshloom.mesh.core import Field
 from meshloom.operation import in_memory
 from meshloom.operation.dataflow import Dataflow
-from meshloom.operation.fusion.compose import NoConstant, fused
+from meshloom.operation.fusion.compose import fused
 from meshloom.operation.fusion.cost import register_slowdown, seconds_by_count
 from meshloom.operation.fusion.groups import Group, fusion_blocker, grouped
 from meshloom.operation.fusion.memory import Memory
@@ -82,12 +82,11 @@ class FusedProgram:
         if self.prologue:
             names = " + ".join(step.name for step in self.prologue)
             text_lines.append(f"  before the first one: {names}; later ones find it done by the one before")
-        text_lines += [f"  {f.name} is {v:g} everywhere between replays, so it is neither loaded nor stored"
-                  for f, v in self.constants.items()]  # fmt: skip
+        stored = {w for step in self.body for w in step.writes}
+        text_lines += [f"  {f.name} is {v:g} everywhere between replays, so it is "
+                       + ("not loaded at the start of one" if f in stored else "neither loaded nor stored")
+                       for f, v in self.constants.items()]  # fmt: skip
         return "\n".join(map(one_line, text_lines))
-
-
-Way = Callable[[Dataflow, dict[Field, float], bool], FusedProgram | None]
 
 
 def fuse(graph: Dataflow) -> FusedProgram:
@@ -122,10 +121,9 @@ def _fused(graph: Dataflow) -> FusedProgram:
 
 def _ways(graph: Dataflow, gathers: bool) -> list[FusedProgram]:
     """The program fused in every way that there is; ``gathers``: see ``grouped``."""
-    head, constants = _head(graph, gathers), graph.uniform_at_end()
-    rotated: list[Way] = [partial(_rotated, head=head)] if 0 < head < len(graph.operations) else []
-    made = [_with_constants(way, graph, constants, gathers) for way in (_straight, *rotated)]
-    return [way for way in made if way is not None]  # whoever takes one takes the first of equals
+    head = _head(graph, gathers)
+    rotated = _rotated(graph, gathers, head) if 0 < head < len(graph.operations) else None
+    return [_straight(graph, gathers), *([rotated] if rotated else [])]  # whoever takes one takes the first of equals
 
 
 def _head(graph: Dataflow, gathers: bool) -> int:
@@ -137,35 +135,30 @@ def _head(graph: Dataflow, gathers: bool) -> int:
     return min(first, longest)
 
 
-def _with_constants(way: Way, graph: Dataflow, constants: dict[Field, float], gathers: bool) -> FusedProgram | None:
-    """One way to fuse, with as many fields as possible taken to be constant between replays."""
-    while True:
-        try:
-            return way(graph, constants, gathers)
-        except NoConstant as failed:
-            constants = {f: v for f, v in constants.items() if f is not failed.field}
-
-
-def _rotated(graph: Dataflow, constants: dict[Field, float], gathers: bool, *, head: int) -> FusedProgram | None:
+def _rotated(graph: Dataflow, gathers: bool, head: int) -> FusedProgram | None:
     """With the first ``head`` operations at the end; None where a replay would not find what it asks for."""
     first = graph.operations[:head]
     cycle = Dataflow([*graph.operations[head:], *first])
-    memory = Memory(cycle, constants)
+    memory = Memory(cycle)
     prologue = tuple(_steps(Dataflow(first), memory, len(cycle.operations) - head, gathers))
     start = dict(memory.buffers)
     body = tuple(_steps(cycle, memory, 0, gathers))
     # The next replay must find everything that it asks for where the first one did.
     asked = [f for f in memory.buffers if memory.is_live(f)]
     same = all(memory.buffers[f] is start.get(f, None if f.temporary else f) for f in asked)
-    return FusedProgram(prologue, body, constants, gathers, (), frozenset(memory.register_bound)) if same else None
+    return _done(prologue, body, memory, gathers) if same else None
 
 
-def _straight(graph: Dataflow, constants: dict[Field, float], gathers: bool) -> FusedProgram:
-    memory = Memory(graph, constants)
+def _straight(graph: Dataflow, gathers: bool) -> FusedProgram:
+    memory = Memory(graph)
     body = list(_steps(graph, memory, 0, gathers))
     for one in [f for f in memory.buffers if not f.temporary]:
         body += _copy_back(one, (), memory)
-    return FusedProgram((), tuple(body), constants, gathers, (), frozenset(memory.register_bound))
+    return _done((), tuple(body), memory, gathers)
+
+
+def _done(prologue: tuple[Operation, ...], body: tuple[Operation, ...], memory: Memory, gathers: bool) -> FusedProgram:
+    return FusedProgram(prologue, body, dict(memory.counted_on), gathers, (), frozenset(memory.register_bound))
 
 
 def _steps(graph: Dataflow, memory: Memory, start: int, gathers: bool, since: int = 0) -> Iterator[Operation]:
@@ -232,16 +225,15 @@ def _only_copied(operation: Operation, one: Field) -> bool:
 
 def _copied_back(operation: Operation, memory: Memory) -> Iterator[Operation]:
     """Copies back of everything that an operation by itself uses, or would overwrite."""
-    for one in operation.writes:
-        if isinstance(one, Field) and one in memory.constants:
-            raise NoConstant(one)
     wanted = operation.reads
     for one, where in list(memory.buffers.items()):
         if where is None and not operation.needs(one):
             continue  # a loop over a part of a grid writes it; nobody asks for its other points
         if one in wanted or (where is not one and where in operation.writes and memory.is_live(one)):
             yield from _copy_back(one, wanted, memory)
-    memory.buffers |= {one: one for one in operation.writes if isinstance(one, Field)}
+    for one in operation.writes:
+        if isinstance(one, Field):
+            memory.stored(one, one)
 
 
 def _copy_back(one: Field, wanted: Sequence[object], memory: Memory) -> Iterator[Operation]:
