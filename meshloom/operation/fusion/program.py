@@ -13,7 +13,7 @@ from meshloom.mesh.core import Field
 from meshloom.operation import in_memory
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.compose import NoConstant, fused
-from meshloom.operation.fusion.cost import register_slowdown, seconds_by_count
+from meshloom.operation.fusion.cost import ranked_ways, register_slowdown, seconds_by_count
 from meshloom.operation.fusion.groups import Group, fusion_blocker, grouped
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.fusion.recompute import with_recomputing
@@ -111,12 +111,12 @@ def _fused(graph: Dataflow) -> FusedProgram:
     if target.is_simt:
         straight, *rotated = every
         less = [way for way in rotated if way.bytes_moved < straight.bytes_moved]
-        return min((straight, *less, best), key=lambda way: way.seconds(target.rates))
+        return ranked_ways((straight, *less, best), target.rates)[0].what
     gathered = any(step.spec.racy_maps for way in every for step in way.body if step.composed)
     for ways in (_ways(moved, False), every) if gathered else (every,):
-        way = min(ways, key=lambda way: way.seconds(target.rates))
-        if way.seconds(target.rates) < target.numbers.fusion.worth * best.seconds(target.rates):
-            best = way
+        way = ranked_ways(ways, target.rates)[0]
+        if way.seconds < target.numbers.fusion.worth * best.seconds(target.rates):
+            best = way.what
     return best
 
 
@@ -125,7 +125,7 @@ def _ways(graph: Dataflow, gathers: bool) -> list[FusedProgram]:
     head, constants = _head(graph, gathers), graph.uniform_at_end()
     rotated: list[Way] = [partial(_rotated, head=head)] if 0 < head < len(graph.operations) else []
     made = [_with_constants(way, graph, constants, gathers) for way in (_straight, *rotated)]
-    return [way for way in made if way is not None]  # whoever takes one takes the first of equals
+    return [way for way in made if way is not None]
 
 
 def _head(graph: Dataflow, gathers: bool) -> int:
