@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 
 import meshloom as ml
@@ -150,6 +151,73 @@ def test_times_know_the_threads_in_use_and_the_order_does_not(monkeypatch: pytes
         assert one.seconds > two.seconds > many.seconds and one.weight == two.weight == many.weight
         assert one.parts["launches"] == one.parts["rounds"] == 0.0, "one thread starts no others and waits for none"
         assert two.parts["launches"] == many.parts["launches"] == one.facts["launches"] * CPU.rates.per_launch
+
+
+# --- one thread -----------------------------------------------------------------------------------------------------
+
+
+@ml.kernel(strict=True)
+def strict_pull(x: ml.Read, u: ml.Read, pull: ml.Inc, least: ml.Min, own: ml.ReadWrite):
+    """Slots in another order than they are, products that must not be contracted."""
+    pull[1] += u * x[0] + x[1]
+    pull[0] -= u * x[1] - x[0]
+    least[0] = x[1] * u
+    least[1] = x[0] * u
+    own[...] = own * 0.5 + u * x[0]
+
+
+def strict_results(schedule: str, threads: tuple[int, ...]) -> tuple[ml.Loop, list[np.ndarray]]:
+    """The same loop object again and again, by so many threads each time; some elements have one target twice."""
+    rng = np.random.default_rng(4)
+    bars, nodes = ml.Set(5000, "bars"), ml.Set(700, "nodes")
+    ends = ml.Map(bars, nodes, np.where(rng.random((5000, 1)) < 0.1, 3, rng.integers(0, 700, (5000, 2))), "ends")
+    x, u = nodes.field("x", data=rng.random(700)), bars.field("u", data=rng.normal(size=5000))
+    pull, least, own = nodes.field("pull"), nodes.field("least"), bars.field("own", data=rng.random(5000))
+    loop = strict_pull.loop(bars, x[ends], u, pull[ends], least[ends], own, schedule=schedule)
+    for number in threads:
+        ml.use(ml.backend(), threads=number)
+        loop()
+    return loop, [one.numpy().copy() for one in (pull, least, own)]
+
+
+def test_one_thread_goes_through_the_elements_with_the_same_bits_whoever_changes_the_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changed(monkeypatch, threads={"small_elements": 1})
+    ml.use("numpy")
+    _, wanted = strict_results("auto", (1, 1, 1))
+    ml.use("cpu")
+    for schedule in ("auto", "owner", "staged", "tile"):
+        for threads in ((1, 1, 1), (2, 2, 2), (1, 3, 1), (4, 1, 2)):
+            loop, found = strict_results(schedule, threads)
+            assert all(np.array_equal(*pair) for pair in zip(found, wanted, strict=True)), (schedule, threads)
+            assert ("if (threads == 1)" in loop.source) == (schedule == "auto")
+
+
+def test_one_thread_is_told_of_and_only_where_bits_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed(monkeypatch, threads={"small_elements": 1})
+    ml.use("cpu")
+    loop = strict_loop()
+    serial, other = loop.candidates["one thread"]
+    assert serial.what == "serial" and other.what == loop.schedule.strategy and serial.seconds < other.seconds
+    assert "one thread goes through the elements" in loop.reason and "if (threads == 1)" in loop.source
+
+    def summed(u: ml.Read, change: ml.Inc, total: ml.Sum):
+        change[0] += u[1]
+        change[1] -= u[0]
+        total += u[0]
+
+    mesh = ml.generate.box((6, 5))
+    u, change, total = mesh.cells.field("u"), mesh.cells.field("change"), ml.Global(0.0)
+    ends = mesh.face_cells
+    others = [ml.kernel(summed, strict=True).loop(mesh.faces, u[ends], change[ends], total), residual(),
+              strict_flux.loop(mesh.faces, u[ends], change[ends], schedule=ml.Schedule(order="random"))]  # fmt: skip
+    for one in others:
+        assert "one thread" not in one.candidates and "one thread" not in one.reason
+        assert "if (threads == 1)" not in one.source
+
+
+# --- on a GPU, and along lines --------------------------------------------------------------------------------------
 
 
 def test_on_a_gpu_tiles_shares_and_layouts_are_listed_too() -> None:

@@ -68,6 +68,24 @@ def candidates(
     return rank(offered(strategy(name)) for name in considered)
 
 
+def alone(spec: LoopSpec, work: Work, chosen: Schedule, *, target: Target) -> tuple[Candidate[str], ...]:
+    """What one thread of a CPU may do instead of what is chosen for any number, ranked; none where there is no choice.
+
+    One thread needs no protection: it may go through the elements, and add up as it goes (``serial``). Generated code
+    has both and asks for the number of threads at every call, so bits must be the same, whoever changes it. They are
+    where formulas are as written (each value is rounded in one way, in vectors or not), where what is chosen adds up in
+    the order of elements too, these are visited in that order, and no Global is summed, which is done by blocks.
+    """
+    same_bits = spec.strict and strategy(chosen.strategy).in_order and chosen.order == "given" and not spec.reductions
+    if target.is_simt or not spec.racy_outputs or not same_bits:
+        return ()
+    found = {chosen.strategy: strategy(chosen.strategy).cost(spec, work, target=target),
+             SERIAL: Cost(work.compulsory + work.again + work.added_again, work.flops,
+                          updates=work.elements * work.components)}  # fmt: skip
+    rates = target.rates.on_threads(1, target.cpu.threads.bytes_per_second)
+    return rank(Candidate(name, cost.parts(rates), cost.figures) for name, cost in found.items())
+
+
 def _no_room(cost: Cost, target: Target) -> str | None:
     """That a block finds no room in shared memory, where blocks have that."""
     room = target.gpu.shared.most * min(target.shared / H200.shared, 1.0) if target.is_simt else math.inf
@@ -109,14 +127,17 @@ def choose(
     found = ruled(spec, elements, flops, wish, target=target, assigned=assigned)
     if found is not None:
         return found
-    best, *others = candidates(spec, elements, work(), wish, target=target)
+    weighed = work()
+    best, *others = candidates(spec, elements, weighed, wish, target=target)
     assert best.allowed, "some strategy serves every loop"
     applicable = sorted((one for one in others if one.declined is None), key=lambda one: one.seconds)
     beside = _beside({one.what.strategy: f"{one.seconds / best.seconds:.2f}" for one in applicable})
     these = "those that add up in the order of elements (strict)" if spec.strict else "deterministic ones"
     which = "" if wish.strategy == "fastest" else f" among {these}"
     declined = "".join(f"; {one.what.strategy} declined: {one.declined}" for one in others if one.declined)
-    return best.what, f"least estimated time{which}{beside}{declined}"
+    serial = any(one.what == SERIAL for one in alone(spec, weighed, best.what, target=target)[:1])
+    one_thread = "; one thread goes through the elements in their order, which gives the same bits" if serial else ""
+    return best.what, f"least estimated time{which}{beside}{declined}{one_thread}"
 
 
 def ruled(
