@@ -358,9 +358,10 @@ OPERATIONS: dict[str, Action] = {
 }
 ASKED: dict[str, Callable[[Any, World], Any]] = {
     **{name: (lambda o, w, name=name: getattr(o, name)) for name in (
-        "applies", "box", "chosen", "composed", "compulsory", "content", "counts", "elements", "estimate", "flops",
-        "form", "graph", "known", "maps", "over", "params", "parts", "plan", "reads", "reason", "schedule", "seconds",
-        "set", "spec", "storages", "strict", "temporary_fields", "uncut", "ways", "wish", "work", "writes", "written")},
+        "applies", "box", "candidates", "chosen", "composed", "compulsory", "content", "counts", "elements",
+        "estimate", "flops", "form", "graph", "known", "maps", "over", "params", "parts", "plan", "reads", "reason",
+        "schedule", "seconds", "set", "spec", "storages", "strict", "temporary_fields", "uncut", "ways", "wish",
+        "work", "writes", "written")},
     "explain": lambda o, w: o.explain(), "prepare": lambda o, w: o.prepare(), "refresh": lambda o, w: o.refresh(),
     "begin_to_prepare": lambda o, w: o.begin_to_prepare(),
     "invalidate": lambda o, w: o.invalidate(), "settled": lambda o, w: o.settled(),

@@ -37,6 +37,7 @@ class BoundLoop:
     schedule: Schedule
     plan: Callable[[], Plan]
     box: Box | None = None  # of a grid: the elements are its points
+    serial: bool = False  # does one thread of a CPU go through the elements in their order? bits are the same
     compiled: dict[Any, Any] = field(default_factory=dict)  # what a back end keeps for loops of the same form
 
 

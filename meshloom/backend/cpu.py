@@ -111,7 +111,8 @@ class CpuBackend(Backend):
         made_for, text = bound.compiled.pop((self.key, "text"), (None, None))
         if text is not None and made_for is plan:
             return text
-        unit = make_unit(bound.spec, plan, extra=(Argument("threads_in_use", "int64_t", True),))
+        threads_in_use = Argument("threads_in_use", "int64_t", True)
+        unit = make_unit(bound.spec, plan, extra=(threads_in_use,), serial=bound.serial)
         flags = FLAGS if self.contract and not bound.spec.strict else (*FLAGS, NO_CONTRACTION)
         source = render(unit)
         return CppText(unit, source, (*flags, *flags_for_size(source)))

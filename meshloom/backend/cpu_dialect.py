@@ -67,8 +67,13 @@ PRINTER = CppPrinter()
 @lru_cache(MOST_UNITS)
 def render(unit: TranslationUnit) -> str:
     """C++ source with ``extern "C" void ml_loop(void* const* p, const int64_t* s)``."""
-    received = [_received(unit, one) for one in unit.passes]
-    blocks = [_block_function(unit, k, one, received[k]) for k, one in enumerate(unit.passes)]
+    passes = (*unit.passes, *([] if unit.serial is None else [unit.serial]))
+    received = [_received(unit, one) for one in passes]
+    blocks = [_block_function(unit, k, one, received[k]) for k, one in enumerate(passes)]
+    launches = [_launch(k, one, received[k]) for k, one in enumerate(passes)]
+    if unit.serial is not None:
+        *several, alone = launches
+        launches = [["if (threads == 1) {"], alone, ["} else {"], *several, ["}"]]
     globals_read = PRINTER.text_lines(one.declaration for one in global_values(unit))
     body = [
         *(f"{a.pointer_type} {a.name} = ({a.pointer_type})p[{k}];" for k, a in enumerate(unit.pointers)),
@@ -76,7 +81,7 @@ def render(unit: TranslationUnit) -> str:
         "const int threads = (int)threads_in_use[0];",
         *globals_read,
         *(["int64_t parts = 0;"] if unit.spec.reductions else []),
-        *(line for k, one in enumerate(unit.passes) for line in _launch(k, one, received[k])),
+        *(line for one in launches for line in one),
         *_finish(unit),
     ]
     entry = ['extern "C" void ml_loop(void* const* p, const int64_t* s) {', *body, "(void)threads;", "}"]

@@ -21,6 +21,7 @@ from meshloom.schedule.nest.walk import names as names_in
 from meshloom.schedule.plan.plan import Plan, arrays, leaves, sizes
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import emitter, passes_of
+from meshloom.schedule.strategies.common.visits import serial_pass
 from meshloom.target import CPU, Target
 
 _PASTED = re.compile(r"^//@ (\w+\.hpp)\n", re.MULTILINE)
@@ -80,6 +81,7 @@ class TranslationUnit:
     sizes: tuple[str, ...]
     passes: tuple[Pass, ...]
     target: Target = CPU
+    serial: Pass | None = None  # what one thread does instead
 
 
 def prelude(path: Path, **parts: str) -> str:
@@ -94,26 +96,29 @@ def prelude(path: Path, **parts: str) -> str:
 _UNITS: Recent[tuple[Any, ...], TranslationUnit] = Recent(MOST_UNITS)
 
 
-def make_unit(spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), target: Target = CPU) -> TranslationUnit:
+def make_unit(
+    spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), target: Target = CPU, serial: bool = False
+) -> TranslationUnit:
     """The generated source as data: a function of the loop's spec and of which arrays the plan has, of which types.
 
     A solver that goes through colors has hundreds of loops which are one loop over other rows: where a plan has no
     arrays, and the same numbers if any, the unit of the last such loop serves."""
     parts = tuple(leaves(plan))
     if any(isinstance(one, np.ndarray) for _, one in parts):
-        return _made(spec, plan, extra, target)
-    key = (spec, type(plan), plan.strategy, plan.block, parts, extra, target)
-    return _UNITS.find_or_make(key, lambda: _made(spec, plan, extra, target))
+        return _made(spec, plan, extra, target, serial)
+    key = (spec, type(plan), plan.strategy, plan.block, parts, extra, target, serial)
+    return _UNITS.find_or_make(key, lambda: _made(spec, plan, extra, target, serial))
 
 
-def _made(spec: LoopSpec, plan: Plan, extra: tuple[Argument, ...], target: Target) -> TranslationUnit:
+def _made(spec: LoopSpec, plan: Plan, extra: tuple[Argument, ...], target: Target, serial: bool) -> TranslationUnit:
     pointers = [Argument(spec.access(k).pointer, p.ctype, not p.mode.writes) for k, p in enumerate(spec.params)]
     pointers += [Argument(f"m{k}", C_TYPES[m.dtype], True) for k, m in enumerate(spec.maps) if not m.formula]
     pointers += [Argument(name, _C_OF[array.dtype], True) for name, array in sorted(arrays(plan).items())]
     pointers += [Argument(name, C_TYPES[dtype], False) for name, dtype, _ in temporaries(spec, plan)]
     pointers += [Argument(f"{partial_name(o)}_parts", spec.params[o.param].ctype, False) for o in spec.reductions]
-    passes = passes_of(spec, plan, target)
-    return TranslationUnit(spec, (*pointers, *extra), tuple(_size_names(spec, plan, passes)), tuple(passes), target)
+    passes, alone = passes_of(spec, plan, target), serial_pass(spec) if serial else None
+    names = _size_names(spec, plan, passes)
+    return TranslationUnit(spec, (*pointers, *extra), tuple(names), tuple(passes), target, alone)
 
 
 def check_arrays(name: str, pointers: Sequence[Argument], arrays: Mapping[str, Any]) -> None:

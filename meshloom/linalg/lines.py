@@ -29,11 +29,12 @@ from meshloom.operation.loop import Kernel
 from meshloom.operation.operand import ALONG_LINES, DIRECTLY, Operand
 from meshloom.operation.operation import Operation
 from meshloom.operation.policy import ExecutionPolicy, Wish
+from meshloom.schedule.choice.candidate import Candidate, Candidates, rank
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.choice.explain import algebra_of, amount
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.lines.along import SystemsAlong
-from meshloom.schedule.lines.methods import LineMethod, method
+from meshloom.schedule.lines.methods import LineMethod, method, names
 from meshloom.schedule.lines.spec import LineSpec, as_tuning, renumbered
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import SpecParam
@@ -234,8 +235,24 @@ class MethodPolicy(ExecutionPolicy):
             operators=of.body.operators, systems=of.body.systems, dtype=_dtype(of), axis=self.lines.axis,
             may_use_more_registers=True, plain=not of.kernels, strict=of.strict,
         )  # fmt: skip
-        form = self.method.form(made, self.lines.geometry, self.tuning, target=of.backend.target)
-        return replace(made, form=form)
+        return self._cut(made, self.method, of)
+
+    def _cut(self, spec: LineSpec, by: LineMethod, of: Operation) -> LineSpec:
+        """With lines cut up as a method does it."""
+        return replace(spec, form=by.form(spec, self.lines.geometry, self.tuning, target=of.backend.target))
+
+    def candidates(self, of: Operation) -> Candidates:
+        """Methods, of which ``segmented`` is taken unless another one is asked for, and how lines may be cut up."""
+        lines, target, cost = self.lines.geometry, of.backend.target, self.cost(of)
+
+        def offered(one: LineMethod) -> Candidate[str]:
+            declined = one.declines(self._cut(_spec_of(of), one, of), lines, target=target)
+            if one.name == self.method.name:
+                return Candidate(one.name, cost.parts(of.backend.rates), cost.figures, declined)
+            return Candidate(one.name, {}, {"how": one.summary}, declined, f"{self.method.name} is taken")
+
+        cuts = self.method.forms(_spec_of(of), lines, self.tuning, target=target)
+        return Candidates(method=rank(offered(method(name)) for name in names()), form=cuts)
 
     def chosen(self, of: Operation) -> tuple[Schedule, str]:
         registers = self.method.registers(_spec_of(of))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from meshloom.mesh.core import Field
 from meshloom.operation.operation import Operation
-from meshloom.schedule.choice.layouts import best_layout
+from meshloom.schedule.choice.layouts import ranked_layouts
 
 
 def layouts_by_votes(operations: Sequence[Operation]) -> dict[Field, str]:
@@ -19,7 +19,8 @@ def layouts_by_votes(operations: Sequence[Operation]) -> dict[Field, str]:
     chosen: dict[Field, str] = {}
     for one, using in users.items():
         if one.layout_is_free and one.dim > 1 and not any(o.wish.layout for o in using):
-            best, _ = best_layout([(o.schedule.strategy, o.estimate) for o in using], using[0].backend.target)
+            votes = [(o.schedule.strategy, o.estimate) for o in using]
+            best = ranked_layouts(votes, using[0].backend.target)[0].what
             if best != str(one.layout):
                 chosen[one] = best
     return chosen

@@ -35,6 +35,7 @@ from meshloom.schedule.spec import LoopSpec
 
 if TYPE_CHECKING:
     from meshloom.operation.inspection import Inspection
+    from meshloom.schedule.choice.candidate import Candidates
 
 T = TypeVar("T")
 SHARED = ("spec", "work", "chosen", "plan")  # what an operation has from its form
@@ -184,9 +185,7 @@ class Operation(NoCopy):
 
         def keeps_rest(one: Operand) -> bool:
             field = one.storage
-            return isinstance(field, Field) and (
-                one.reach.map is not None or not self.domain.covers(field, EVERYWHERE)
-            )
+            return isinstance(field, Field) and (one.reach.map is not None or not self.domain.covers(field, EVERYWHERE))
 
         return tuple([o.storage for o in self.operands if o.mode.reads or o.mode.combine or keeps_rest(o)])
 
@@ -205,8 +204,7 @@ class Operation(NoCopy):
         mine = [(k, o.mode) for k, o in enumerate(self.operands) if o.storage is one]
         if any(m.combine or (m.reads and m.writes) for _, m in mine):
             return True
-        read = [k for k, m in mine if m.reads]
-        return bool(read) and any(k in self.body.loaded(self) for k in read)
+        return any(m.reads and k in self.body.loaded(self) for k, m in mine)
 
     def defines(self, one: Field | Global, where: Extent | Part = INSIDE) -> bool:
         """Does it write all values of a field, of a grid but for ghosts, without looking at them? ``where``: or those
@@ -286,6 +284,11 @@ class Operation(NoCopy):
     def estimate(self) -> float:
         """Seconds by the cost model, with the threads in use: to weigh operations by each other, not to predict."""
         return self.policy.estimate(self)
+
+    @property
+    def candidates(self) -> Candidates:
+        """What its schedule was chosen from, ranked, with estimated times and reasons; prints as a table."""
+        return self.policy.candidates(self)
 
     @derived
     def plan(self) -> Plan:
@@ -437,10 +440,8 @@ class Operation(NoCopy):
                 one.undefined_after = ""
 
     def inspect(self, element: int | tuple[int, ...]) -> Inspection:
-        """What it would read, compute and write at one element, which is a number, or the index of a point of a grid.
-
-        By the NumPy reference with formulas as written; nothing is changed or compiled.
-        """
+        """What it would read, compute and write at one element, which is a number, or the index of a point of a grid:
+        by the NumPy reference with formulas as written; nothing is changed or compiled."""
         from meshloom.operation.inspection import inspect  # which looks at operations
 
         refuse_in_program(f"looking at loop {self.name}", "do it before or behind")
@@ -449,8 +450,7 @@ class Operation(NoCopy):
 
     @property
     def source(self) -> str:
-        """The text that is compiled for it, by its back end and schedule: C++, CUDA C++ or HIP. Fields stay where and
-        as they are: it is for the layouts that they will have when it runs."""
+        """The text compiled for it: C++, CUDA C++ or HIP, for the layouts that its fields will have when it runs."""
         if self.domain.all_memory:
             raise ScheduleError(f"{self.name} has no text of its own: memory is set as it lies")
         self.refresh()

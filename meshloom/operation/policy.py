@@ -21,16 +21,20 @@ from meshloom.operation.arguments import check_aliases, check_memory, spec_box
 from meshloom.operation.operand import Operand
 from meshloom.operation.ties import loops_over, tied
 from meshloom.order import order_elements
-from meshloom.schedule.choice.auto import choose, estimated
+from meshloom.schedule.choice.auto import alone, candidates, choose, estimated, ruled
+from meshloom.schedule.choice.candidate import Candidate, Candidates
 from meshloom.schedule.choice.cost import Cost
 from meshloom.schedule.choice.counts import Counts, flops_per_element
 from meshloom.schedule.choice.explain import explain
+from meshloom.schedule.choice.layouts import ranked_layouts
 from meshloom.schedule.choice.schedule import Schedule, parse_schedule
 from meshloom.schedule.plan.plan import Plan, topology
 from meshloom.schedule.plan.plan_cache import cached_plan, fresh_plan
 from meshloom.schedule.plan.verify import check_one_to_one
 from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
-from meshloom.schedule.strategies import AUTOMATIC, strategy, verify
+from meshloom.schedule.strategies import AUTOMATIC, SERIAL, strategy, verify
+from meshloom.schedule.strategies.common.points import tiles
+from meshloom.schedule.strategies.common.vectors import shares
 
 if TYPE_CHECKING:
     from meshloom.operation.operation import Operation
@@ -98,9 +102,18 @@ class ExecutionPolicy(ABC):
         """What it costs, for blocks of so many elements."""
         return Counts(of.spec, of.elements, of.storages, of.maps, block, of.box)
 
+    def cost(self, of: Operation) -> Cost:
+        """What one execution moves and computes."""
+        return Cost(float(self.compulsory(of)), self.flops(of))
+
     def estimate(self, of: Operation) -> float:
         """Seconds by the cost model."""
-        return Cost(float(self.compulsory(of)), self.flops(of)).seconds(of.backend.rates)
+        return self.cost(of).seconds(of.backend.rates)
+
+    def candidates(self, of: Operation) -> Candidates:
+        """What it was chosen from; here there is one way."""
+        cost = self.cost(of)
+        return Candidates(strategy=(Candidate(of.schedule, cost.parts(of.backend.rates), cost.figures),))
 
     def asked(self, name: str, wish: Wish) -> ExecutionPolicy:
         """The same where something else is asked for."""
@@ -133,7 +146,12 @@ class ExecutionPolicy(ABC):
         """The same with its values wherever they are: enough for its text."""
         self.check(of)
         compiled = of.form.compiled
-        return BoundLoop(of.spec, of.elements, of.storages, of.maps, of.schedule, lambda: of.plan, of.box, compiled)
+        return BoundLoop(of.spec, of.elements, of.storages, of.maps, of.schedule, lambda: of.plan, of.box,
+                         self.serial(of), compiled)  # fmt: skip
+
+    def serial(self, of: Operation) -> bool:
+        """Does one thread of a CPU go through its elements in their order?"""
+        return False
 
     def begin(self, of: Operation) -> None:
         """Have the back end begin to compile it."""
@@ -172,8 +190,41 @@ class StrategyPolicy(ExecutionPolicy):
         return self._choice(of, self.wish)
 
     def _choice(self, of: Operation, wish: Schedule) -> tuple[Schedule, str]:
-        flops, assigned = float(of.uncut.flops * of.elements), assigned_name(of.maps, of.spec.racy_maps)
+        flops, assigned = self._rule(of)
         return choose(of.spec, of.elements, flops, lambda: of.work, wish, target=of.backend.target, assigned=assigned)
+
+    def _rule(self, of: Operation) -> tuple[float, str]:
+        """What rules ask for: operations of the whole loop, and a map that is given other indices."""
+        return float(of.uncut.flops * of.elements), assigned_name(of.maps, of.spec.racy_maps)
+
+    def candidates(self, of: Operation) -> Candidates:
+        """Strategies, and what one thread does where it may do otherwise; on a GPU also what a thread takes, and the
+        layout that the loop votes for."""
+        spec, target, shown, decided = of.spec, of.backend.target, of.backend.rates, self._decided(of)
+        weighed = candidates(spec, of.elements, of.work, self.wish, target=target, rates=shown, decided=decided)
+        found = Candidates(strategy=weighed)
+        if one_thread := self._alone(of):
+            found["one thread"] = one_thread
+        if target.is_simt and spec.box is not None:
+            found["tile"] = tiles(spec)
+        elif target.is_simt and not spec.maps:
+            found["elements per thread"] = shares(spec, of.schedule, of.elements, target)
+        if target.is_simt and any(isinstance(one, Field) and one.dim > 1 for one in of.storages):
+            found["layout"] = ranked_layouts([(of.schedule.strategy, self.estimate(of))], target)
+        return found
+
+    def _decided(self, of: Operation) -> tuple[Schedule, str] | None:
+        flops, assigned = self._rule(of)
+        return ruled(of.spec, of.elements, flops, self.wish, target=of.backend.target, assigned=assigned)
+
+    def _alone(self, of: Operation) -> tuple[Candidate[str], ...]:
+        """What one thread may do where nothing else was asked for, ranked; see ``alone``."""
+        if not of.strict or self._decided(of) is not None:
+            return ()
+        return alone(of.spec, of.work, of.schedule, target=of.backend.target)
+
+    def serial(self, of: Operation) -> bool:
+        return any(one.what == SERIAL for one in self._alone(of)[:1])
 
     def can_run(self, of: Operation, wish: Wish) -> bool:
         return strategy(self._choice(of, parse_schedule(wish))[0].strategy).declines(of.spec) is None

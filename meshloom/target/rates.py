@@ -30,7 +30,9 @@ class Rates:
 
     def on_threads(self, threads: int, bytes_per_second: float) -> Rates:
         """Those of so many threads, where these are one core's: memory moves at most ``bytes_per_second`` for all of
-        them. One thread waits for nobody; its atomics are what they are, as the code for any number has them."""
+        them. One thread starts no others and waits for nobody; its atomics are what they are, as the code for any
+        number has them."""
         shared = replace(self.slower(1 / threads), busy=min(self.busy, float(threads)))
         bound = max(shared.per_byte, 1 / bytes_per_second)
-        return replace(shared, per_byte=bound, per_round=self.per_round if threads > 1 else 0.0)
+        alone = dict.fromkeys(_AS_LONG, 0.0) if threads == 1 else {}
+        return replace(shared, per_byte=bound, **alone)

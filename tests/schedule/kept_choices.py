@@ -16,9 +16,8 @@ from bench.race_loop import Data, res_calc
 from meshloom import order
 from meshloom.schedule.choice.auto import choose, estimates
 from meshloom.schedule.choice.counts import Counts
-from meshloom.schedule.choice.layouts import best_layout
+from meshloom.schedule.choice.layouts import ranked_layouts
 from meshloom.schedule.lines import on_cpu, on_gpu, systems
-from meshloom.schedule.lines.spec import LineForm
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.common.points import tile_of
 from meshloom.schedule.strategies.common.vectors import share_of
@@ -112,22 +111,17 @@ def line_forms() -> dict[str, Any]:
                     lines = loop.domain.geometry
                     forms = {word: on_gpu.form(loop.spec, lines, {}, target)
                              for word, target in TARGETS.items() if target.is_simt}
-                    forms["cpu"] = on_cpu.form(loop.spec, lines, CPU)
-                    forms["systems"] = systems._gpu_form(loop.spec, lines, H200)
-                    found[f"{dtype} {shape} {periodic} {axis}"] = {word: _said(one) for word, one in forms.items()}
+                    forms["cpu"] = on_cpu.forms(loop.spec, lines, CPU)[0].what
+                    forms["systems"] = systems.gpu_forms(loop.spec, lines, H200)[0].what
+                    found[f"{dtype} {shape} {periodic} {axis}"] = {word: str(one) for word, one in forms.items()}
     return found
-
-
-def _said(form: LineForm) -> str:
-    """A form by what is not as usual."""
-    usual = asdict(LineForm())
-    return " ".join(f"{name}={value}" for name, value in asdict(form).items() if value != usual[name])
 
 
 def votes() -> list[str]:
     """Layouts by votes of two strategies each."""
     names = ("direct", *ml.strategies())
-    return [best_layout([(a, 1.0), (b, share)], H200)[0] for a in names for b in names for share in (0.2, 1.0, 3.0)]
+    return [ranked_layouts([(a, 1.0), (b, share)], H200)[0].what
+            for a in names for b in names for share in (0.2, 1.0, 3.0)]
 
 
 def found() -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 import meshloom as ml
 from meshloom.errors import ScheduleError
 from meshloom.operation import tape
-from meshloom.schedule.choice.layouts import best_layout
+from meshloom.schedule.choice.layouts import ranked_layouts
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilMeshOptions
 from meshloom.target import H200
 
@@ -23,9 +23,9 @@ def test_every_strategy_has_a_preference_and_its_better_layout_is_one() -> None:
 def test_the_sum_decides() -> None:
     times = H200.gpu.layouts
     even = (times["atomic"]["aos"] - 1.0) / (times["owner"]["soa"] - 1.0)  # seconds that make it a draw
-    assert best_layout([("atomic", 1.0), ("owner", 0.99 * even)], H200)[0] == "soa"
-    assert best_layout([("atomic", 1.0), ("owner", 1.01 * even)], H200)[0] == "aos"
-    assert best_layout([("direct", 1.0)], H200)[0] == "aos"
+    assert ranked_layouts([("atomic", 1.0), ("owner", 0.99 * even)], H200)[0].what == "soa"
+    assert ranked_layouts([("atomic", 1.0), ("owner", 1.01 * even)], H200)[0].what == "aos"
+    assert ranked_layouts([("direct", 1.0)], H200)[0].what == "aos"
 
 
 def airfoil(backend: str, strategy: str) -> Airfoil:

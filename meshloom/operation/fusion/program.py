@@ -13,7 +13,7 @@ from meshloom.mesh.core import Field
 from meshloom.operation import in_memory
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.compose import fused
-from meshloom.operation.fusion.cost import register_slowdown, seconds_by_count
+from meshloom.operation.fusion.cost import ranked_ways, register_slowdown, seconds_by_count
 from meshloom.operation.fusion.groups import Group, fusion_blocker, grouped
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.fusion.recompute import with_recomputing
@@ -110,12 +110,12 @@ def _fused(graph: Dataflow) -> FusedProgram:
     if target.is_simt:
         straight, *rotated = every
         less = [way for way in rotated if way.bytes_moved < straight.bytes_moved]
-        return min((straight, *less, best), key=lambda way: way.seconds(target.rates))
+        return ranked_ways((straight, *less, best), target.rates)[0].what
     gathered = any(step.spec.racy_maps for way in every for step in way.body if step.composed)
     for ways in (_ways(moved, False), every) if gathered else (every,):
-        way = min(ways, key=lambda way: way.seconds(target.rates))
-        if way.seconds(target.rates) < target.numbers.fusion.worth * best.seconds(target.rates):
-            best = way
+        way = ranked_ways(ways, target.rates)[0]
+        if way.seconds < target.numbers.fusion.worth * best.seconds(target.rates):
+            best = way.what
     return best
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from meshloom.errors import ScheduleError, shown
+from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.spec import LoopSpec
@@ -26,6 +27,7 @@ from meshloom.schedule.strategies import (
     ELEMENTS,
     POINTS,
     SERIAL,
+    Strategy,
     check_variant,
     names,
     serving,
@@ -33,18 +35,79 @@ from meshloom.schedule.strategies import (
 )
 from meshloom.target import CPU, H200, Rates, Target
 
+ASKED_FOR = "asked for"
 _SAME = "1.00"  # the printed ratio of two times that are alike
+
+
+def candidates(
+    spec: LoopSpec, elements: int, work: Work, wish: Schedule, *, target: Target, rates: Rates | None = None,
+    decided: tuple[Schedule, str] | None = None,
+) -> tuple[Candidate[Schedule], ...]:  # fmt: skip
+    """The strategies of a loop, ranked by their estimated times; ``decided``: what a rule has, and why (``ruled``).
+
+    On a CPU they are ranked by the times of one core, whatever is in use: another choice may round sums otherwise, and
+    the bits of a result must not depend on the number of threads. ``rates`` are those in use, for the times shown.
+    """
+    in_force = [] if decided is None else [decided[0].strategy]
+    considered = dict.fromkeys([*in_force, *(names() if spec.racy_outputs else ())])
+    rates = rates or target.rates
+
+    def offered(one: Strategy) -> Candidate[Schedule]:
+        if decided is not None and one.name == decided[0].strategy:
+            what, forbidden = decided[0], None
+        else:
+            what, forbidden = _with_block(wish, one.name, target, elements), _forbidden(one, spec, wish, decided)
+        if (declined := one.declines(spec)) is not None:
+            return Candidate(what, declined=declined, forbidden=forbidden)
+        cost = one.cost(spec, work, target=target)
+        if not isinstance(cost, Cost):
+            raise ScheduleError(f"strategy '{one.name}': cost must give a Cost, got {shown(cost)}")
+        ranked_by = None if rates == target.rates else cost.seconds(target.rates)
+        return Candidate(what, cost.parts(rates), cost.figures, _no_room(cost, target), forbidden, ranked_by)
+
+    return rank(offered(strategy(name)) for name in considered)
+
+
+def alone(spec: LoopSpec, work: Work, chosen: Schedule, *, target: Target) -> tuple[Candidate[str], ...]:
+    """What one thread of a CPU may do instead of what is chosen for any number, ranked; none where there is no choice.
+
+    One thread needs no protection: it may go through the elements, and add up as it goes (``serial``). Generated code
+    has both and asks for the number of threads at every call, so bits must be the same, whoever changes it. They are
+    where formulas are as written (each value is rounded in one way, in vectors or not), where what is chosen adds up in
+    the order of elements too, these are visited in that order, and no Global is summed, which is done by blocks.
+    """
+    same_bits = spec.strict and strategy(chosen.strategy).in_order and chosen.order == "given" and not spec.reductions
+    if target.is_simt or not spec.racy_outputs or not same_bits:
+        return ()
+    found = {chosen.strategy: strategy(chosen.strategy).cost(spec, work, target=target),
+             SERIAL: Cost(work.compulsory + work.again + work.added_again, work.flops,
+                          updates=work.elements * work.components)}  # fmt: skip
+    rates = target.rates.on_threads(1, target.cpu.threads.bytes_per_second)
+    return rank(Candidate(name, cost.parts(rates), cost.figures) for name, cost in found.items())
+
+
+def _no_room(cost: Cost, target: Target) -> str | None:
+    """That a block finds no room in shared memory, where blocks have that."""
+    room = target.gpu.shared.most * min(target.shared / H200.shared, 1.0) if target.is_simt else math.inf
+    return None if cost.shared <= room else f"a block would fill {cost.shared:,.0f} B of shared memory, not {room:,.0f}"
+
+
+def _forbidden(one: Strategy, spec: LoopSpec, wish: Schedule, decided: tuple[Schedule, str] | None) -> str | None:
+    """Why a strategy must not be taken, though it can: something else was decided, or sums would be rounded otherwise
+    from run to run, or, of strict kernels, otherwise than in the order of elements."""
+    if decided is not None:
+        return decided[1] if decided[1] != ASKED_FOR else f"{wish.strategy} was {ASKED_FOR}"
+    if wish.strategy == "fastest":
+        return None
+    if not one.deterministic:
+        return "sums may differ in the last digits from run to run"
+    return "does not add up in the order of elements (strict)" if spec.strict and not one.in_order else None
 
 
 def estimates(spec: LoopSpec, work: Work, target: Target) -> dict[str, float]:
     """Estimated seconds of every strategy that applies and finds room in shared memory, where blocks have that."""
-    costs = {n: strategy(n).cost(spec, work, target=target) for n in names() if strategy(n).declines(spec) is None}
-    for name, found in costs.items():
-        if not isinstance(found, Cost):
-            raise ScheduleError(f"strategy '{name}': cost must give a Cost, got {shown(found)}")
-    room = target.gpu.shared.most * min(target.shared / H200.shared, 1.0) if target.is_simt else math.inf
-    rates = target.rates
-    return {n: c.seconds(rates) for n, c in costs.items() if c.shared <= room}
+    found = candidates(spec, int(work.elements), work, Schedule(), target=target)
+    return {one.what.strategy: one.seconds for one in found if one.declined is None}
 
 
 def estimated(spec: LoopSpec, work: Work, name: str, *, target: Target, rates: Rates) -> float:
@@ -58,10 +121,30 @@ def choose(
 ) -> tuple[Schedule, str]:  # fmt: skip
     """The schedule in force and the reason for it. A wish that names a strategy is kept.
 
-    ``flops`` are those of the whole loop. ``work`` is asked for only where strategies have to be weighed: it looks at
-    the maps, and a direct loop, a small one or one with a wish has no need of that. ``assigned``: a map that elements
-    meet through and that is given other indices while loops run, by name.
+    ``work`` is asked for only where strategies have to be weighed: it looks at the maps, and a direct loop, a small one
+    or one with a wish has no need of that. For the others see ``ruled``.
     """
+    found = ruled(spec, elements, flops, wish, target=target, assigned=assigned)
+    if found is not None:
+        return found
+    weighed = work()
+    best, *others = candidates(spec, elements, weighed, wish, target=target)
+    assert best.allowed, "some strategy serves every loop"
+    applicable = sorted((one for one in others if one.declined is None), key=lambda one: one.seconds)
+    beside = _beside({one.what.strategy: f"{one.seconds / best.seconds:.2f}" for one in applicable})
+    these = "those that add up in the order of elements (strict)" if spec.strict else "deterministic ones"
+    which = "" if wish.strategy == "fastest" else f" among {these}"
+    declined = "".join(f"; {one.what.strategy} declined: {one.declined}" for one in others if one.declined)
+    serial = any(one.what == SERIAL for one in alone(spec, weighed, best.what, target=target)[:1])
+    one_thread = "; one thread goes through the elements in their order, which gives the same bits" if serial else ""
+    return best.what, f"least estimated time{which}{beside}{declined}{one_thread}"
+
+
+def ruled(
+    spec: LoopSpec, elements: int, flops: float, wish: Schedule, *, target: Target = CPU, assigned: str = ""
+) -> tuple[Schedule, str] | None:
+    """What a rule decides, and why; None where strategies have to be weighed. ``flops`` are those of the whole loop.
+    ``assigned``: a map that elements meet through and that is given other indices while loops run, by name."""
     if wish.strategy not in AUTOMATIC:
         strategy(wish.strategy)  # a name that nobody knows is an error, needed or not
     if not spec.racy_outputs:
@@ -75,24 +158,15 @@ def choose(
         return _with_block(plain, serving(ELEMENTS).name, target, elements), reason
     check_variant(wish.strategy, wish.variant)
     if wish.strategy not in AUTOMATIC:
-        return _with_block(wish, wish.strategy, target, elements), "asked for"
+        return _with_block(wish, wish.strategy, target, elements), ASKED_FOR
     if not target.is_simt and _is_small(elements, flops, target):
         reason = f"only {elements:,} elements: a serial loop beats starting threads"
         return wish.having(strategy=serving(SERIAL).name, block=wish.block or max(elements, 1)), reason
-    if assigned:
-        quick = serving(ASSIGNED, deterministic=wish.strategy != "fastest")
-        if quick.declines(spec) is None:
-            reason = f"map {assigned} is given other indices while loops run: what is planned quickly"
-            return _with_block(wish, quick.name, target, elements), reason
-    seconds = estimates(spec, work(), target)
-    any_will_do = wish.strategy == "fastest"
-    allowed = {n: s for n, s in seconds.items() if any_will_do or _keeps_sums(n, spec)}
-    best = min(allowed, key=allowed.__getitem__)
-    ranked = sorted(seconds.items(), key=lambda item: item[1])
-    others = _beside({n: f"{s / allowed[best]:.2f}" for n, s in ranked if n != best})
-    these = "those that add up in the order of elements (strict)" if spec.strict else "deterministic ones"
-    which = "" if any_will_do else f" among {these}"
-    return _with_block(wish, best, target, elements), f"least estimated time{which}{others}"
+    quick = serving(ASSIGNED, deterministic=wish.strategy != "fastest")
+    if assigned and quick.declines(spec) is None:
+        reason = f"map {assigned} is given other indices while loops run: what is planned quickly"
+        return _with_block(wish, quick.name, target, elements), reason
+    return None
 
 
 def _is_small(elements: int, flops: float, target: Target) -> bool:
@@ -107,11 +181,6 @@ def _beside(relative: Mapping[str, str]) -> str:
     same = ", ".join(name for name, ratio in relative.items() if ratio == _SAME)
     said = "; ".join([*([f"relative: {longer}"] if longer else []), *([f"as long: {same}"] if same else [])])
     return f" ({said})" if said else ""
-
-
-def _keeps_sums(name: str, spec: LoopSpec) -> bool:
-    """Does a strategy add up in the same order every time, and for strict kernels in that of elements?"""
-    return strategy(name).deterministic and (strategy(name).in_order or not spec.strict)
 
 
 def _with_block(wish: Schedule, name: str, target: Target, elements: int, spec: LoopSpec | None = None) -> Schedule:

@@ -8,10 +8,14 @@ that blocks need. Nothing here jumps: an order that is a little worse costs a li
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
 from meshloom.order import Loads
 from meshloom.target import OrderNumbers, Rates
+
+#: Traffic, arithmetic and requests overlap; atomics, dependent updates, launches, visits and rounds do not.
+OVERLAPPING = ("bytes", "flops", "requests")
 
 
 def loaded_again(loads: Loads, row_bytes: float, held: OrderNumbers) -> float:
@@ -72,15 +76,32 @@ class Cost:
     requests: float = 0.0  # bytes that threads ask caches for
     at_once: float = math.inf  # blocks that may run at the same time
 
-    def seconds(self, rates: Rates) -> float:
-        """Traffic, arithmetic and requests overlap; atomics, dependent updates, launches, visits, rounds do not."""
+    def parts(self, rates: Rates) -> dict[str, float]:
+        """Seconds of each piece of work, by its name above; what overlaps is as much slower as blocks leave idle."""
         idle = max(1.0, rates.busy / self.at_once)
-        return (
-            idle * max(self.bytes * rates.per_byte, self.flops * rates.per_flop, self.requests * rates.per_request)
-            + self.atomics * rates.per_atomic
-            + self.crowded * rates.per_crowded
-            + self.updates * rates.per_update
-            + self.launches * rates.per_launch
-            + self.visits * rates.per_visit
-            + self.rounds * rates.per_round
-        )
+        return {
+            "bytes": idle * (self.bytes * rates.per_byte),
+            "flops": idle * (self.flops * rates.per_flop),
+            "requests": idle * (self.requests * rates.per_request),
+            "atomics": self.atomics * rates.per_atomic,
+            "crowded": self.crowded * rates.per_crowded,
+            "updates": self.updates * rates.per_update,
+            "launches": self.launches * rates.per_launch,
+            "visits": self.visits * rates.per_visit,
+            "rounds": self.rounds * rates.per_round,
+        }
+
+    def seconds(self, rates: Rates) -> float:
+        """All parts together."""
+        return combined(self.parts(rates))
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """What there is of each, where there is any."""
+        return {one.name: value for one in fields(self) if math.isfinite(value := getattr(self, one.name)) and value}
+
+
+def combined(parts: Mapping[str, float]) -> float:
+    """Seconds of all parts: of those that overlap the longest; the others are added."""
+    longest = max((parts[name] for name in OVERLAPPING if name in parts), default=0.0)
+    return math.fsum([longest, *(seconds for name, seconds in parts.items() if name not in OVERLAPPING)])

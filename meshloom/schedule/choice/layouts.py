@@ -6,15 +6,22 @@ of a warp then hit different lines). A field has one layout, so the loops that u
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
+from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.target import Target
 
 LAYOUTS = ("aos", "soa")  # in a draw the first wins
 
 
-def best_layout(votes: Iterable[tuple[str, float]], target: Target) -> tuple[str, dict[str, float]]:
-    """The layout with the least sum over (strategy, seconds) on a GPU, and the sums."""
+def ranked_layouts(votes: Iterable[tuple[str, float]], target: Target) -> tuple[Candidate[str], ...]:
+    """The layouts on a GPU by the sum over (strategy, seconds)."""
     listed, times = list(votes), target.gpu.layout_times
-    sums = {layout: sum(seconds * times(name)[layout] for name, seconds in listed) for layout in LAYOUTS}
-    return min(LAYOUTS, key=sums.__getitem__), sums
+
+    def offered(layout: str) -> Candidate[str]:
+        facts = {name: times(name)[layout] for name, _ in listed}
+        parts = {name: facts[name] * math.fsum(took for one, took in listed if one == name) for name in facts}
+        return Candidate(layout, parts, facts)
+
+    return rank(map(offered, LAYOUTS))

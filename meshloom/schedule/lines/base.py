@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from meshloom.kernel.count import loads
+from meshloom.schedule.choice.candidate import Candidate
 from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
 from meshloom.schedule.nest.code import Pass
 from meshloom.schedule.plan.declare import Part, PlanNumber, holds
@@ -50,6 +51,12 @@ class LineMethod(Emitter):
     @abstractmethod
     def form(self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
         """How lines are cut up; ``wish``: entries of the form that somebody asked for."""
+
+    def forms(
+        self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target
+    ) -> tuple[Candidate[LineForm], ...]:
+        """How they may be cut up, ranked: the first is ``form``."""
+        return (Candidate(self.form(spec, lines, wish, target=target)),)
 
     @abstractmethod
     def plan(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> Plan:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from meshloom.errors import ScheduleError, nearest
+from meshloom.schedule.choice.candidate import Candidate
 from meshloom.schedule.lines import on_cpu, on_gpu, systems, systems_cpu, systems_gpu
 from meshloom.schedule.lines.base import LineMethod, in_place, line_places
 from meshloom.schedule.lines.reference import direct, krylov
@@ -28,9 +29,16 @@ class Segmented(LineMethod):
     summary = "one pass: segments of lines in registers, joined by the carries of their neighbours"
 
     def form(self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
+        return self.forms(spec, lines, wish, target=target)[0].what
+
+    def forms(
+        self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target
+    ) -> tuple[Candidate[LineForm], ...]:
+        if not target.is_simt:
+            return on_cpu.forms(spec, lines, target)
         if spec.systems:
-            return systems.form(spec, lines, wish, target)
-        return on_gpu.form(spec, lines, wish, target) if target.is_simt else on_cpu.form(spec, lines, target)
+            return systems.forms(spec, lines, wish, target)
+        return (Candidate(on_gpu.form(spec, lines, wish, target)),)
 
     def plan(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> Plan:
         if spec.systems:

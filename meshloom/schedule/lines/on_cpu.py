@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.base import LinePlaces, LinePlan
 from meshloom.schedule.lines.decay import decay_points, turn
@@ -63,14 +64,19 @@ ROWS, TILES, ACROSS = map(Name, ("rows", "tiles", "across"))
 BEGIN, HERE, FACTOR, INVERSE = map(Name, ("begin", "here", "factor", "inverse"))
 
 
-def form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
-    """Lines that go side by side: as many as keep the buffers in the cache."""
+def forms(spec: LineSpec, lines: LineGeometry, target: Target) -> tuple[Candidate[LineForm], ...]:
+    """Lines that go side by side: as many as keep the buffers in the cache; ranked."""
     numbers, row = target.cpu.lines, lines.length * spec.dtype.itemsize
     there = lines.lanes * (lines.outer if lines.contiguous else 1)
-    fitting = [t for t in numbers.side_by_side if t * row <= numbers.buffer and t < 2 * there]
-    most = numbers.most_contiguous if lines.contiguous else max(numbers.side_by_side)
-    tile = min(max(fitting, default=min(numbers.side_by_side)), most)
-    return LineForm("contiguous" if lines.contiguous else "strided", 1, 0, tile)
+    most, least = numbers.most_contiguous if lines.contiguous else max(numbers.side_by_side), min(numbers.side_by_side)
+
+    def declined(tile: int) -> str | None:
+        if tile > least and tile * row > numbers.buffer:
+            return f"a buffer of {tile * row:,} B, more than {numbers.buffer:,}"
+        return f"there are {there} lines" if tile > least and tile >= 2 * there else None
+
+    kind, widths = "contiguous" if lines.contiguous else "strided", {min(tile, most) for tile in numbers.side_by_side}
+    return rank(Candidate(LineForm(kind, 1, 0, t), declined=declined(t)) for t in sorted(widths, reverse=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,6 +49,11 @@ class LineForm:
     levels: int = 1  # 2: parts of a line are solved by themselves, joined by their ends, and solved again
     most: int = 1024  # segments of a contiguous line that a block has room for, at most
 
+    def __str__(self) -> str:
+        """What is not as usual."""
+        return " ".join(f"{one.name}={value}" for one in fields(self)
+                        if (value := getattr(self, one.name)) != one.default)  # fmt: skip
+
     def in_words(self, lines: int, points: int, *, together: bool) -> str:
         """For a person, of so many lines of so many points. ``together``: is it for a GPU?"""
         tile = min(self.tile, lines)

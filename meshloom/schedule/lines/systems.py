@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from meshloom.schedule.lines import on_cpu
+from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.lines.along import SystemsAlong
 from meshloom.schedule.lines.base import LinePlaces, LinePlan
 from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
@@ -28,6 +28,7 @@ from meshloom.target import SHARED_ROW, Target
 
 SWEPT = "swept"
 _WISHES = ("points", "tile", "registers")
+_NO_ROOM = "a block has not the threads, or not the shared memory"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,17 +48,19 @@ class SystemsPlan(LinePlan):
         return super().blocks(self.lines)
 
 
-def form(spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: Target) -> LineForm:
-    """How lines are cut up."""
-    if not target.is_simt:
-        return on_cpu.form(spec, lines, target)
-    usual = _gpu_form(spec, lines, target)
-    wished = {k: v for k, v in wish.items() if k in _WISHES}
-    made = replace(usual, **wished) if usual.kind != SWEPT else usual  # type: ignore[arg-type]
-    return made if _fits(spec, lines, made, target) else usual
+def forms(
+    spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: Target
+) -> tuple[Candidate[LineForm], ...]:
+    """How lines may be cut up on a GPU, ranked; what was asked for first, where it fits."""
+    found = gpu_forms(spec, lines, target)
+    usual, wished = found[0].what, {k: v for k, v in wish.items() if k in _WISHES}
+    if usual.kind == SWEPT or not wished:
+        return found
+    made = replace(usual, **wished)  # type: ignore[arg-type]
+    return rank([Candidate(made, declined=None if _fits(spec, lines, made, target) else _NO_ROOM), *found])
 
 
-def _gpu_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
+def gpu_forms(spec: LineSpec, lines: LineGeometry, target: Target) -> tuple[Candidate[LineForm], ...]:
     """Of contiguous lines short segments; of others longer ones, so that few have to be looked at where lines hardly
     decay, rows of a tile that are whole cache lines, and half of the threads that a block may have at most; longer
     segments, and narrower tiles, where these are too few."""
@@ -67,14 +70,25 @@ def _gpu_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
     else:
         row = max(numbers.least_row, target.cache_line // (spec.dtype.itemsize * _side_by_side(spec)))
         tries = [("strided", points, tile) for tile in (row, row // 2) for points in numbers.strided_points]
+    offered = []
     for most in (target.block_threads // 2, target.block_threads):
         for kind, points, tile in tries:
             points = min(points, max(numbers.least_points, 1 << (lines.length - 1).bit_length()))
             made = LineForm(kind, points, tile=tile, threads=most)
-            room = points * len(spec.operands) <= numbers.most_numbers or points <= numbers.few_points
-            if room and _segments(lines, made) * tile <= most and _fits(spec, lines, made, target):
-                return replace(made, tile=_widened(spec, lines, made, target))
-    return LineForm(SWEPT, 1, 0, 1)
+            declined = _too_much(spec, lines, made, target)
+            wide = made if declined else replace(made, tile=_widened(spec, lines, made, target))
+            offered.append(Candidate(wide, declined=declined))
+    return rank([*offered, Candidate(LineForm(SWEPT, 1, 0, 1))])
+
+
+def _too_much(spec: LineSpec, lines: LineGeometry, form: LineForm, target: Target) -> str | None:
+    """Why lines cannot be cut so; None where they can."""
+    numbers, filled, cells = target.gpu.systems, form.points * len(spec.operands), _segments(lines, form) * form.tile
+    if filled > numbers.most_numbers and form.points > numbers.few_points:
+        return f"{filled} numbers in a thread, more than {numbers.most_numbers}"
+    if cells > form.threads:
+        return f"{cells} threads in a block, more than {form.threads}"
+    return None if _fits(spec, lines, form, target) else _NO_ROOM
 
 
 def _side_by_side(spec: LineSpec) -> int:

@@ -18,6 +18,7 @@ from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, load, topological
 from meshloom.kernel.model import Output
 from meshloom.mesh.box import Index
+from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.nest.code import ELEMENT, ElementCode, Sink
 from meshloom.schedule.nest.nodes import (
     INDEX,
@@ -46,6 +47,7 @@ from meshloom.schedule.spec import Address, LoopSpec, SpecParam
 
 NEAR = 16  # steps up to this far are numbers in the text; others are sizes, so that grids of any shape share it
 VECTOR = 16  # bytes
+_TOO_FAR = "its last points reach too far"
 #: Forms of the strategy: points along the slow axis, each a vector long ("single" is one point, "plain" chooses).
 VARIANTS = {"plain": 0, "single": 1, "row": 1, "slab2": 2, "slab4": 4, "slab8": 8}
 
@@ -268,7 +270,12 @@ def _piece_row(piece: tuple[Address, ...]) -> Name:
 
 # ----- tiles ------------------------------------------------------------------------------------------------------
 def tile_of(spec: LoopSpec) -> Index:
-    """How many points along each axis a thread of a GPU takes together.
+    """How many points along each axis a thread of a GPU takes together."""
+    return tiles(spec)[0].what
+
+
+def tiles(spec: LoopSpec) -> tuple[Candidate[Index], ...]:
+    """What a thread of a GPU may take together, ranked.
 
     Along the last axis as many as a vector load has; along the slow axis where the stencil is widest some more, since
     each of them loads what the others need, too. Fewer where the kernel is long. A variant says otherwise.
@@ -276,7 +283,7 @@ def tile_of(spec: LoopSpec) -> Index:
     assert spec.box is not None and spec.box.numbers is not None
     last, numbers = spec.box.rank - 1, spec.box.numbers
     if spec.box.variant == "single" or any(far_steps(spec, a) for a in range(last + 1)):
-        return (1,) * (last + 1)
+        return (Candidate((1,) * (last + 1)),)
     width = [len({o[a] for o in spec.offsets}) for a in range(last)]
     slow = int(np.argmax(width)) if last and max(width) > 1 else None
     sizes = [p.dtype.itemsize for p in spec.params if not p.is_global]
@@ -289,15 +296,24 @@ def tile_of(spec: LoopSpec) -> Index:
     most = 1 if slow is None else spec.box.lengths[slow]
     if spec.box.variant != "plain":
         asked = tile(vector, min(VARIANTS[spec.box.variant], most))
-        return asked if _near(spec, asked) else tile(1, 1)
+        return rank([Candidate(asked, declined=None if _near(spec, asked) else _TOO_FAR), Candidate(tile(1, 1))])
     nodes = len(topological(o.value for o in spec.outputs))
     most = most if sum(not spec.params[o.param].is_global for o in spec.outputs) <= numbers.most_stored else 1
-    for along, beside in product((vector, 1), numbers.unrolled):
-        chosen = tile(along, beside)
-        short = beside <= most and along * beside * nodes <= numbers.most_nodes and _near(spec, chosen)
-        if short and _loaded(spec, chosen) <= (numbers.most_loaded if beside > 1 else numbers.most_in_a_row):
-            return chosen
-    return tile(1, 1)
+
+    def declined(along: int, beside: int) -> str | None:
+        chosen, room = tile(along, beside), numbers.most_loaded if beside > 1 else numbers.most_in_a_row
+        if beside > most:
+            return f"{beside} points beside each other, not {most}: lines are short, or much is stored"
+        if along * beside * nodes > numbers.most_nodes:
+            return f"{along * beside * nodes} operations, more than {numbers.most_nodes}"
+        if not _near(spec, chosen):
+            return _TOO_FAR
+        return f"{filled} registers, more than {room}" if (filled := _loaded(spec, chosen)) > room else None
+
+    rows = numbers.unrolled if slow is not None else (1,)
+    found = {tile(along, beside): declined(along, beside) for along, beside in product((vector, 1), rows)}
+    found[tile(1, 1)] = None  # whatever it loads
+    return rank(Candidate(one, declined=why) for one, why in found.items())
 
 
 def takes_single_points(spec: LoopSpec) -> bool:

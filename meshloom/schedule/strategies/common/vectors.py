@@ -14,6 +14,7 @@ from meshloom.kernel.count import loads
 from meshloom.kernel.expr import load, operate, topological
 from meshloom.kernel.model import Output
 from meshloom.mesh.box import Index
+from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.nest.code import COUNT, ITEM, ElementCode, Pass, Phase
 from meshloom.schedule.nest.nodes import INT, Expr, For, Grouped, If, Name, Number, least, let, summed
@@ -26,20 +27,21 @@ SHARES = Name("shares")  # how many threads have a share
 
 def share_of(spec: LoopSpec, schedule: Schedule, elements: int, target: Target) -> Share:
     """What a thread of a GPU takes: as much as ``schedule.vector`` says, or what is good for this loop."""
+    return shares(spec, schedule, elements, target)[0].what
+
+
+def shares(spec: LoopSpec, schedule: Schedule, elements: int, target: Target) -> tuple[Candidate[Share], ...]:
+    """What a thread of a GPU may take, ranked: several elements where that is possible and pays, else one."""
     fields = [p for p in spec.params if not p.is_global]
     if spec.maps or spec.box is not None or not fields:
-        return Share()
-    largest = max(p.dtype.itemsize for p in fields)
+        return (Candidate(Share()),)
     wanted = schedule.vector or VECTOR
-    vector = max(1, min(wanted, VECTOR) // largest)
-    if not all(_side_by_side(p, vector) for p in fields):
-        return Share()
-    share = Share(vector, max(1, wanted // VECTOR))
-    if schedule.vector is not None:
-        return share
-    numbers = target.gpu.vectors
-    pays = elements >= numbers.many and _is_light(spec, share, target) and not any(map(_has_rows, fields))
-    return _enough(spec, vector, numbers) if pays else Share()
+    vector = max(1, min(wanted, VECTOR) // max(p.dtype.itemsize for p in fields))
+    several = Share(vector, max(1, wanted // VECTOR))
+    declined = None if all(_side_by_side(p, vector) for p in fields) else "numbers of a vector lie apart"
+    if schedule.vector is None and declined is None:
+        declined, several = _too_little(spec, several, elements, target), _enough(spec, vector, target.gpu.vectors)
+    return rank([*([Candidate(several, declined=declined)] if several != Share() else []), Candidate(Share())])
 
 
 def in_words(share: Share, elements: int) -> str:
@@ -59,9 +61,15 @@ def _has_rows(param: SpecParam) -> bool:
     return param.layout.kind == "aos" and param.dim > 1 and not param.is_global
 
 
-def _is_light(spec: LoopSpec, share: Share, target: Target) -> bool:
+def _too_little(spec: LoopSpec, share: Share, elements: int, target: Target) -> str | None:
+    """Why too little would be gained by several elements for each thread; None where it pays."""
+    numbers, most = target.gpu.vectors, target.gpu.points.most_nodes
     nodes, values = len(topological(o.value for o in spec.outputs)), len(_loaded(spec)) + len(spec.outputs)
-    return values <= target.gpu.vectors.most_values and share.elements * nodes <= target.gpu.points.most_nodes
+    if elements < numbers.many:
+        return f"fewer than {numbers.many:,} elements: too few threads to fill a GPU"
+    if values > numbers.most_values or share.elements * nodes > most:
+        return f"{values} values and {nodes} operations of an element keep a thread busy"
+    return "rows of several numbers are moved at once anyway" if any(map(_has_rows, spec.params)) else None
 
 
 def _loaded(spec: LoopSpec) -> set[Address]:
