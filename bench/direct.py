@@ -155,7 +155,9 @@ def same_code(one: ml.Loop, other: ml.Loop) -> bool:
 
     def form(loop: ml.Loop) -> tuple[Any, ...]:
         rows = loop.schedule.whole_rows or not any(loop.spec.access(k).whole_row for k in range(len(loop.spec.params)))
-        return share_of(loop.spec, loop.schedule, loop.elements, loop.backend.target), loop.schedule.block, rows
+        target = loop.backend.target  # of a CPU nobody takes several elements at once
+        share = share_of(loop.spec, loop.schedule, loop.elements, target) if target.is_simt else None
+        return share, loop.schedule.block, rows
 
     return form(one) == form(other)
 

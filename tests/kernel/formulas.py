@@ -64,7 +64,8 @@ def value(tree: Tree, x: Any) -> Any:
 def magnitudes(tree: Tree, x: Any, seen: list[Any]) -> tuple[Any, Any]:
     """The value as written, and the sum of the magnitudes of its terms: what rounding errors are relative to.
 
-    ``seen`` collects all of both, as far as they are no zeros.
+    ``seen`` collects all of both, as far as they are no zeros, and infinity where a denominator is no larger than its
+    own rounding errors: a quotient by it has no digit that is right, in whichever order its terms are added.
     """
     kind, *rest = tree
     if kind in "xc":
@@ -78,6 +79,7 @@ def magnitudes(tree: Tree, x: Any, seen: list[Any]) -> tuple[Any, Any]:
         found = BINARY[kind](a, b)
         if kind == "div":
             sizes = found, size_a / abs(b) * (size_b / abs(b))
+            seen += [np.inf] if abs(b) <= 16 * np.finfo(type(b)).eps * size_b else []
         else:
             sizes = found, size_a * size_b if kind == "mul" else size_a + size_b
     seen += [one for one in sizes if one != 0]
