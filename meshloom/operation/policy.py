@@ -190,17 +190,16 @@ class StrategyPolicy(ExecutionPolicy):
         return self._choice(of, self.wish)
 
     def _choice(self, of: Operation, wish: Schedule) -> tuple[Schedule, str]:
-        flops, assigned = self._rule(of)
-        return choose(of.spec, of.elements, flops, lambda: of.work, wish, target=of.backend.target, assigned=assigned)
+        return self._ruled(of, wish) or choose(of.spec, of.elements, of.work, wish, target=of.backend.target)
 
-    def _rule(self, of: Operation) -> tuple[float, str]:
-        """What rules ask for: operations of the whole loop, and a map that is given other indices."""
-        return float(of.uncut.flops * of.elements), assigned_name(of.maps, of.spec.racy_maps)
+    def _ruled(self, of: Operation, wish: Schedule) -> tuple[Schedule, str] | None:
+        flops, assigned = float(of.uncut.flops * of.elements), assigned_name(of.maps, of.spec.racy_maps)
+        return ruled(of.spec, of.elements, flops, wish, target=of.backend.target, assigned=assigned)
 
     def candidates(self, of: Operation) -> Candidates:
         """Strategies, and what one thread does where it may do otherwise; on a GPU also what a thread takes, and the
         layout that the loop votes for."""
-        spec, target, shown, decided = of.spec, of.backend.target, of.backend.rates, self._decided(of)
+        spec, target, shown, decided = of.spec, of.backend.target, of.backend.rates, self._ruled(of, self.wish)
         weighed = candidates(spec, of.elements, of.work, self.wish, target=target, rates=shown, decided=decided)
         found = Candidates(strategy=weighed)
         if one_thread := self._alone(of):
@@ -213,13 +212,9 @@ class StrategyPolicy(ExecutionPolicy):
             found["layout"] = ranked_layouts([(of.schedule.strategy, self.estimate(of))], target)
         return found
 
-    def _decided(self, of: Operation) -> tuple[Schedule, str] | None:
-        flops, assigned = self._rule(of)
-        return ruled(of.spec, of.elements, flops, self.wish, target=of.backend.target, assigned=assigned)
-
     def _alone(self, of: Operation) -> tuple[Candidate[str], ...]:
         """What one thread may do where nothing else was asked for, ranked; see ``alone``."""
-        if not of.strict or self._decided(of) is not None:
+        if not of.strict or self._ruled(of, self.wish) is not None:
             return ()
         return alone(of.spec, of.work, of.schedule, target=of.backend.target)
 

@@ -14,7 +14,7 @@ import meshloom as ml
 from bench import choice
 from bench.race_loop import Data, res_calc
 from meshloom import order
-from meshloom.schedule.choice.auto import choose, estimates
+from meshloom.schedule.choice.auto import choose, estimates, ruled
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.choice.layouts import ranked_layouts
 from meshloom.schedule.lines import on_cpu, on_gpu, systems
@@ -64,8 +64,9 @@ def chosen_strategies() -> dict[str, Any]:
             counted = Counts(loop.spec, loop.elements, loop.storages, loop.maps, order.TYPICAL_BLOCK).work(target)
             for size in SIZES:
                 work = choice.scaled(counted, size / loop.elements)
-                picked = [choose(loop.spec, size, work.flops, lambda one=work: one, ml.Schedule(wish), target=target)[0]
-                          for wish in ("auto", "fastest")]
+                picked = [(ruled(loop.spec, size, work.flops, wish, target=target)
+                           or choose(loop.spec, size, work, wish, target=target))[0]
+                          for wish in map(ml.Schedule, ("auto", "fastest"))]
                 found[f"{name} {word} {size}"] = {
                     "auto": [picked[0].strategy, picked[0].block], "fastest": [picked[1].strategy, picked[1].block],
                     "seconds": estimates(loop.spec, work, target),

@@ -135,9 +135,9 @@ def test_a_strategy_without_room_stays_in_the_list_and_the_reason_says_so() -> N
     target = replace(H200, shared=1000)
     listed = candidates(loop.spec, loop.elements, loop.work, loop.wish, target=target)
     assert [one.what.strategy for one in listed if one.declined] == ["tile"] and listed[-1].seconds > 0.0
-    _, reason = choose(loop.spec, loop.elements, 0.0, lambda: loop.work, loop.wish, target=target)
+    _, reason = choose(loop.spec, loop.elements, loop.work, loop.wish, target=target)
     assert f"; tile declined: {listed[-1].declined}" in reason and "B of shared memory" in reason
-    assert "declined" not in choose(loop.spec, loop.elements, 0.0, lambda: loop.work, loop.wish, target=H200)[1]
+    assert "declined" not in choose(loop.spec, loop.elements, loop.work, loop.wish, target=H200)[1]
 
 
 def test_times_know_the_threads_in_use_and_the_order_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

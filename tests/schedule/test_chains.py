@@ -116,7 +116,7 @@ def test_fastest_asks_nothing_but_the_estimated_time() -> None:
                 staged=1e9, requested=2e9, gathered=2e10, tiles=6.0)  # fmt: skip
     seconds = estimates(spec, dear, H200)
     chosen = {
-        name: choose(spec, dear.elements, dear.flops, lambda: dear, ml.Schedule(name), target=H200)
+        name: choose(spec, dear.elements, dear, ml.Schedule(name), target=H200)
         for name in ("auto", "fastest")
     }
     assert chosen["fastest"][0].strategy == min(seconds, key=seconds.__getitem__)

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from meshloom.errors import ScheduleError, shown
@@ -35,13 +35,14 @@ from meshloom.schedule.strategies import (
 )
 from meshloom.target import CPU, H200, Rates, Target
 
+Decision = tuple[Schedule, str]  # and why
 ASKED_FOR = "asked for"
 _SAME = "1.00"  # the printed ratio of two times that are alike
 
 
 def candidates(
     spec: LoopSpec, elements: int, work: Work, wish: Schedule, *, target: Target, rates: Rates | None = None,
-    decided: tuple[Schedule, str] | None = None,
+    decided: Decision | None = None,
 ) -> tuple[Candidate[Schedule], ...]:  # fmt: skip
     """The strategies of a loop, ranked by their estimated times; ``decided``: what a rule has, and why (``ruled``).
 
@@ -92,7 +93,7 @@ def _no_room(cost: Cost, target: Target) -> str | None:
     return None if cost.shared <= room else f"a block would fill {cost.shared:,.0f} B of shared memory, not {room:,.0f}"
 
 
-def _forbidden(one: Strategy, spec: LoopSpec, wish: Schedule, decided: tuple[Schedule, str] | None) -> str | None:
+def _forbidden(one: Strategy, spec: LoopSpec, wish: Schedule, decided: Decision | None) -> str | None:
     """Why a strategy must not be taken, though it can: something else was decided, or sums would be rounded otherwise
     from run to run, or, of strict kernels, otherwise than in the order of elements."""
     if decided is not None:
@@ -115,36 +116,26 @@ def estimated(spec: LoopSpec, work: Work, name: str, *, target: Target, rates: R
     return strategy(name).cost(spec, replace(work, crowded=0.0), target=target).seconds(rates)
 
 
-def choose(
-    spec: LoopSpec, elements: int, flops: float, work: Callable[[], Work], wish: Schedule, *, target: Target = CPU,
-    assigned: str = "",
-) -> tuple[Schedule, str]:  # fmt: skip
-    """The schedule in force and the reason for it. A wish that names a strategy is kept.
-
-    ``work`` is asked for only where strategies have to be weighed: it looks at the maps, and a direct loop, a small one
-    or one with a wish has no need of that. For the others see ``ruled``.
-    """
-    found = ruled(spec, elements, flops, wish, target=target, assigned=assigned)
-    if found is not None:
-        return found
-    weighed = work()
-    best, *others = candidates(spec, elements, weighed, wish, target=target)
+def choose(spec: LoopSpec, elements: int, work: Work, wish: Schedule, *, target: Target = CPU) -> Decision:
+    """The schedule in force and the reason for it, where no rule has decided (``ruled``)."""
+    best, *others = candidates(spec, elements, work, wish, target=target)
     assert best.allowed, "some strategy serves every loop"
     applicable = sorted((one for one in others if one.declined is None), key=lambda one: one.seconds)
     beside = _beside({one.what.strategy: f"{one.seconds / best.seconds:.2f}" for one in applicable})
     these = "those that add up in the order of elements (strict)" if spec.strict else "deterministic ones"
     which = "" if wish.strategy == "fastest" else f" among {these}"
     declined = "".join(f"; {one.what.strategy} declined: {one.declined}" for one in others if one.declined)
-    serial = any(one.what == SERIAL for one in alone(spec, weighed, best.what, target=target)[:1])
+    serial = any(one.what == SERIAL for one in alone(spec, work, best.what, target=target)[:1])
     one_thread = "; one thread goes through the elements in their order, which gives the same bits" if serial else ""
     return best.what, f"least estimated time{which}{beside}{declined}{one_thread}"
 
 
 def ruled(
     spec: LoopSpec, elements: int, flops: float, wish: Schedule, *, target: Target = CPU, assigned: str = ""
-) -> tuple[Schedule, str] | None:
-    """What a rule decides, and why; None where strategies have to be weighed. ``flops`` are those of the whole loop.
-    ``assigned``: a map that elements meet through and that is given other indices while loops run, by name."""
+) -> Decision | None:
+    """What a rule decides, and why; a wish that names a strategy is kept. None where strategies have to be weighed by
+    their work, which looks at the maps. ``flops`` are those of the whole loop. ``assigned``: a map that elements meet
+    through and that is given other indices while loops run, by name."""
     if wish.strategy not in AUTOMATIC:
         strategy(wish.strategy)  # a name that nobody knows is an error, needed or not
     if not spec.racy_outputs:
