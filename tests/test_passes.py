@@ -59,6 +59,14 @@ def test_the_test_finds_what_it_is_for() -> None:
     assert not list(scans(ast.parse("def f(graph, k, x):\n    return graph.changed_by(x, k, 9)\n")))
 
 
+def test_loads_are_replaced_by_one_function() -> None:
+    """Whoever puts loops together, or takes several points as one, substitutes; other rules are those of kernels."""
+    texts = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+    rewriting = {where for where, text in texts.items() if "passes.rewrite(" in text or "import rewrite" in text}
+    assert all(where.startswith("kernel/") for where in rewriting)
+    assert sum("substitute(" in text for text in texts.values()) > 5
+
+
 def test_every_pass_is_in_the_lists() -> None:
     """Public functions of the package from one graph to one graph."""
     listed = {one.__name__ for one in (*passes.PASSES, *passes.FUSION_PASSES)}

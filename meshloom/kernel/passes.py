@@ -28,6 +28,11 @@ def rewrite(roots: Sequence[Node], rule: Rule) -> Roots:
     return tuple(new[r] for r in roots)
 
 
+def substitute(roots: Sequence[Node], value: Rule) -> Roots:
+    """The same with every load replaced by a value: another load, or what somebody has computed."""
+    return rewrite(roots, lambda node: value(node) if node.op == "load" else node)
+
+
 def optimise(roots: Sequence[Node], *, strict: bool = False) -> Roots:
     """All passes, in order; ``strict``: those alone that change no bit.
 

@@ -15,6 +15,7 @@ from meshloom.kernel.access import Mode, Read, ReadWrite, Write
 from meshloom.kernel.count import arithmetic, flops_by_kind, loads
 from meshloom.kernel.expr import Node, load
 from meshloom.kernel.model import Output, Param
+from meshloom.kernel.passes import substitute
 from meshloom.linalg.factors import LineFactors
 from meshloom.linalg.operator import LineOperator, as_operators
 from meshloom.mesh.components import MOST_COMPONENTS
@@ -35,7 +36,7 @@ from meshloom.schedule.choice.explain import algebra_of, amount
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.lines.along import SystemsAlong
 from meshloom.schedule.lines.methods import LineMethod, method, names
-from meshloom.schedule.lines.spec import LineSpec, as_tuning, renumbered
+from meshloom.schedule.lines.spec import LineSpec, as_tuning
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import SpecParam
 
@@ -189,7 +190,7 @@ class LineBody(Body):
         params = [_param(n, m, s) for (n, m), s in zip(modes, self.sources, strict=False)]
         params.append(self._between(*modes[-1]))
         found = self.before.outputs(tuple(params), strict=self.strict)
-        return renumbered([o.value for o in found], {k: numbers[s] for k, s in enumerate(self.sources)})
+        return _renumbered([o.value for o in found], {k: numbers[s] for k, s in enumerate(self.sources)})
 
     def _results(self, numbers: dict[Storage, int]) -> tuple[tuple[Output, ...], tuple[str, ...]]:
         here = len(numbers)
@@ -206,7 +207,7 @@ class LineBody(Body):
         params += [_param(n, m, s) for (n, m), s in zip(modes[1:], self.targets, strict=True)]
         traced = self.after.outputs(tuple(params), strict=self.strict)
         table = {0: here} | {k + 1: numbers[s] for k, s in enumerate(self.targets)}
-        values = renumbered([o.value for o in traced], table)
+        values = _renumbered([o.value for o in traced], table)
         outputs = tuple(Output(table[o.param], 0, o.comp, v) for o, v in zip(traced, values, strict=True))
         return outputs, tuple(modes[o.param][1].combine for o in traced)
 
@@ -358,6 +359,11 @@ def _modes(kernel: Kernel, count: int, what: str) -> list[tuple[str, type[Mode]]
             f"kernel {kernel.name}: in this line loop it takes {count} parameters ({what}), it has {len(kernel.modes)}"
         )
     return list(kernel.signature.expanded(count).items())
+
+
+def _renumbered(roots: Sequence[Node], numbers: Mapping[int, int]) -> tuple[Node, ...]:
+    """Expressions with their loads from other parameters: old number -> new one."""
+    return substitute(roots, lambda node: load(numbers[node.value[0]], *node.value[1:], node.dtype))
 
 
 def _spec_param(operand: Operand) -> SpecParam:

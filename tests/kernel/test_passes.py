@@ -34,6 +34,13 @@ def test_constants_fold_and_neutral_elements_go() -> None:
     assert folded is op("add", A, B)
 
 
+def test_loads_become_values_which_are_left_as_they_are() -> None:
+    """What takes a load's place may have loads of its own: they are those of the whole, and stay."""
+    values = {A: op("mul", B, c(2.0)), B: A}
+    found = passes.substitute([op("add", A, op("sqrt", B)), B, c(3.0)], lambda node: values.get(node, node))
+    assert found == (op("add", op("mul", B, c(2.0)), op("sqrt", A)), A, c(3.0))
+
+
 def test_powers_become_products() -> None:
     (cube,) = passes.powers_to_products([op("pow", A, c(3.0))])
     assert cube is op("mul", op("mul", A, A), A)

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 from meshloom.kernel import passes
 from meshloom.kernel.access import Read, ReadWrite, Write
-from meshloom.kernel.expr import Node, const, load, operate
+from meshloom.kernel.expr import Node, const, load
 from meshloom.kernel.model import Output
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.body import Body, BodyGraph, Traced
+from meshloom.operation.fusion.substitution import Values, evaluated, written
 from meshloom.operation.operand import ALONG_LINES, DIRECTLY, Operand
 from meshloom.operation.operation import Operation
 from meshloom.schedule.lines.along import OperatorAlong, SystemsAlong
 
 Storage = Field | Global
-Values = dict[Field, list[Node]]  # of the components of fields at a point
 
 
 def composed_lines(
@@ -97,66 +97,33 @@ class ComposedBody(Body):
 
     def graph(self, of: Operation) -> BodyGraph:
         numbers = {s: k for k, s in enumerate(of.storages)}
-        of_line = dict(enumerate(self.line.storages))
-        made: Values = {}
-        for producer in dict.fromkeys(producer for _, producer in self.producers):
-            made |= _written(producer, made, numbers)
-        operands = passes.rewrite(self.line.graph.operands, lambda node: _value(node, of_line, made, numbers))
-        now = self._solved(made, numbers)
-        for one in self.epilogue:
-            now |= _written(one, now, numbers)
-        stored = [(numbers[s], c, v) for s, row in now.items() if s not in self.dead for c, v in enumerate(row)]
+        now: Values = {}
+
+        def of_part(one: Operation) -> passes.Rule:
+            """A load of a part: a value at hand, a load of the whole, or what the solve gives."""
+
+            def value(node: Node) -> Node:
+                param, slot, comp = node.value
+                storage = one.storages[param] if param < len(one.storages) else None
+                if isinstance(storage, Field) and storage in now:
+                    return now[storage][comp]
+                return load(len(numbers) if storage is None else numbers[storage], slot, comp, node.dtype)
+
+            return value
+
+        def before(field: Field) -> list[Node]:
+            """What is there before; of a field that is not loaded everything is replaced."""
+            if field in now or field not in numbers:
+                return now.get(field, [const(0, field.dtype)] * field.dim)
+            return [load(numbers[field], 0, c, field.dtype) for c in range(field.dim)]
+
+        operands: passes.Roots = ()
+        for one in self.composed:
+            operands = passes.substitute(one.graph.operands, of_part(one)) if one is self.line else operands
+            now |= written(one, evaluated(one, of_part(one)), before)
+        left = {s: row for s, row in now.items() if s in numbers and s not in self.dead}
+        stored = [(numbers[s], c, v) for s, row in left.items() for c, v in enumerate(row)]
         stored = [(p, c, v) for p, c, v in stored if not (v.op == "load" and v.value == (p, 0, c))]
         values = passes.optimise([v for *_, v in stored], strict=self.strict)
         found = tuple(Output(p, 0, c, v) for (p, c, _), v in zip(stored, values, strict=True))
         return BodyGraph(found, passes.optimise(operands, strict=self.strict), ("",) * len(found))
-
-    def _solved(self, made: Values, numbers: Mapping[Storage, int]) -> Values:
-        """What the line operation itself leaves at a point, where its last kernel may look at what was ``made``."""
-        storages, graph = self.line.storages, self.line.graph
-        of_line, here, there = dict(enumerate(storages)), len(storages), len(numbers)
-
-        def moved(node: Node) -> Node:
-            if node.op == "load" and node.value[0] == here:
-                return load(there, 0, node.value[2], node.dtype)
-            return _value(node, of_line, made, numbers)
-
-        found: Values = {}
-        values = passes.rewrite([o.value for o in graph.outputs], moved)
-        for o, value, combine in zip(graph.outputs, values, graph.combines, strict=True):
-            field = storages[o.param]
-            assert isinstance(field, Field)
-            row = found.setdefault(field, _before(field, numbers))
-            row[o.comp] = operate(combine, [row[o.comp], value]) if combine else value
-        return found
-
-
-def _before(field: Field, numbers: Mapping[Storage, int]) -> list[Node]:
-    """What is there before; of a field that is not loaded everything is replaced."""
-    if field not in numbers:
-        return [const(0, field.dtype)] * field.dim
-    return [load(numbers[field], 0, c, field.dtype) for c in range(field.dim)]
-
-
-def _value(node: Node, storages: Mapping[int, Storage], made: Values, numbers: Mapping[Storage, int]) -> Node:
-    """A load of some loop in terms of the composed one: a value at hand, or a load."""
-    if node.op != "load":
-        return node
-    param, slot, comp = node.value
-    storage = storages[param]
-    if isinstance(storage, Field) and storage in made:
-        return made[storage][comp]
-    return load(numbers[storage], slot, comp, node.dtype)
-
-
-def _written(loop: Operation, made: Values, numbers: Mapping[Storage, int]) -> Values:
-    """What a loop leaves at a point, where the fields ``made`` have these values."""
-    storages = dict(enumerate(loop.storages))
-    found: Values = {}
-    values = passes.rewrite([o.value for o in loop.spec.outputs], lambda node: _value(node, storages, made, numbers))
-    for o, value in zip(loop.spec.outputs, values, strict=True):
-        field, mode = loop.storages[o.param], loop.spec.params[o.param].mode
-        assert isinstance(field, Field)
-        row = found.setdefault(field, list(made.get(field) or _before(field, numbers)))
-        row[o.comp] = operate(mode.combine, [row[o.comp], value]) if mode.combine else value
-    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from meshloom.operation.domain import BoxPoints, SetElements
 from meshloom.operation.fusion.fused_policy import FusedPolicy
 from meshloom.operation.fusion.groups import Group, in_chunks
 from meshloom.operation.fusion.memory import Memory
+from meshloom.operation.fusion.substitution import evaluated, written
 from meshloom.operation.operand import DIRECTLY, Operand, Reach
 from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.schedule import Schedule
@@ -106,12 +107,10 @@ class _Composer:
         else:
             (self._gather if operation.spec.racy_outputs else self._element)(operation)
 
-    def _rewritten(self, loop: Operation) -> tuple[Node, ...]:
-        """The loop's output expressions in terms of the fused loop's parameters and of values at the own element."""
+    def _evaluated(self, loop: Operation) -> list[tuple[Output, str]]:
+        """What a loop computes, in terms of the fused loop's parameters and of values at the own element."""
 
-        def leaf(node: Node) -> Node:
-            if node.op != "load":
-                return node
+        def value(node: Node) -> Node:
             param, slot, comp = node.value
             operand = loop.operands[param]
             storage, reach = operand.storage, operand.reach
@@ -125,36 +124,33 @@ class _Composer:
             self.far.add(buffer)
             return load(self.param(buffer, reach.map, Read, operand.name, reach.offsets), slot, comp, node.dtype)
 
-        return passes.rewrite([o.value for o in loop.spec.outputs], leaf)
+        return evaluated(loop, value)
 
     def _element(self, loop: Operation) -> None:
         self.sums = {one: found for one, found in self.sums.items() if one not in loop.storages}
-        after: dict[Field, list[Node]] = {}
-        for o, value in zip(loop.spec.outputs, self._rewritten(loop), strict=True):
-            storage, mode = loop.storages[o.param], loop.spec.params[o.param].mode
+        outputs = self._evaluated(loop)
+        for o, _ in outputs:
+            storage, mode = loop.storages[o.param], loop.operands[o.param].mode
             if isinstance(storage, Global):
                 number = self.param(storage, None, mode, storage.name)
-                self.outputs.append(Output(number, 0, o.comp, value))
+                self.outputs.append(Output(number, 0, o.comp, o.value))
                 if storage in self.reset:
                     self.starts_from[number] = self.reset[storage].graph.outputs[0].value.value
-                continue
-            row = after.setdefault(storage, self._row_before(storage, mode))
-            row[o.comp] = operate(mode.combine, [row[o.comp], value]) if mode.combine else value
-        self.values |= after
+        modes = {one.storage: one.mode for one in loop.operands if one.mode.writes}
+        self.values |= written(loop, outputs, lambda field: self._row_before(field, modes[field]))
 
     def _row_before(self, one: Field, mode: type[Mode]) -> list[Node]:
         """Values that a loop's outputs replace; those of a Write are all replaced, so nothing is loaded for them."""
-        reads = mode.reads or mode.combine
-        return list(self.value(one)) if reads else [const(0, one.dtype)] * one.dim
+        return self.value(one) if mode.reads or mode.combine else [const(0, one.dtype)] * one.dim
 
     def _gather(self, loop: Operation) -> None:
         (m,) = loop.spec.racy_maps
         self.gathers.append((loop, m))
-        for o, value in zip(loop.spec.outputs, self._rewritten(loop), strict=True):
-            one, mode = loop.storages[o.param], loop.spec.params[o.param].mode
+        for o, _ in self._evaluated(loop):
+            one, mode = loop.storages[o.param], loop.operands[o.param].mode
             assert isinstance(one, Field)
             number = self.param(one, loop.maps[m], mode, one.name)
-            self.outputs.append(Output(number, o.slot, o.comp, value))
+            self.outputs.append(Output(number, o.slot, o.comp, o.value))
             total = self._sum(one, number, mode)
             if o.comp not in total.components:  # once for all slots: the total is that of all
                 total.components.add(o.comp)
@@ -284,13 +280,7 @@ def _finished_spec(composer: _Composer, plan: FusedPlan | ChunkPlan) -> FusedSpe
     if dense is not None:
         twin = {k: next((j for j, p in enumerate(params) if p.map == dense and same[j] == same[k] and not p.racy), None)
                 for k, p in enumerate(params) if p.map is None and not p.is_global and not p.mode.writes}  # fmt: skip
-
-        def own(node: Node) -> Node:
-            if node.op == "load" and (j := twin.get(node.value[0])) is not None:
-                return load(j, 0, node.value[2], node.dtype)
-            return node
-
-        _rewrite_all(composer, own)
+        _load_from(composer, {k: (j, 0) for k, j in twin.items() if j is not None})
     _take_own_points_from_stencils(composer)
     racy = [o for o in composer.outputs if params[o.param].racy]
     rest = [o for o in composer.outputs if not params[o.param].racy]
@@ -312,8 +302,14 @@ def _valued(outputs: Sequence[Output], change: Callable[[list[Node]], Sequence[N
     return tuple(replace(o, value=v) for o, v in zip(outputs, values, strict=True))
 
 
-def _rewrite_all(composer: _Composer, leaf: Callable[[Node], Node]) -> None:
-    valued = _valued((*composer.outputs, *composer.starts), lambda roots: passes.rewrite(roots, leaf))
+def _load_from(composer: _Composer, places: Mapping[int, tuple[int, int]]) -> None:
+    """Let parameters be loaded by others: their numbers -> another one, and its slot."""
+
+    def value(node: Node) -> Node:
+        param, slot, comp = node.value
+        return load(*places.get(param, (param, slot)), comp, node.dtype)
+
+    valued = _valued((*composer.outputs, *composer.starts), lambda roots: passes.substitute(roots, value))
     cut = len(composer.outputs)
     composer.outputs, composer.starts = list(valued[:cut]), list(valued[cut:])
 
@@ -329,15 +325,8 @@ def _take_own_points_from_stencils(composer: _Composer) -> None:
             direct = (j for j, other in enumerate(params) if storages[j] is storages[k] and other.map is None
                       and not other.offsets and not other.mode.writes)  # fmt: skip
             middle |= {j: (k, slots[0]) for j in direct if slots}
-
-    def own(node: Node) -> Node:
-        if node.op == "load" and node.value[0] in middle:
-            param, slot = middle[node.value[0]]
-            return load(param, slot, node.value[2], node.dtype)
-        return node
-
     if middle:
-        _rewrite_all(composer, own)
+        _load_from(composer, middle)
 
 
 def _points(group: Group) -> SpecBox | None:

@@ -186,7 +186,7 @@ class _Joined:
 
     def _loop(self) -> Operation:
         consumer, strict = self.pair.consumer, self.pair.consumer.strict or self.pair.producer.strict
-        values = passes.rewrite([o.value for o in consumer.spec.outputs], self._read_by_consumer)
+        values = passes.substitute([o.value for o in consumer.spec.outputs], self._read_by_consumer)
         best = passes.optimise(values, strict=strict)
         number = {what: k for k, what in enumerate(self.modes)}
         written = [self.beside.get(s, s) if isinstance(s, Field) else s for s in consumer.storages]
@@ -208,8 +208,6 @@ class _Joined:
         return Reach(offsets=what.set.offsets(*offsets))
 
     def _read_by_consumer(self, node: Node) -> Node:
-        if node.op != "load":
-            return node
         consumer, (param, slot, comp) = self.pair.consumer, node.value
         there, what = _offset(consumer, param, slot), consumer.storages[param]
         if isinstance(what, Field) and what in self.pair.fields:
@@ -221,13 +219,11 @@ class _Joined:
         producer, found = self.pair.producer, _formulas(self.pair.producer, one)
 
         def leaf(node: Node) -> Node:
-            if node.op != "load":
-                return node
             param, slot, _ = node.value
             there = tuple(x + d for x, d in zip(_offset(producer, param, slot), offset, strict=True))
             return self._load(producer, param, there, node)
 
-        return dict(zip(found, passes.rewrite(list(found.values()), leaf), strict=True))
+        return dict(zip(found, passes.substitute(list(found.values()), leaf), strict=True))
 
     def _load(self, loop: Operation, param: int, offset: Index, node: Node) -> Node:
         """What a loop loads by a parameter, at an offset."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from meshloom.errors import ScheduleError, nearest, whole_number
 from meshloom.kernel.count import loads
-from meshloom.kernel.expr import C_TYPES, FLOAT64, Node, load, rebuild, topological
+from meshloom.kernel.expr import C_TYPES, FLOAT64, Node
 from meshloom.kernel.model import Output
 from meshloom.mesh.grid import Grid
 from meshloom.schedule.lines.along import OperatorAlong, SystemsAlong
@@ -301,15 +301,3 @@ class LinePointCode(ElementCode):
     def begins(self, param: int, comp: int) -> Expr:
         """A component of a field at point 0."""
         return self.spec.access(param).at(Number(0), comp)
-
-
-def renumbered(roots: Sequence[Node], numbers: dict[int, int]) -> tuple[Node, ...]:
-    """Expressions with their loads from other parameters: old number -> new one."""
-    new: dict[Node, Node] = {}
-    for node in topological(roots):
-        if node.op == "load":
-            param, slot, comp = node.value
-            new[node] = load(numbers[param], slot, comp, node.dtype)
-        else:
-            new[node] = rebuild(node, tuple(new[a] for a in node.args))
-    return tuple(new[r] for r in roots)

@@ -356,12 +356,10 @@ def tiled(spec: LoopSpec, tile: Index) -> LoopSpec:
     for shift in shifts:
 
         def moved(node: Node, shift: Index = shift) -> Node:
-            if node.op != "load":
-                return node
             param, slot, comp = node.value
             return load(param, slot_at(param, slot, shift), comp, node.dtype)
 
-        values = passes.rewrite([o.value for o in spec.outputs], moved)
+        values = passes.substitute([o.value for o in spec.outputs], moved)
         outputs += [Output(o.param, slot_at(o.param, o.slot, shift), o.comp, v)
                     for o, v in zip(spec.outputs, values, strict=True)]  # fmt: skip
     return replace(spec, params=params, outputs=tuple(outputs))
