@@ -64,7 +64,7 @@ class _Copied(Body):
         return BodyGraph(tuple([Output(0, 0, c, load(1, 0, c, source.dtype)) for c in range(target.dim)]))
 
 
-class _InMemory(ExecutionPolicy):
+class InMemory(ExecutionPolicy):
     """Wherever the memory is, place after place: whose value it is does not matter."""
 
     def spec(self, of: Operation) -> LoopSpec:
@@ -101,4 +101,4 @@ class _InMemory(ExecutionPolicy):
         return f"{of.name}: {amount(of.compulsory)} of memory, place after place"
 
 
-_HERE = _InMemory()
+_HERE = InMemory()

@@ -136,12 +136,13 @@ class ReadyProgram:
         """A field has moved, or a map is another one: nothing can run, and nothing holds the memory of before."""
         self.replay = None
 
-    def usable(self) -> bool:
-        """May it run as it is? Not where something has moved, where kernels capture something else than before, or
-        where memory does not hold the constants that loops were fused for."""
+    def usable(self, *, followed: bool = True) -> bool:
+        """May it run as it is? Not where something has moved, where kernels capture something else than before, which
+        nobody looks at unless that is ``followed``, or where memory does not hold the constants that loops were fused
+        for."""
         return (
             self.replay is not None
-            and self.states == tuple([one.state for one in self.kernels])
+            and (not followed or self.states == tuple([one.state for one in self.kernels]))
             and self.replay.preconditions_hold()
         )
 

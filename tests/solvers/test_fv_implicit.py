@@ -272,8 +272,8 @@ def test_dual_steps_end_in_time() -> None:
     assert abs(volume @ state[:, 0] - float(steps.totals.mass.value)) < 1e-13
     start = 1.0 + 0.05 * np.cos(np.pi * steps.flow.mesh.cell_centroids[:, 0])
     assert abs(volume @ state[:, 0] - volume @ start ** (1.0 / 1.4)) < 1e-8, "as exact as its systems are solved"
-    parts, judged = steps.newton.parts, []
-    steps.newton.parts = (parts[0], lambda: judged.append(parts[1]()), *parts[2:])
+    judge, judged = steps.newton.judge, []
+    steps.newton.judge = lambda: judged.append(judge())  # type: ignore[method-assign]
     steps.dual = replace(steps.dual, most=1)
     steps()
     assert int(steps.inner.value) == 1 and len(judged) == 2, "the last step of Newton's method is judged, too"
