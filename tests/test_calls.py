@@ -92,13 +92,13 @@ def test_no_replay_compiles_and_changes_nothing() -> None:
 
 def test_loops_and_words_of_a_program_with_calls() -> None:
     work = Work()
-    program, said = work.program, "Work.square: a call from Python, which reads everything and writes everything"
+    program, said = work.program, "square: a call from Python, which reads everything and writes everything"
     assert [loop.name for loop in program.loops if not loop.domain.all_memory] == ["add_one", "double"]
     assert f"part 2 of 3: {said}" in program.explain() and "double over cells" in program.explain()
-    assert repr(program) == "Program(work: total = 0, add_one, Work.square, double)"
-    assert [one.name for one in program.operations] == ["total = 0", "add_one", "Work.square", "double"]
-    assert [one.name for one in program.steps] == ["total = 0", "add_one", "Work.square", "double"]
-    assert "Work.square" in program.dataflow.svg() and "2  Work.square over everything" in str(program.dataflow)
+    assert repr(program) == "Program(work: total = 0, add_one, square, double)"
+    assert [one.name for one in program.operations] == ["total = 0", "add_one", "square", "double"]
+    assert [one.name for one in program.steps] == ["total = 0", "add_one", "square", "double"]
+    assert "square" in program.dataflow.svg() and "2  square over everything" in str(program.dataflow)
     assert all(isinstance(one, ml.Operation) for one in (*program.operations, *program.steps, *program.loops))
 
 
@@ -231,11 +231,11 @@ def test_a_solve_that_fails_says_after_how_many_replays() -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda w: ml.call(w.square), "ml.call of Work.square outside of a program: call it itself"),
+        (lambda w: ml.call(w.square), "ml.call of square outside of a program: call it itself"),
         (lambda w: ml.program(lambda: ml.call(3)).run(), "ml.call takes a function, got 3"),
         (lambda w: ml.program(lambda: ml.call(lambda x: x)).run(), "lambda> takes arguments, and is called without"),
         (lambda w: ml.program(lambda: ml.call(w.program.bind, reads=w.u)).run(), "reads takes a tuple of fields and"),
-        (lambda w: ml.program(lambda: ml.call(w.square, writes=(w.u, 2))).run(), "takes fields and Globals, got 2"),
+        (lambda w: ml.program(lambda: ml.call(w.square, writes=(w.u, 2))).run(), "of fields and Globals, got 2"),
         (lambda w: w.program.run(-1), "replays must be a whole number"),
         (lambda w: w.program.run(1, record=w.total), "record takes a tuple of Globals"),
         (lambda w: w.program.repeat(until=ml.Global(0.0, "other") > 1.0, at_most=1), "it never sets other"),
@@ -571,11 +571,11 @@ def flow_of(**said: Any) -> tuple[Work, Dataflow]:
 
 def test_nothing_moves_past_a_call_that_says_nothing() -> None:
     work, graph = flow_of()
-    assert [one.name for one in graph.operations][3] == "Work.square"
+    assert [one.name for one in graph.operations][3] == "square"
     for other in (1, 2, 4, 5):
         assert not graph.may_swap(other, 3), other
     assert graph.is_live(work.u, 3) and graph.changed_by(work.u, 2, 4) is graph.operations[3]
-    assert {one.distance for one in graph.between("add_one", "Work.square")} == {"whole"}
+    assert {one.distance for one in graph.between("add_one", "square")} == {"whole"}
     assert {1, 2} <= graph.waits()[3] and 3 in graph.waits()[4] and 3 in graph.waits()[5]
 
 
@@ -584,8 +584,8 @@ def test_what_a_call_leaves_alone_moves_past_it() -> None:
     assert graph.may_swap(2, 3) and graph.may_swap(3, 4), "v is none of its business"
     assert not graph.may_swap(1, 3) and not graph.may_swap(3, 5)
     _, graph = flow_of(reads=["u"], writes=[])
-    assert [one.kind for one in graph.between("add_one", "Work.square") if one.field.name == "u"] == ["flow"]
-    assert [one.kind for one in graph.between("Work.square", 5) if one.replays == 0] == ["anti"]
+    assert [one.kind for one in graph.between("add_one", "square") if one.field.name == "u"] == ["flow"]
+    assert [one.kind for one in graph.between("square", 5) if one.replays == 0] == ["anti"]
 
 
 def test_a_fill_that_a_call_may_read_is_no_dead_store() -> None:
@@ -599,8 +599,8 @@ def test_a_fill_that_a_call_may_read_is_no_dead_store() -> None:
 
         return [one.name for one in ml.program(filled)._tape().loops]
 
-    assert step() == step(reads=(work.u,), writes=()) == ["u = 1", "Work.square", "u = 2"]
-    assert step(reads=(work.total,), writes=(work.total,)) == ["Work.square", "u = 2"]
+    assert step() == step(reads=(work.u,), writes=()) == ["u = 1", "square", "u = 2"]
+    assert step(reads=(work.total,), writes=(work.total,)) == ["square", "u = 2"]
 
 
 @ml.kernel

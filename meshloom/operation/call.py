@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from types import FunctionType, MethodType
-from typing import Any, NoReturn
+from typing import Any
 
 from meshloom.errors import ProgramError, ScheduleError, shown
 from meshloom.exclusion import made_for
@@ -21,13 +21,16 @@ from meshloom.operation.domain import WholeFields
 from meshloom.operation.in_memory import InMemory
 from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
+from meshloom.operation.parameters import name_of
 from meshloom.recording import recorder
-from meshloom.schedule.spec import LoopSpec
 
-Storages = Iterable[Field | Global] | None  # None: all that there are
+Storages = tuple[Field | Global, ...]
 
 
-def call(function: Callable[[], Any], reads: Storages = None, writes: Storages = None) -> None:
+def call(
+    function: Callable[[], Any], reads: Iterable[Field | Global] | None = None,
+    writes: Iterable[Field | Global] | None = None,
+) -> None:  # fmt: skip
     """Inside a program: call a function, such as one that solves a system, at this place of every replay. It takes no
     arguments, what it returns is dropped, and where it cannot do its work it raises ``ml.errors.SolveError``.
 
@@ -37,88 +40,31 @@ def call(function: Callable[[], Any], reads: Storages = None, writes: Storages =
     """
     if not callable(function):
         raise ProgramError(f"ml.call takes a function, got {shown(function)}")
-    name = function_name(function)
-    if not _needs_nothing(function):
+    name = name_of(function)
+    if not needs_nothing(function):
         raise ProgramError(f"ml.call: {name} takes arguments, and is called without any; give functools.partial of it")
-    read, written = (_storages(name, *one) for one in (("reads", reads), ("writes", writes)))
+    body = CalledFunction(function, _storages(name, "reads", reads), _storages(name, "writes", writes))
     record = recorder.get()
     if record is None:
         raise ProgramError(f"ml.call of {name} outside of a program: call it itself")
-    record(called(function, read, written, name))
-
-
-class Later:
-    """What a function that a program has recorded will return: nobody can look at it yet."""
-
-    def __init__(self, what: str):
-        self._what = what
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise ProgramError(f"{self._what} inside a program reports at every replay, and not when it is recorded: look"
-                           f" at its .{name} in a function that ml.call is given")  # fmt: skip
-
-
-def recorded_solve(name: str, solve: Callable[[], Any], reads: Storages, writes: Iterable[Field | Global]) -> Any:
-    """A solver of ours, asked to ``solve`` while a program is recorded, does so at this place of every replay."""
-    record = recorder.get()
-    assert record is not None
-    record(called(solve, None if reads is None else tuple(reads), tuple(writes), f"{name}.solve"))
-    return Later(f"solving by {name}")
-
-
-def called(
-    function: Callable[[], Any], reads: Sequence[Field | Global] | None, writes: Sequence[Field | Global] | None,
-    name: str,
-) -> Operation:  # fmt: skip
-    """The operation."""
-    body = CalledFunction(function, reads is None, writes is None)
-    domain = WholeFields(body.reads_all or body.writes_all)
-    operands = _operands(frozenset(reads or ()), frozenset(writes or ()), (*(reads or ()), *(writes or ())))
-    return Operation(name, domain, operands, body, _OUTSIDE)
-
-
-def with_everything(operations: Sequence[Operation]) -> tuple[Operation, ...]:
-    """The same operations, where calls that have not said what they read or write have all that the others use as
-    operands, and so depend on it."""
-    vague = list(filter(is_vague, dict.fromkeys(operations)))
-    if not vague:
-        return tuple(operations)
-    used = [s for s in dict.fromkeys(s for o in operations for s in o.storages) if not isinstance(s, PlainNumber)]
-    made = {one: _with_operands(one, used) for one in vague}
-    return tuple([made.get(one, one) for one in operations])
-
-
-def _with_operands(one: Operation, used: Sequence[Field | Global]) -> Operation:
-    body, said = one.body, frozenset(one.storages)
-    assert isinstance(body, CalledFunction)
-    ends = frozenset(s for s in used if isinstance(s, Field) and s.temporary and s not in said)
-    lasting = [s for s in used if s not in ends]
-    reads = frozenset(lasting) if body.reads_all else frozenset(one.reads)
-    writes = frozenset(lasting) if body.writes_all else frozenset(one.writes)
-    return Operation(one.name, WholeFields(True, ends), _operands(reads, writes | ends, used), body, _OUTSIDE)
-
-
-def _operands(
-    reads: frozenset[Field | Global], writes: frozenset[Field | Global], used: Iterable[Field | Global]
-) -> tuple[Operand, ...]:
-    """Of all that are used those that are read or written, each once."""
-    listed = [one for one in dict.fromkeys(used) if one in reads or one in writes]
-    return tuple([Operand(s, Read if s not in writes else ReadWrite if s in reads else Write) for s in listed])
+    record(called(body, name))
 
 
 @dataclass(frozen=True)
 class CalledFunction(Body):
-    """A function of Python's. ``reads_all``, ``writes_all``: it has not said what."""
+    """A function of Python's; what it has not said that it reads, or writes, is None."""
 
     function: Callable[[], Any]
-    reads_all: bool
-    writes_all: bool
+    reads: Storages | None
+    writes: Storages | None
+
+    @property
+    def said(self) -> Storages:
+        return (*(self.reads or ()), *(self.writes or ()))
 
     @property
     def known_by(self) -> Hashable:
-        return _itself(self.function), self.reads_all, self.writes_all
+        return _itself(self.function), self.reads is None, self.writes is None
 
     def graph(self, of: Operation) -> BodyGraph:
         return BodyGraph(())
@@ -127,11 +73,31 @@ class CalledFunction(Body):
         return range(len(of.operands))
 
 
+def called(body: CalledFunction, name: str, used: Sequence[Field | Global] = ()) -> Operation:
+    """The operation. ``used``: what others use, which it may use, too, where it has not said it; temporary fields of
+    them end there."""
+    everything = body.reads is None or body.writes is None
+    ends = frozenset(s for s in used if isinstance(s, Field) and s.temporary and s not in body.said)
+    rest = frozenset(used) - ends
+    reads, writes = (rest if one is None else frozenset(one) for one in (body.reads, body.writes))
+    listed = [s for s in dict.fromkeys((*used, *body.said)) if s in reads | writes | ends]
+    modes = [Write if s not in reads else ReadWrite if s in writes else Read for s in listed]
+    return Operation(name, WholeFields(everything, ends), tuple(map(Operand, listed, modes)), body, _OUTSIDE)
+
+
+def with_everything(operations: Sequence[Operation]) -> tuple[Operation, ...]:
+    """The same operations, where calls that have not said what they read or write have all that the others use as
+    operands, and so depend on it."""
+    vague = [one for one in dict.fromkeys(operations) if one.domain.everything]
+    if not vague:
+        return tuple(operations)
+    used = [s for s in dict.fromkeys(s for o in operations for s in o.storages) if not isinstance(s, PlainNumber)]
+    made = {one: called(one.body, one.name, used) for one in vague if isinstance(one.body, CalledFunction)}
+    return tuple([made.get(one, one) for one in operations])
+
+
 class _Outside(InMemory):
     """By Python, wherever the function does its work."""
-
-    def spec(self, of: Operation) -> LoopSpec:
-        return LoopSpec(of.name, (), (), ())
 
     def compulsory(self, of: Operation) -> int:
         raise ScheduleError(f"nobody counts what the call of {of.name} moves")
@@ -140,22 +106,15 @@ class _Outside(InMemory):
         raise ScheduleError(f"nobody counts what the call of {of.name} computes")
 
     def executable(self, of: Operation) -> Callable[[], None]:
-        assert isinstance(of.body, CalledFunction)
-        return partial(made_for, None, of.body.function)  # what it makes is its own
-
-    def begin(self, of: Operation) -> None:
-        return
-
-    def words(self, of: Operation) -> str:
-        return "called from Python"
+        return partial(made_for, None, *functions_of([of]))  # what it makes is its own
 
     def explain(self, of: Operation) -> str:
-        body = of.body
-        assert isinstance(body, CalledFunction)
-        read = [o.storage.name for o in of.operands if o.mode.reads]
-        said = (body.reads_all, read), (body.writes_all, [one.name for one in of.writes])
-        words = ["everything" if everything else ", ".join(names) or "nothing" for everything, names in said]
-        return f"{of.name}: a call from Python, which reads {words[0]} and writes {words[1]}"
+        assert isinstance(of.body, CalledFunction)
+        read, written = (
+            "everything" if one is None else ", ".join(s.name for s in one) or "nothing"
+            for one in (of.body.reads, of.body.writes)
+        )
+        return f"{of.name}: a call from Python, which reads {read} and writes {written}"
 
 
 _OUTSIDE = _Outside()
@@ -166,26 +125,10 @@ def functions_of(operations: Iterable[Operation]) -> tuple[Callable[[], Any], ..
     return tuple([one.body.function for one in operations if isinstance(one.body, CalledFunction)])
 
 
-def is_vague(one: Operation) -> bool:
-    """Is it a call that has not said what it reads, or what it writes?"""
-    return isinstance(one.domain, WholeFields) and one.domain.everything
-
-
-def writes_everything(one: Operation) -> bool:
-    """Is it a call that has not said what it writes?"""
-    return isinstance(one.body, CalledFunction) and one.body.writes_all
-
-
-def loops_of_call(one: Operation) -> tuple[Operation, ...]:
-    """Those that the function says to have."""
-    (function,) = functions_of([one])
-    return tuple(getattr(function, "loops", ()))
-
-
-def function_name(function: Any) -> str:
-    """What people call a function."""
-    inner = function.func if isinstance(function, partial) else function
-    return str(getattr(inner, "__qualname__", None) or getattr(inner, "name", repr(inner))).rpartition("<locals>.")[2]
+def with_loops_of_calls(operations: Iterable[Operation]) -> tuple[Operation, ...]:
+    """The same without calls; in their place stand the loops of what is called, where it has some."""
+    shown = [getattr(*functions_of([one]), "loops", ()) if one.domain.is_call else (one,) for one in operations]
+    return tuple(loop for one in shown for loop in one)
 
 
 def _itself(function: Any) -> Hashable:
@@ -200,7 +143,7 @@ def _itself(function: Any) -> Hashable:
     return function if isinstance(function, int | float | str | None) else Same(function)
 
 
-def _needs_nothing(function: Callable[..., Any]) -> bool:
+def needs_nothing(function: Callable[..., Any]) -> bool:
     """Can it be called without arguments, as far as it says?"""
     try:
         signature(function).bind()
@@ -211,13 +154,12 @@ def _needs_nothing(function: Callable[..., Any]) -> bool:
     return True
 
 
-def _storages(name: str, what: str, given: Any) -> tuple[Field | Global, ...] | None:
+def _storages(name: str, what: str, given: Any) -> Storages | None:
     """What a call says that it reads or writes; ProgramError for anything else."""
     if given is None:
         return None
-    if isinstance(given, Field | Global) or not isinstance(given, Iterable):
-        raise ProgramError(f"ml.call of {name}: {what} takes a tuple of fields and Globals, got {shown(given)}")
-    for one in (listed := tuple(given)):
-        if not isinstance(one, Field | Global):
-            raise ProgramError(f"ml.call of {name}: {what} takes fields and Globals, got {shown(one)}")
+    is_one = isinstance(given, Field | Global) or not isinstance(given, Iterable)
+    listed = () if is_one else tuple(given)
+    for one in (given,) if is_one else [one for one in listed if not isinstance(one, Field | Global)]:
+        raise ProgramError(f"ml.call of {name}: {what} takes a tuple of fields and Globals, got {shown(one)}")
     return listed

@@ -33,6 +33,8 @@ class Domain(ABC):
     along_lines = False  # whole lines of a grid
     all_memory = False  # every place of a field or global, ghosts, padding and halo included, in no order
     is_call = False  # none of these: a function of Python's runs, on whole fields
+    everything = False  # of which nobody knows on which
+    compiled = True  # is there code for it?
 
     @property
     @abstractmethod
@@ -183,7 +185,7 @@ class AllPlaces(Domain):
     """Every place in memory of a field or global."""
 
     of: Field | Global
-    all_memory = True
+    all_memory, compiled = True, False
 
     @property
     def set(self) -> Set | None:
@@ -206,12 +208,12 @@ class AllPlaces(Domain):
 
 @dataclass(frozen=True)
 class WholeFields(Domain):
-    """Fields and globals as wholes, as a function of Python's uses them. ``everything``: it has not said which.
-    ``ends``: temporary fields that have no values afterwards."""
+    """Fields and globals as wholes, as a function of Python's uses them. ``ends``: temporary fields that have no values
+    afterwards."""
 
-    everything: bool
-    ends: frozenset[Field] = frozenset()
-    is_call = True
+    everything: bool = True
+    ends: frozenset[Field | Global] = frozenset()
+    is_call, compiled = True, False
 
     @property
     def set(self) -> None:

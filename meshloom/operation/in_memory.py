@@ -95,7 +95,7 @@ class InMemory(ExecutionPolicy):
         return FillMemory(target.storage, of.graph.outputs[0].value.value)
 
     def words(self, of: Operation) -> str:
-        return "in memory"
+        return "by Python" if of.domain.is_call else "in memory"
 
     def explain(self, of: Operation) -> str:
         return f"{of.name}: {amount(of.compulsory)} of memory, place after place"

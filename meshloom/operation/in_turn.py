@@ -44,7 +44,11 @@ def executed_in_turn(
     if not times:
         for one in tape.segments:
             one.execute(0, way, ())  # which compiles it
-    return way(Recording([_InTurn(now, tape)]), times)
+    try:
+        return way(Recording([_InTurn(now, tape)]), times)
+    finally:
+        for field in {field for one in tape.segments for field in one.carries}:
+            field.undefined_after = tape.name
 
 
 class _InTurn:
@@ -63,7 +67,6 @@ class _InTurn:
                 if isinstance(piece, Tape):
                     piece.run_once(followed=self._followed)
                     continue
-                tape.make_readable()
                 before = time.perf_counter()
                 piece.prepare()()
                 piece.total_seconds += time.perf_counter() - before
@@ -75,8 +78,6 @@ class _InTurn:
         except SolveError as error:
             error.replays = self._replays
             raise
-        finally:
-            tape.end_replay()
         self._tape, self._replays = tape, self._replays + 1
 
 

@@ -21,7 +21,7 @@ from meshloom.markup import Explanation
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
-from meshloom.operation.call import functions_of, loops_of_call
+from meshloom.operation.call import functions_of, with_loops_of_calls
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion.program import FusedProgram
@@ -103,8 +103,8 @@ class Program(NoCopy, Distinct):
     def loops(self) -> tuple[Operation, ...]:
         """The recorded operations, but for fills that nobody sees; each can be called by itself, unless it draws random
         numbers. In place of a call stand the loops of what is called, where that has some."""
-        loops = self._tape().loops
-        return tuple(each for one in loops for each in ((one,) if not one.domain.is_call else loops_of_call(one)))
+        tape = self._tape()
+        return with_loops_of_calls(tape.loops) if tape.calls else tape.loops
 
     @property
     @exclusive

@@ -169,8 +169,8 @@ class ReadyProgram:
 
 
 def backends_of(loops: Iterable[Operation]) -> set[Backend]:
-    """Those that the operations run on; a fill runs wherever the memory is."""
-    return {one.backend for one in loops if not one.domain.all_memory}
+    """Those that the operations run on; a fill runs wherever the memory is, and a call wherever it likes."""
+    return {one.backend for one in loops if one.domain.compiled}
 
 
 def written_by(loops: Iterable[Operation]) -> tuple[Field | Global, ...]:

@@ -55,6 +55,7 @@ class Tape:
     def __init__(self, name: str, recorded: Sequence[Operation], had_its_say: WeakSet[Field]):
         self.name, self.recorded, self.operations = name, recorded, with_everything(recorded)
         self.fuse = self.branches = True
+        self.carries = set[Field]()  # as a segment: temporary fields across a call, which fused loops need not store
         self.spent = Spent()  # as a segment, in all
         self._kept: tuple[tuple[Any, ...], ReadyProgram] | None = None  # as a segment: what runs of it, decided so
         self._ready: tuple[bool, Recording] | None = None  # with ``branches``, or without
@@ -78,13 +79,14 @@ class Tape:
         found: list[Operation | Tape] = []
         for is_call, between in groupby(self.loops, _is_call):
             listed = tuple(between)
-            found += listed if is_call else [self._segment(listed)]
+            found += listed if is_call else [Tape(self.name, listed, self._had_its_say)]
+        segments = [one for one in found if isinstance(one, Tape)]
+        across = {field for one in segments for _, field in Dataflow(one.operations).undefined()}
+        across |= {s for o in self.calls for s in o.temporary_fields if not o.defines(s)}
+        for one in segments:
+            one.loops = one.operations
+            one.carries = across & {s for o in one.loops for s in o.temporary_fields}
         return tuple(found)
-
-    def _segment(self, loops: tuple[Operation, ...]) -> Tape:
-        one = Tape(self.name, loops, self._had_its_say)
-        one.loops = loops
-        return one
 
     @cached_property
     def calls(self) -> tuple[Operation, ...]:
@@ -98,19 +100,8 @@ class Tape:
             return (self,)
         found = tuple([one for one in self.pieces if isinstance(one, Tape)])
         for one in found:
-            carries = self._carried and any(s in self._carried for o in one.loops for s in o.storages)
-            one.fuse, one.branches = self.fuse and not carries, self.branches  # fused loops need not store them
+            one.fuse, one.branches = self.fuse and not one.carries, self.branches
         return found
-
-    @cached_property
-    def _carried(self) -> frozenset[Field]:
-        """Temporary fields that hold values while a function is called, which has said that it leaves them alone, or
-        what it does with them."""
-        if not self.calls:
-            return frozenset()
-        segments = [one.loops for one in self.pieces if isinstance(one, Tape)]
-        across = [field for loops in segments for _, field in Dataflow(loops).undefined()]
-        return frozenset((*across, *[s for o in self.calls for s in o.temporary_fields if not o.defines(s)]))
 
     @property
     def dataflow(self) -> Dataflow:
@@ -150,7 +141,8 @@ class Tape:
             operation.settle()
         self.measures.follow()
         self.lay_out()
-        self.bring(watched)
+        if watched:
+            self.bring(watched)
         done = None
         try:
             done = holding(self.shared, self.replayed, times, way) if self.shared else self.replayed(times, way)
@@ -195,17 +187,9 @@ class Tape:
         else:
             self.execute(1, _once, ())
             self._kept = None if Operation.watched is not None else (self._run_by, self.ready_to_keep(()))
-        self.spent = self.spent.plus(Spent(time.perf_counter() - before, 1))
-
-    def make_readable(self) -> None:
-        """A function is called: temporary fields that it may use have values."""
-        for one in self._carried:
+        for one in self.carries:
             one.undefined_after = ""
-
-    def end_replay(self) -> None:
-        """They have none any more."""
-        for one in self._carried:
-            one.undefined_after = self.name
+        self.spent = self.spent.plus(Spent(time.perf_counter() - before, 1))
 
     # ----- by itself ----------------------------------------------------------------------------------------------
     def ready_to_keep(self, ties: tuple[Any, ...]) -> ReadyProgram:
@@ -315,7 +299,7 @@ class Tape:
         return prepared(self.fills_last)
 
     def backends(self) -> set[Backend]:
-        return backends_of(one for one in self.loops if not one.domain.is_call)
+        return backends_of(self.loops)
 
     def may_fuse(self) -> bool:
         """Could loops be fused here? One by itself on a CPU is best as it is."""

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +18,7 @@ from meshloom.io import checkpoint as checkpoints
 from meshloom.io.state import by_name
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.core import Field, Global
-from meshloom.operation.call import loops_of_call
+from meshloom.operation.call import needs_nothing, with_loops_of_calls
 from meshloom.operation.program import Program
 from meshloom.operation.run_arguments import check_decides
 from meshloom.recording import refuse_in_program
@@ -319,19 +318,15 @@ def _stop(program: Program, given: Any) -> Any:
         return given
     if isinstance(given, bool | Program) or not callable(given):
         raise UserError(f"march: stop takes a condition such as rms < 1e-8, or a function, got {shown(given)}")
-    try:
-        signature(given).bind()
-    except TypeError:
-        raise UserError("march: the function stop is called without arguments, and takes some") from None
-    except ValueError:  # nobody knows
-        pass
+    if not needs_nothing(given):
+        raise UserError("march: the function stop is called without arguments, and takes some")
     yes(given())  # whatever it says: can it answer?
     return given
 
 
 def _kept(program: Program, given: Any, writes: bool) -> dict[str, Values]:
     """What checkpoints hold. UserError where a run that goes on from one would not be the same."""
-    unknown = [one for one in unsaid_calls(program) if not loops_of_call(one)]
+    unknown = [one for one in unsaid_calls(program) if not with_loops_of_calls([one])]
     if given is None:
         if unknown and writes:
             raise UserError(f"march: program {program.name} calls {unknown[0].name}, which does not say what it"

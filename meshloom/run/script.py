@@ -18,8 +18,9 @@ from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.owner_mesh import mesh_of
-from meshloom.operation.call import function_name, is_vague, loops_of_call, writes_everything
+from meshloom.operation.call import CalledFunction, with_loops_of_calls
 from meshloom.operation.operation import Operation
+from meshloom.operation.parameters import name_of
 from meshloom.operation.program import Program
 from meshloom.run.output import write_faces, write_on_grid, write_on_mesh
 from meshloom.run.samples import Sampled, Wishes
@@ -203,7 +204,7 @@ class Script(RunTask):
         told = {
             "steps": (f"{self._steps:,}" if self._steps < MOST_STEPS else "", "", "so many in all, at most"),
             "until": (end, "", "the time at which it ends"),
-            "stop": (str(stop) if isinstance(stop, Condition) else function_name(stop) if stop else "", "", "ends it"),
+            "stop": (str(stop) if isinstance(stop, Condition) else name_of(stop) if stop else "", "", "ends it"),
             "every": (str(wanted.every), "0", "steps between files of fields"),
             "show": (", ".join(self.shown or ()), "", "monitors"),
             "fields": (", ".join(self.fields), "", "what goes into files"),
@@ -332,20 +333,20 @@ class Script(RunTask):
 
 
 # ----- what a program says of itself ------------------------------------------------------------------------------
-def said_operations(program: Program) -> list[Operation]:
-    """Its operations, but for calls that do not say what they read and write: the loops that these have, if any."""
-    return [each for one in program.operations for each in (loops_of_call(one) if is_vague(one) else (one,))]
-
-
 def unsaid_calls(program: Program) -> list[Operation]:
     """Those that may change anything."""
-    return [one for one in program.operations if is_vague(one) and writes_everything(one)]
+    return [o for o in program.operations if isinstance(o.body, CalledFunction) and o.body.writes is None]
+
+
+def _said(program: Program) -> list[Operation]:
+    """Its operations; of calls that may change anything the loops that they show, if any."""
+    unsaid = unsaid_calls(program)
+    return [each for one in program.operations for each in (with_loops_of_calls([one]) if one in unsaid else (one,))]
 
 
 def changed_by(program: Program) -> tuple[Values, ...]:
     """What its operations say that they change and leave to be read, each once."""
-    vague = [one for one in program.operations if is_vague(one) and not writes_everything(one)]
-    written = dict.fromkeys(one for loop in (*said_operations(program), *vague) for one in loop.writes)
+    written = dict.fromkeys(one for loop in _said(program) for one in loop.writes)
     return tuple(one for one in written if not (isinstance(one, Field) and one.temporary))
 
 
@@ -353,8 +354,9 @@ def handed_over(program: Program) -> list[Values]:
     """What one step certainly hands to the next: it is looked at before anything is written to it, and written."""
     written: set[Values] = set()
     needed: dict[Values, None] = {}
-    for loop in said_operations(program):
-        needed |= dict.fromkeys(one for one in loop.storages if one not in written and loop.needs(one))
+    for loop in _said(program):
+        if not loop.domain.everything:
+            needed |= dict.fromkeys(one for one in loop.storages if one not in written and loop.needs(one))
         written |= set(loop.writes)
     return [one for one in needed if one in written and not (isinstance(one, Field) and one.temporary)]
 
