@@ -25,7 +25,7 @@ def races(loop: ml.Loop) -> str:
     return " and ".join(sorted(WORDS.get(kind, kind) for kind in kinds))
 
 
-def loop_shares(program: ml.Program | ml.Sequence, device: Device) -> list[dict[str, Any]]:
+def loop_shares(program: ml.Program, device: Device) -> list[dict[str, Any]]:
     """Each loop of a program by itself, in order of time: its name, how its elements meet, milliseconds, and its share
     of all of them, the bytes that it must move and its operations. Loops of one name count as one. What they change is
     put back."""
@@ -51,7 +51,7 @@ def loop_shares(program: ml.Program | ml.Sequence, device: Device) -> list[dict[
     return sorted(found, key=lambda row: -row["ms"])
 
 
-def step_seconds(program: ml.Program | ml.Sequence, device: Device) -> float:
+def step_seconds(program: ml.Program, device: Device) -> float:
     """Seconds of a step, everything made ready before; steps that take long are timed once."""
     program.run(2)
     device.wait()
@@ -62,9 +62,9 @@ def step_seconds(program: ml.Program | ml.Sequence, device: Device) -> float:
     return taken if taken > LONG else device.seconds(lambda: program.run(REPLAYS)) / REPLAYS
 
 
-def apart(program: ml.Program | ml.Sequence) -> ml.Program | ml.Sequence:
-    """The same, its loops by themselves: those of a sequence are."""
-    return ml.Program(program.function, fuse=False) if isinstance(program, ml.Program) else program
+def apart(program: ml.Program) -> ml.Program:
+    """The same, its loops by themselves."""
+    return ml.Program(program.function, fuse=False)
 
 
 def whole_row(case: str, settings: Sequence[str], device: Device, cores: Device | None) -> dict[str, Any]:

@@ -27,11 +27,11 @@ from meshloom.mesh.core import Arg, Field, Global, Map, Set, Subset
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.random import Random
+from meshloom.operation.call import call
 from meshloom.operation.debugging import debug
 from meshloom.operation.loop import Kernel, kernel
 from meshloom.operation.operation import Operation
 from meshloom.operation.program import Program, program
-from meshloom.operation.sequence import Sequence
 from meshloom.order import names as orderings
 from meshloom.process.tracebacks import shorten as _shorten
 from meshloom.process.version import VERSION as _VERSION
@@ -47,10 +47,10 @@ _shorten(errors.MeshloomError)
 __version__ = _VERSION
 __all__ = [
     "Arg", "Done", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min",
-    "Operation", "Program", "Random", "Read", "ReadWrite", "Schedule", "Sequence", "Set", "Subset", "Sum", "Write",
-    "backend", "backends", "compact", "debug", "errors", "fill_ghosts", "generate", "jacobian", "kernel", "linalg",
-    "load", "locate", "march", "orderings", "plot", "program", "read", "run_case", "save", "strategies", "study",
-    "threads", "use", "using", "variants", "write",
+    "Operation", "Program", "Random", "Read", "ReadWrite", "Schedule", "Set", "Subset", "Sum", "Write",
+    "backend", "backends", "call", "compact", "debug", "errors", "fill_ghosts", "generate", "jacobian", "kernel",
+    "linalg", "load", "locate", "march", "orderings", "plot", "program", "read", "run_case", "save", "strategies",
+    "study", "threads", "use", "using", "variants", "write",
 ]  # fmt: skip
 
 # What lives in rooms that stand on this surface is imported when it is first asked for.

@@ -414,7 +414,7 @@ def _announce(job: Job, case: Case, folder: RunFolder, report: RunReport) -> Non
                 report.message(said)
 
 
-def long_compilations(program: ml.Program | ml.Sequence) -> list[str]:
+def long_compilations(program: ml.Program) -> list[str]:
     """What to say of loops that keep a compiler busy for long, before somebody thinks that the run hangs."""
     if ml.backend() == "numpy":  # which compiles nothing
         return []

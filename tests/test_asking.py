@@ -23,7 +23,6 @@ BACK_ENDS = ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.
 ACTS = {
     "Operation": "begin_to_prepare invalidate prepare refresh run_plainly settle settled",
     "Program": "bind run",
-    "Sequence": "run",
     "Field": "changed copy fill memory view sum min max mean norm",  # sums are loops, which bring it to where they run
     "Global": "changed copy fill memory view",
     "Map": "assign",

@@ -73,7 +73,8 @@ def test_the_first_nan_is_named_by_loop_and_program(back_end: str) -> None:
     ml.use(back_end)
     flow = Flow()
     step, loop = flow.program(), flow.loop()
-    for run in (loop, step, lambda: ml.Sequence(step).run(2), lambda: step.run(3, record=(flow.total,))):
+    calling = ml.program(lambda: (step(), ml.call(lambda: None)))
+    for run in (loop, step, lambda: calling.run(2), lambda: step.run(3, record=(flow.total,))):
         flow.w.fill(0.0)
         with ml.debug(nan=True), pytest.raises(RunError) as caught:
             run()

@@ -16,7 +16,6 @@ import meshloom as ml
 from meshloom import exclusion
 from meshloom.exclusion import Mutex, holding, made_for, mutex_of
 from meshloom.mesh.random import element_numbers
-from meshloom.operation.sequence import Sequence
 from tests.at_once import THREADS, at_once
 from tests.counted import python_calls
 
@@ -128,8 +127,8 @@ def test_what_is_first_used_inside_another_object_does_not_belong_to_it() -> Non
     assert mutex_of(before) is not other and mutex_of(inside[0]) is other
 
 
-def test_a_reduction_does_not_wait_for_a_sequence_on_the_same_set() -> None:
-    """Globals that the set keeps for reductions were the sequence's that reduced first: others waited for all of it."""
+def test_a_reduction_does_not_wait_for_a_program_that_calls_one_on_the_same_set() -> None:
+    """Globals that the set keeps for reductions were the program's that reduced first: others waited for all of it."""
     ml.use("numpy")
     cells = ml.Set(20, "cells")
     u, v = (cells.field(name, data=np.full(20, value)) for name, value in (("u", 1.0), ("v", 2.0)))
@@ -141,18 +140,19 @@ def test_a_reduction_does_not_wait_for_a_sequence_on_the_same_set() -> None:
             thread = threading.Thread(target=lambda: found.append(float(v.sum())), daemon=True)
             thread.start()
             thread.join(LIMIT)
-            assert not thread.is_alive(), "it waits for the sequence"
+            assert not thread.is_alive(), "it waits for the program"
 
-    Sequence(meanwhile).run(2)
+    ml.program(lambda: ml.call(meanwhile)).run(2)
     assert found == [40.0]
 
 
-def test_two_sequences_on_fields_of_their_own_run_at_once() -> None:
+def test_two_programs_with_calls_on_fields_of_their_own_run_at_once() -> None:
     ml.use("numpy")
     cells = ml.Set(20, "cells")
     fields = [cells.field("u", data=np.full(20, float(k))) for k in range(THREADS)]
     sums: list[list[float]] = [[] for _ in fields]
-    steps = [Sequence(lambda k=k: sums[k].append(float(fields[k].sum()))) for k in range(THREADS)]
+    looks = [lambda k=k: sums[k].append(float(fields[k].sum())) for k in range(THREADS)]
+    steps = [ml.program(lambda k=k: ml.call(looks[k])) for k in range(THREADS)]
     at_once(lambda k: steps[k].run(20), 1)
     assert sums == [[20.0 * k] * 20 for k in range(THREADS)]
 

@@ -256,7 +256,7 @@ def test_ctrl_c_during_the_only_replay_is_not_lost(backend: str, loops: int) -> 
 
 SCRIPTS = {
     "Program.run": "step.run(10**9)",
-    "Sequence.run": "ml.Sequence(step, lambda: None).run(10**9)",
+    "Program.run with calls": "ml.program(lambda: (step(), ml.call(lambda: None))).run(10**9)",
     "ml.march": "ml.march(step, steps=10**9, show=(count,), progress=False)",
 }
 

@@ -98,6 +98,10 @@ RECORDED: dict[str, Action] = {
     "Matrix.multiply": lambda w: w.matrix.multiply(w.v, w.u), "Matrix.__call__": lambda w: w.matrix(w.v, w.u),
     "locate": lambda w: ml.locate(w.u, w.factor, w.where),
     "fill_ghosts": lambda w: (ml.fill_ghosts(w.f), add(w.grid.everything, w.f, w.g)),
+    "call": lambda w: ml.program(lambda: ml.call(lambda: w.u.assign(w.u.numpy() + 1.0))).run(),
+    "linalg.cg": lambda w: ml.linalg.cg(w.matrix, w.u, w.v),
+    "linalg.bicgstab": lambda w: ml.linalg.bicgstab(w.matrix, w.u, w.v),
+    "linalg.gmres": lambda w: ml.linalg.gmres(w.matrix, w.u, w.v),
     "linalg.line_loop": lambda w: ml.linalg.line_loop(w.grid, 1, w.line, w.f, w.f, before=halve, values=1),
     "Operation.__call__ along lines": lambda w: w.lines(),
     "linalg.tridiagonal.solve": lambda w: ml.linalg.tridiagonal.solve(w.line.matrix, w.f, w.g, 0),
@@ -180,9 +184,6 @@ REFUSED: dict[str, Action] = {
     "Matrix": lambda w: ml.Matrix(w.cells, through=w.ends), "Matrix.to_scipy": lambda w: w.matrix.to_scipy(),
     "Matrix.from_scipy": lambda w: ml.Matrix.from_scipy(sparse.eye(3)),
     "Matrix.assign": lambda w: w.matrix.assign(np.zeros(len(w.matrix.entries))),
-    "linalg.cg": lambda w: ml.linalg.cg(w.matrix, w.u, w.v),
-    "linalg.bicgstab": lambda w: ml.linalg.bicgstab(w.matrix, w.u, w.v),
-    "linalg.gmres": lambda w: ml.linalg.gmres(w.matrix, w.u, w.v),
     "linalg.ColoredSGS": lambda w: ml.linalg.ColoredSGS(w.matrix),
     "linalg.Poisson": lambda w: ml.linalg.Poisson(w.grid), "linalg.Multigrid": lambda w: ml.linalg.Multigrid(w.poisson),
     "linalg.FastPoisson": lambda w: ml.linalg.FastPoisson(w.poisson),
@@ -195,7 +196,6 @@ REFUSED: dict[str, Action] = {
     "Operation.run_plainly": lambda w: w.loop.run_plainly(), "Operation.inspect": lambda w: w.loop.inspect(0),
     "Operation.settle": lambda w: add.loop(w.cells, w.pair.like("more"), w.pair, schedule={"layout": "soa"}).settle(),
     "Program.run, recording": lambda w: w.inner.run(2, record=(w.total,)),
-    "Sequence.run": lambda w: ml.Sequence(w.inner).run(2), "Sequence.__call__": lambda w: ml.Sequence(w.inner)(),
     "Program.repeat": lambda w: w.inner.repeat(until=w.total > 0.0, at_most=3),
     "Condition.__bool__": lambda w: bool(w.total < 1.0),
     "Condition in a decision": lambda w: w.u.fill(1.0) if w.total > w.factor else w.v.fill(1.0),
@@ -283,9 +283,8 @@ HARMLESS: dict[str, Action] = {
     "Kernel.state": lambda w: scale.state, "Kernel.trace": lambda w: scale.trace(w.loop.params),
     "Kernel.outputs": lambda w: scale.outputs(w.loop.params, strict=False),
     **{f"Program.{name}": (lambda w, name=name: getattr(w.inner, name)) for name in (
-        "fused_steps", "graph", "launches", "layouts", "loops", "operations", "parameters", "parts")},
-    "Sequence": lambda w: ml.Sequence(w.inner, print), "Sequence.loops": lambda w: ml.Sequence(w.inner).loops,
-    "Sequence.explain": lambda w: ml.Sequence(w.inner, print).explain(),
+        "fused_steps", "graph", "launches", "layouts", "loops", "operations", "parameters", "segments",
+        "called_functions")},
     "Program.explain": lambda w: w.inner.explain(),
     "Program.explain with arguments": lambda w: w.scaled.explain(w.u, w.total),
     "Program.steps": lambda w: w.inner.steps,
@@ -328,11 +327,11 @@ REFUSED |= {
 NOUNS: dict[str, Action] = {
     "Set": lambda w: w.cells, "Map": lambda w: w.ends, "Mesh": lambda w: w.mesh, "Grid": lambda w: w.grid,
     "Box": lambda w: w.grid.inside, "Field": lambda w: w.u, "Global": lambda w: w.total, "Operation": lambda w: w.loop,
-    "Program": lambda w: w.inner, "Matrix": lambda w: w.matrix, "Sequence": lambda w: ml.Sequence(w.inner),
+    "Program": lambda w: w.inner, "Matrix": lambda w: w.matrix,
 }
 REFUSED |= {f"{kind}.__reduce_ex__": (lambda w, find=find: pickle.dumps(find(w))) for kind, find in NOUNS.items()}
 for kind, find in NOUNS.items():
-    if kind not in ("Operation", "Program", "Matrix", "Sequence"):
+    if kind not in ("Operation", "Program", "Matrix"):
         table = REFUSED if kind in ("Field", "Global") else HARMLESS
         table[f"{kind}.__copy__"] = lambda w, find=find: copy.copy(find(w))
         table[f"{kind}.__deepcopy__"] = lambda w, find=find: copy.deepcopy(find(w))
@@ -381,7 +380,7 @@ NOT_CALLED = {"Inc", "Max", "Min", "Read", "ReadWrite", "Sum", "Write", "compact
 USUAL = {"__new__", "__init__", "__init_subclass__", "__repr__", "__eq__", "__hash__", "__str__", "__setattr__",
          "__delattr__", "__replace__", "__getstate__", "__setstate__"}  # fmt: skip
 CLASSES = (ml.Set, ml.Subset, ml.Map, ml.Matrix, ml.Field, ml.Global, ml.Mesh, ml.Grid, Box, ml.Kernel,
-           ml.Operation, ml.Program, ml.Sequence, Condition)  # fmt: skip
+           ml.Operation, ml.Program, Condition)  # fmt: skip
 #: What others may add to make fields arrays: it reads values, so it is refused wherever it exists.
 ARRAYS = {f"{kind}.{name}" for kind in ("Field", "Global") for name in ("__array_ufunc__",
           "__array_function__", "__array_priority__", "__complex__", "__index__")}  # fmt: skip

@@ -85,7 +85,7 @@ def test_loops_counts_and_explanations(mesh: ml.Mesh) -> None:
     )
     program = ml.program(lambda: loop())
     assert "smooth over faces" in read(program.explain()).text
-    assert "part 1 of 1" in read(ml.Sequence(program).explain()).text
+    assert "part 2 of 2" in read(ml.program(lambda: (program(), ml.call(print))).explain()).text
 
 
 def test_names_are_texts(mesh: ml.Mesh) -> None:

@@ -19,7 +19,6 @@ from meshloom.linalg.colored_sgs import ColoredSGS
 from meshloom.linalg.gmres import GMRES
 from meshloom.linalg.krylov import BiCGStab, ConjugateGradients
 from meshloom.mesh.reduced import Reduced
-from meshloom.operation.sequence import Sequence
 from tests.at_once import THREADS, at_once
 
 TURNS, N = 2, 6
@@ -242,7 +241,7 @@ def shared_objects() -> dict[str, tuple[type, Work]]:
 
     smooths = [ml.program(smooth) for _ in range(THREADS)]  # of each its own, and all have the same work space
     total = ml.Global(0.0, "total")
-    counted = Sequence(ml.program(lambda: total.assign(1.0)), lambda: total.assign(total.value + 1.0))
+    counted = ml.program(lambda: (total.assign(1.0), ml.call(lambda: total.assign(total.value + 1.0))))
 
     def rounds(_: int) -> np.ndarray:
         return counted.run(1, record=(total,))
@@ -262,7 +261,7 @@ def shared_objects() -> dict[str, tuple[type, Work]]:
         "sgs": (ColoredSGS, applied(sgs, matrix.rows)),
         "program": (ml.Program, applied(shared_room, grid)),
         "programs of one cycle": (ml.Program, lambda k: applied(smooths[k], grid)(k)),
-        "sequence": (Sequence, rounds),
+        "program with calls": (ml.Program, rounds),
     }  # fmt: skip
 
 

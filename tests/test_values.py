@@ -242,7 +242,7 @@ def test_programs_run_on_the_back_end_in_use() -> None:
     assert all(used) and all(runs) and u.numpy()[0] == 3 * 1.0 + 3 * 1.0 + 2 * 3 * 2.0
 
 
-def test_programs_of_arguments_and_sequences_follow() -> None:
+def test_programs_of_arguments_and_those_with_calls_follow() -> None:
     ml.use("numpy")
     cells, dt = ml.Set(2, "cells"), [1.0]
     u = cells.field("u")
@@ -253,7 +253,7 @@ def test_programs_of_arguments_and_sequences_follow() -> None:
     def double() -> None:
         dt[0] *= 2
 
-    sequence = ml.Sequence(ml.program(lambda: add(cells, u, dt[0])), double)
+    doubling = ml.program(lambda: (add(cells, u, dt[0]), ml.call(double)))
     for value in (1.0, 10.0, 1.0):
         dt[0] = value
         inner(u)
@@ -261,7 +261,7 @@ def test_programs_of_arguments_and_sequences_follow() -> None:
         bound()
     assert u.numpy()[0] == 36.0
     dt[0] = 1.0
-    sequence.run(3)
+    doubling.run(3)
     assert u.numpy()[0] == 36.0 + 1.0 + 2.0 + 4.0
 
 

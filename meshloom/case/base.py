@@ -77,7 +77,7 @@ class Case(RunTask):
     config: Any  # an instance of Config
     mesh: ml.Mesh
     run_clock: Clock | None = None  # where the run ends at its end, and not after so many iterations
-    _program_as_set: ml.Program | ml.Sequence
+    _program_as_set: ml.Program
     _is_scheduled: bool
 
     @abstractmethod
@@ -262,8 +262,8 @@ class Case(RunTask):
 
     @property
     def program(self) -> Any:
-        """One iteration: a Program, or a Sequence of several with solvers between them. When it is first asked for, its
-        loops get the schedules of the ``[schedule]`` table."""
+        """One iteration: a Program, which may call solvers. When it is first asked for, its loops get the schedules of
+        the ``[schedule]`` table."""
         if not self._is_scheduled:
             self._is_scheduled = True
             if self.config.schedule:
@@ -271,7 +271,7 @@ class Case(RunTask):
         return self._program_as_set
 
     @program.setter
-    def program(self, program: ml.Program | ml.Sequence) -> None:
+    def program(self, program: ml.Program) -> None:
         self._program_as_set, self._is_scheduled = program, False
 
     @property

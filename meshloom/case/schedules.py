@@ -66,7 +66,7 @@ def _check_name(key: str, name: str, allowed: tuple[str, ...]) -> None:
 class UnknownLoop(ConfigError):
     """A ``[schedule]`` table names what is no loop of the program."""
 
-    def __init__(self, name: str, program: ml.Program | ml.Sequence):
+    def __init__(self, name: str, program: ml.Program):
         line_loops = {loop.name for loop in program.loops if loop.domain.along_lines}
         along_lines = "is solved along lines, where strategies do not apply"
         what = along_lines if name in line_loops else "is no loop of this case"
@@ -74,12 +74,12 @@ class UnknownLoop(ConfigError):
         super().__init__(f"{toml_key(self.key)} {what}{nearest(name, (DEFAULT, *loop_names(program)))}")
 
 
-def loop_names(program: ml.Program | ml.Sequence) -> tuple[str, ...]:
+def loop_names(program: ml.Program) -> tuple[str, ...]:
     """What the table may name, in the order of the program."""
     return tuple(dict.fromkeys(loop.name for loop in program.loops if loop.domain.visits_elements))
 
 
-def apply_schedules(wishes: Mapping[str, Any], program: ml.Program | ml.Sequence) -> None:
+def apply_schedules(wishes: Mapping[str, Any], program: ml.Program) -> None:
     """Each loop by its own entry, else by ``default`` where that strategy applies, else by the automatic choice."""
     names = loop_names(program)
     for name in wishes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import takewhile
 from types import CodeType
@@ -17,17 +17,21 @@ _LOCALS = ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW", "LOAD_FAST_AND_CL
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _STORES = ("STORE_FAST", "STORE_DEREF", "STORE_GLOBAL", "STORE_NAME")
 _CONSTANTS = ("LOAD_CONST", "LOAD_SMALL_INT", "LOAD_COMMON_CONSTANT")
+_CALL = "call"  # as ``ml.call`` is known
 
 
 @dataclass(frozen=True)
 class ReadOfName:
     """``name.a.b``: ``kind`` is "global", "free" (of a closure), "first" (the first parameter) or "import". ``line`` is
-    that of the first such read."""
+    that of the first such read. ``given_to``: something of the name ``call`` is called with it as the first argument;
+    ``inside``: or with a lambda that reads it."""
 
     kind: str
     name: str
     chain: tuple[str, ...]
     line: int = field(default=0, compare=False)
+    given_to: ReadOfName | None = None
+    inside: bool = False
 
 
 @lru_cache(maxsize=4096)
@@ -82,6 +86,7 @@ def _reads(code: CodeType, free: frozenset[str], first: str, imported: Mapping[s
     ``imported``: modules that the function around it imports itself, by what it calls them."""
     steps, imported = _steps(code), dict(imported)
     module, line = "", code.co_firstlineno
+    given_to: dict[int | CodeType, ReadOfName] = {}  # by the numbers of steps, and the code that they load
     for number, step in enumerate(steps):
         line = (step.positions and step.positions.lineno) or line
         if step.opname == "IMPORT_NAME":
@@ -93,11 +98,29 @@ def _reads(code: CodeType, free: frozenset[str], first: str, imported: Mapping[s
         for kind, name, alone in _roots(step, free, first, module, imported):
             following = () if alone else takewhile(lambda one: one.opname in _ATTRIBUTES, steps[number + 1 :])
             start = (str(step.argval),) if step.opname == "IMPORT_FROM" else ()
-            yield ReadOfName(kind, name, (*start, *(str(one.argval) for one in following)), line)
+            chain = (*start, *(str(one.argval) for one in following))
+            found = ReadOfName(kind, name, chain, line, given_to.get(number))
+            yield found
+            if (name, *chain)[-1] == _CALL:
+                for place in _first_argument(steps, number + 1 + len(chain)):
+                    loaded = steps[place].argval
+                    given_to |= {place: found} | ({loaded: found} if isinstance(loaded, CodeType) else {})
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             seen = {name: one for name, one in imported.items() if name in inner.co_freevars}
-            yield from _reads(inner, free & set(inner.co_freevars), first if first in inner.co_freevars else "", seen)
+            read = _reads(inner, free & set(inner.co_freevars), first if first in inner.co_freevars else "", seen)
+            of_call = given_to.get(inner)
+            yield from read if of_call is None else (replace(one, given_to=of_call, inside=True) for one in read)
+
+
+def _first_argument(steps: Sequence[dis.Instruction], start: int) -> Iterator[int]:
+    """The numbers of the steps that make the first argument of a call, whose name has been loaded before ``start``:
+    they lie, in the text, within the longest one that begins where their first does."""
+    places = [(k, one.positions) for k, one in enumerate(steps) if k >= start and one.opname != "PUSH_NULL"]
+    spans = [(k, (at.lineno or 0, at.col_offset or 0), (at.end_lineno or 0, at.end_col_offset or 0))
+             for k, at in places if at is not None]  # fmt: skip
+    end = max((end for _, begin, end in spans if begin == spans[0][1]), default=(0, 0))
+    yield from (k for k, begin, until in spans if spans[0][1] <= begin and until <= end)
 
 
 def _roots(

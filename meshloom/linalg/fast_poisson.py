@@ -20,6 +20,7 @@ from meshloom.exclusion import exclusive
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.batched_fft import Plane
 from meshloom.linalg.cell_level import outer
+from meshloom.linalg.in_programs import called_in_programs
 from meshloom.linalg.iteration import Report
 from meshloom.linalg.krylov import check_tolerance
 from meshloom.linalg.multigrid import said
@@ -115,6 +116,7 @@ class FastPoisson(NoCopy):
         return plane, self._modes_of(plane.values(), along, plane.scale, waves=not plane.apart)
 
     @exclusive
+    @called_in_programs
     def solve_only(self, x: Field, b: Field) -> None:
         """Set x to A^-1 b, and nothing else: no norms, no residual, no report, for those who solve in every step. What
         is no number in b is none anywhere in x. Where A is singular, as ``solve``."""
@@ -144,7 +146,6 @@ class FastPoisson(NoCopy):
         plane.backwards(shares, x)
 
     def _check(self, x: Field, b: Field) -> None:
-        refuse_in_program("solving by transforms", "call it outside; ml.linalg.Multigrid has cycles that are recorded")
         self.poisson.check(x, "x")
         self.poisson.check(b, "b")
         if x is b:
@@ -153,9 +154,11 @@ class FastPoisson(NoCopy):
         _to_loops(x, b)
 
     @exclusive
+    @called_in_programs
     def solve(self, x: Field, b: Field, *, tol: float = 1e-8) -> Report:
         """Set x. ``converged`` says whether the norm of b - A x, computed anew, is at most ``tol`` times that of b;
-        ``iterations`` how often it took: once, and again where rounding has left more."""
+        ``iterations`` how often it took: once, and again where rounding has left more. Inside a program it is called at
+        every replay, as is ``solve_only``."""
         poisson, tol = self.poisson, check_tolerance(self.name, tol)
         self._check(x, b)
         _to_loops(self._image)

@@ -16,6 +16,7 @@ import numpy as np
 from meshloom.errors import MeshError, ProgramError, shown, whole_number
 from meshloom.exclusion import exclusive
 from meshloom.linalg.colored_sgs import ColoredSGS, check_served
+from meshloom.linalg.in_programs import called_in_programs
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.krylov_kernels import (
     add_scaled,
@@ -41,7 +42,6 @@ from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.poisson import Poisson
 from meshloom.mesh.core import Field, Set
 from meshloom.operation.program import Program
-from meshloom.recording import refuse_in_program
 
 Operator = Callable[[Field, Field], Any]
 Preconditioner = str | Operator | None
@@ -78,11 +78,11 @@ class Solver(ABC):
         self._made: tuple[tuple[Any, ...], Iteration] | None = None
 
     @exclusive
+    @called_in_programs
     def solve(self, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None) -> Report:
         """Improve x until the norm of b - A x is at most ``tol`` times that of b (for b = 0, that of x = 0, where
         ghosts make a right-hand side), in at most so many iterations (unless said, as many as there are unknowns, and
-        at least 1000)."""
-        refuse_in_program(f"solving by {self.name}", "call it outside, or write its steps as kernels")
+        at least 1000). Inside a program it is called at every replay."""
         _check_fields(self.name, x, b)
         tol = check_tolerance(self.name, tol)
         unknowns = max(x.set.size * x.dim, 1000)

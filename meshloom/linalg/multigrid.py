@@ -22,6 +22,7 @@ from meshloom.exclusion import exclusive
 from meshloom.kernel.access import Read, ReadWrite, Write
 from meshloom.linalg.axis_cells import WINDOW, AxisCells, first_above, first_below
 from meshloom.linalg.cell_level import CellLevel, Formula, leading
+from meshloom.linalg.in_programs import called_in_programs
 from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
 from meshloom.linalg.krylov import ONE, ConjugateGradients, Solver, check_tolerance
 from meshloom.linalg.krylov_kernels import BROKEN, add_to, dot, note, set_to, subtract_from
@@ -91,10 +92,11 @@ class Multigrid(NoCopy):
         self.poisson.bridge.out_of_cells(self._z, z)
 
     @exclusive
+    @called_in_programs
     def solve(self, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None) -> Report:
         """Improve x until the norm of b - A x is at most ``tol`` times that of b, in at most so many cycles. Where A is
-        singular b counts without what it adds up to, and x has no mean."""
-        refuse_in_program("solving by multigrid", "call it outside; multigrid(r, z), one cycle, is recorded")
+        singular b counts without what it adds up to, and x has no mean. Inside a program it is called at every
+        replay."""
         self.poisson.check(x, "x")
         self.poisson.check(b, "b")
         if x is b:

@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike
 from meshloom.errors import MeshError, ProgramError, known_name, shown, whole_number, yes_or_no
 from meshloom.exclusion import exclusive
 from meshloom.linalg.grid_matrix import GridMatrix
+from meshloom.linalg.in_programs import called_in_programs
 from meshloom.linalg.iteration import MOST_ITERATIONS, Report
 from meshloom.linalg.krylov import check_tolerance
 from meshloom.linalg.krylov_kernels import subtract_from
@@ -108,11 +109,12 @@ class PICCG(NoCopy):
         self._method.make_close(r, z)
 
     @exclusive
+    @called_in_programs
     def solve(self, x: Any, b: Any, *, tol: float = 1e-8, at_most: int | None = None) -> Report:
         """Improve x until the norm of b - A x is at most ``tol`` times that of b, in at most so many iterations (unless
         said, as many as there are unknowns, and at least 1000). Where A is a singular Poisson operator b counts without
-        what it adds up to, and x has no mean. Where A is a Matrix whose entries have changed it is factored anew."""
-        refuse_in_program("solving by piccg", "call it outside; piccg(r, z) is recorded")
+        what it adds up to, and x has no mean. Where A is a Matrix whose entries have changed it is factored anew.
+        Inside a program, where x and b are fields, it is called at every replay."""
         tol = check_tolerance(self.name, tol)
         most = min(max(self.rows.size, 1000), MOST_ITERATIONS) if at_most is None else at_most
         most = whole_number("piccg: at_most", most, 0, MOST_ITERATIONS, error=ProgramError)

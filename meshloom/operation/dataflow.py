@@ -256,6 +256,9 @@ class Dataflow:
                 written: list[Region] = []
                 for position in self._touching[one]:
                     operation, mine = self.operations[position], [a for a in accesses if a.position == position]
+                    if operation.domain.is_call and operation.defines(one):  # it ends here
+                        written.clear()
+                        continue
                     reads = [_as_box(one, a) for a in mine if a.reads]
                     if operation.needs(one) and not all(_is_written(region, written) for region in reads):
                         yield operation, one
@@ -291,8 +294,9 @@ class Dataflow:
 
 # ----- accesses ---------------------------------------------------------------------------------------------------
 def _access(position: int, operation: Operation, one: Operand) -> DataAccess:
-    mode, (region, exact), distance = one.mode, _region_and_exact(operation, one), _distance(one)
-    at_own = one.reach.map is None and not one.reach.looks_around
+    mode, (region, exact), whole = one.mode, _region_and_exact(operation, one), operation.domain.is_call
+    distance = ALL_ELEMENTS if whole else _distance(one)
+    at_own = operation.defines(one.storage) if whole else one.reach.map is None and not one.reach.looks_around
     reads, writes = mode.reads or bool(mode.combine), mode.writes
     return DataAccess(position, one.storage, reads, writes, writes and at_own, distance, region, exact)
 
@@ -315,7 +319,7 @@ def accessed_region(operation: Operation, one: Operand) -> Region:
 def _region_and_exact(operation: Operation, one: Operand) -> tuple[Region, bool]:
     """The same, and whether all values there are touched: not of an axis round whose end an operation looks."""
     field, domain = one.storage, operation.domain
-    if not isinstance(field, Field) or one.reach.map is not None or domain.all_memory:
+    if not isinstance(field, Field) or one.reach.map is not None or domain.all_memory or domain.is_call:
         return EVERYWHERE, True
     if not isinstance(field.set, Grid):
         return INSIDE if field.set.halo else EVERYWHERE, True

@@ -32,6 +32,9 @@ class Domain(ABC):
     visits_elements = False  # one element or point after the other, with a body for each
     along_lines = False  # whole lines of a grid
     all_memory = False  # every place of a field or global, ghosts, padding and halo included, in no order
+    is_call = False  # none of these: a function of Python's runs, on whole fields
+    everything = False  # of which nobody knows on which
+    compiled = True  # is there code for it?
 
     @property
     @abstractmethod
@@ -182,7 +185,7 @@ class AllPlaces(Domain):
     """Every place in memory of a field or global."""
 
     of: Field | Global
-    all_memory = True
+    all_memory, compiled = True, False
 
     @property
     def set(self) -> Set | None:
@@ -201,6 +204,34 @@ class AllPlaces(Domain):
 
     def __str__(self) -> str:
         return f"all places of {self.of.name}"
+
+
+@dataclass(frozen=True)
+class WholeFields(Domain):
+    """Fields and globals as wholes, as a function of Python's uses them. ``ends``: temporary fields that have no values
+    afterwards."""
+
+    everything: bool = True
+    ends: frozenset[Field | Global] = frozenset()
+    is_call, compiled = True, False
+
+    @property
+    def set(self) -> None:
+        return None
+
+    @property
+    def size(self) -> int:
+        return 0
+
+    def covers(self, one: Field | Global, where: Extent | Part) -> bool:
+        return one in self.ends
+
+    @property
+    def known_by(self) -> Hashable:
+        return self.everything
+
+    def __str__(self) -> str:
+        return "everything" if self.everything else "whole fields"
 
 
 def contains(outer: Part, inner: Part) -> bool:

@@ -64,7 +64,7 @@ class _Copied(Body):
         return BodyGraph(tuple([Output(0, 0, c, load(1, 0, c, source.dtype)) for c in range(target.dim)]))
 
 
-class _InMemory(ExecutionPolicy):
+class InMemory(ExecutionPolicy):
     """Wherever the memory is, place after place: whose value it is does not matter."""
 
     def spec(self, of: Operation) -> LoopSpec:
@@ -95,10 +95,10 @@ class _InMemory(ExecutionPolicy):
         return FillMemory(target.storage, of.graph.outputs[0].value.value)
 
     def words(self, of: Operation) -> str:
-        return "in memory"
+        return "by Python" if of.domain.is_call else "in memory"
 
     def explain(self, of: Operation) -> str:
         return f"{of.name}: {amount(of.compulsory)} of memory, place after place"
 
 
-_HERE = _InMemory()
+_HERE = InMemory()

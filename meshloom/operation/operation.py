@@ -376,7 +376,7 @@ class Operation(NoCopy):
     def begin_to_prepare(self) -> None:
         """Have a compiler begin with it, where it can work by itself; ``prepare`` then waits for it."""
         self.refresh()
-        if self._executable is None and self.backend.compiles_apart and not self.domain.all_memory:
+        if self._executable is None and self.backend.compiles_apart and self.domain.compiled:
             self._with_the_same_values(self._begin_to_make)
 
     def _begin_to_make(self) -> None:
@@ -451,8 +451,8 @@ class Operation(NoCopy):
     @property
     def source(self) -> str:
         """The text compiled for it: C++, CUDA C++ or HIP, for the layouts that its fields will have when it runs."""
-        if self.domain.all_memory:
-            raise ScheduleError(f"{self.name} has no text of its own: memory is set as it lies")
+        if not self.domain.compiled:
+            raise ScheduleError(f"{self.name} has no text of its own: {self.policy.words(self)}")
         self.refresh()
         return self._with_the_same_values(lambda: self.backend.source(self.policy.described(self)))
 

@@ -21,9 +21,11 @@ from meshloom.markup import Explanation
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
+from meshloom.operation.call import functions_of, with_loops_of_calls
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion.program import FusedProgram
+from meshloom.operation.in_turn import executed_in_turn
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import Given, Known, Parameters, name_of
 from meshloom.operation.past_times import PastTimes, Spent, Timed, together
@@ -47,10 +49,11 @@ _ABSENT: Any = object()  # the function of a decorator with options alone
 
 
 class Program(NoCopy, Distinct):
-    """The loops and fills that a function calls, in order. The function runs when the program is first needed, and
-    again before a run where a Python value that it read has changed: a number, a flag, another field in one's place.
-    What it does besides is not repeated, so what would then differ from calling it at every replay is refused
-    (``meshloom.recording``, ``operation/reads.py``).
+    """The loops and fills that a function calls, in order, and functions that it has called at every replay by
+    ``ml.call``, as solvers are. The function runs when the program is first needed, and again before a run where a
+    Python value that it read has changed: a number, a flag, another field in one's place. What it does besides is not
+    repeated, so what would then differ from calling it at every replay is refused (``meshloom.recording``,
+    ``operation/reads.py``).
 
     Where the function has parameters, they are fields and globals (or sets and maps) that whoever calls the program
     gives; it is recorded once for every combination of them, as long as they are there.
@@ -77,6 +80,7 @@ class Program(NoCopy, Distinct):
         self._values: Recent[Any, object] = Recent(MOST_KEPT)  # what stands for the values that were read, by their key
         self._kept: Kept[tuple[Any, ...], tuple[ReadyProgram, ...]] = Kept()  # by arguments; that of now last
         self._had_its_say: WeakSet[Field] = WeakSet()  # about these, whatever its arguments are
+        self._called: tuple[Callable[[], Any], ...] | None = None  # by ``ml.call``, when it was last recorded
         self._warned = False
 
     @property
@@ -90,23 +94,30 @@ class Program(NoCopy, Distinct):
         return Parameters(self.function)
 
     @property
-    def parts(self) -> tuple[Program, ...]:
-        """As a ``Sequence`` has them: itself alone."""
-        return (self,)
+    def called_functions(self) -> tuple[Callable[..., Any], ...]:
+        """What it may call while it runs, as far as is known: before it is recorded, whatever its function does."""
+        return (self.function,) if self._called is None else self._called
 
     @property
     @exclusive
     def loops(self) -> tuple[Operation, ...]:
         """The recorded operations, but for fills that nobody sees; each can be called by itself, unless it draws random
-        numbers."""
-        return self._tape().loops
+        numbers. In place of a call stand the loops of what is called, where that has some."""
+        tape = self._tape()
+        return with_loops_of_calls(tape.loops) if tape.calls else tape.loops
 
     @property
     @exclusive
     def operations(self) -> tuple[Operation, ...]:
-        """All that was recorded. A program around this one takes it as it is: it may write temporary fields before, and
-        look at them behind."""
+        """All that was recorded, calls included. A program around this one takes it as it is: it may write temporary
+        fields before, and look at them behind."""
         return self._tape().operations
+
+    @property
+    @exclusive
+    def segments(self) -> tuple[Tape, ...]:
+        """What runs without a call in between, as it is recorded now: all of it, where there are no calls."""
+        return self._tape().segments
 
     @property
     @exclusive
@@ -241,6 +252,7 @@ class Program(NoCopy, Distinct):
             raise
         finally:
             recorder.set(before)  # nothing else: an interrupt may come behind every call, also here
+        self._called = functions_of(recorded)
         return recorded
 
     def _recorded_again(self, given: Given) -> Recorded:
@@ -316,6 +328,8 @@ class Program(NoCopy, Distinct):
         if not arguments and not named and not self.parameters.names:
             tape = self._own_tape()
             check_decides(self.name, until, tape.left[0])
+            if tape.calls:
+                return executed_in_turn(self._own_tape, tape, times, way, watched)
             return tape.execute(times, way, watched)
         given = self.parameters.given(arguments, named) if named else Given(arguments, {})
         key = (current().key, self.fuse, self.branches, *given.key)
@@ -327,6 +341,8 @@ class Program(NoCopy, Distinct):
             reads, ready, new = self._found_or_recorded(given, kept)
             if reads is not self._reads:
                 self._note(reads)
+            if functions_of(new):  # which may hold anything, so nothing of it is kept
+                return BoundProgram(self, given)._performed(times, way, watched, (), {}, until=until)
             if ready is None:
                 return self._first_run(new, (key, given, kept), times, way, watched, until)
             ready.values = self._value
@@ -442,7 +458,7 @@ class Program(NoCopy, Distinct):
         if self.parameters.any and not self._tapes:
             return f"Program({self.name} of {', '.join(self.parameters.names) or 'what it is given'})"
         try:
-            return f"Program({self.name}: {', '.join(o.name for o in self.loops)})"
+            return f"Program({self.name}: {', '.join(o.name for o in self._tape().loops)})"
         except UserError:  # which running it will tell
             return f"Program({self.name})"
 

@@ -20,11 +20,13 @@ import numpy as np
 
 from meshloom.errors import ProgramError
 from meshloom.kernel.bytecode import ReadOfName
+from meshloom.kernel.c_state import in_cell
 from meshloom.kernel.captured import Captured, captured
 from meshloom.kernel.outside import RandomDraw, Unrepeatable
 from meshloom.kernel.sameness import Entries, Same
 from meshloom.kernel.survey import Survey
 from meshloom.kernel.survey_values import MOST_BYTES
+from meshloom.operation.call import call
 
 _PACKAGE = __name__.partition(".")[0]
 #: Rooms of the package whose functions hold what users gave them, and whose objects hold numbers.
@@ -70,6 +72,14 @@ def _numbers_of(holder: Any, _: Any = None) -> Entries:
     return Entries(chain.from_iterable(plain))
 
 
+def _named(one: ReadOfName, function: types.FunctionType, cells: dict[str, Any]) -> Any:
+    """What a function has by a name, and its attributes, of modules alone."""
+    found = in_cell(cells[one.name]) if one.name in cells else function.__globals__.get(one.name)
+    for name in one.chain:
+        found = getattr(found, name, None) if isinstance(found, types.ModuleType) else None
+    return found
+
+
 def _of_class(value: Any, name: str) -> Any:
     """What an object's class has by a name, without asking it for anything."""
     return getattr_static(type(value), name, None)
@@ -80,8 +90,27 @@ class _ProgramSurvey(Survey):
 
     constructors = ("__init__", "__new__")
 
+    _by_itself = False  # is a function met that runs at every replay, whatever it reads then?
+
     def unknown(self, what: str) -> None:
         self.fail(what)
+
+    def _root(self, one: ReadOfName, function: types.FunctionType, cells: dict[str, Any], first: Any) -> Hashable:
+        """What ``ml.call`` is given is known by being itself: nothing of it is recorded."""
+        if one.given_to is None or _named(one.given_to, function, cells) is not call:
+            return super()._root(one, function, cells, first)
+        if one.inside:
+            return None
+        self._by_itself = True
+        found = super()._root(one, function, cells, first)
+        self._by_itself = False
+        return found
+
+    def key_of(self, value: Any) -> Hashable:
+        if not self._by_itself:
+            return super().key_of(value)
+        parts = (value.__func__, value.__self__) if isinstance(value, types.MethodType) else (value,)
+        return tuple(map(Same, parts))
 
     def unrepeatable(self, what: str, error: type[Unrepeatable] = Unrepeatable) -> None:
         """Refused where it is named; in the depth of an object that is passed on it may not be used at all."""

@@ -136,12 +136,13 @@ class ReadyProgram:
         """A field has moved, or a map is another one: nothing can run, and nothing holds the memory of before."""
         self.replay = None
 
-    def usable(self) -> bool:
-        """May it run as it is? Not where something has moved, where kernels capture something else than before, or
-        where memory does not hold the constants that loops were fused for."""
+    def usable(self, *, followed: bool = True) -> bool:
+        """May it run as it is? Not where something has moved, where kernels capture something else than before, which
+        nobody looks at unless that is ``followed``, or where memory does not hold the constants that loops were fused
+        for."""
         return (
             self.replay is not None
-            and self.states == tuple([one.state for one in self.kernels])
+            and (not followed or self.states == tuple([one.state for one in self.kernels]))
             and self.replay.preconditions_hold()
         )
 
@@ -168,8 +169,8 @@ class ReadyProgram:
 
 
 def backends_of(loops: Iterable[Operation]) -> set[Backend]:
-    """Those that the operations run on; a fill runs wherever the memory is."""
-    return {one.backend for one in loops if not one.domain.all_memory}
+    """Those that the operations run on; a fill runs wherever the memory is, and a call wherever it likes."""
+    return {one.backend for one in loops if one.domain.compiled}
 
 
 def written_by(loops: Iterable[Operation]) -> tuple[Field | Global, ...]:

@@ -7,9 +7,11 @@ these change, and goes back to an earlier tape where the operations are the same
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
+from itertools import groupby
 from typing import Any
 from weakref import WeakSet
 
@@ -22,6 +24,7 @@ from meshloom.mesh.core import Field, Global
 from meshloom.mesh.random import Random
 from meshloom.native.together import together
 from meshloom.operation.arguments import check_memory
+from meshloom.operation.call import with_everything
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.field_layouts import layouts_by_votes
 from meshloom.operation.fused_recording import FusedRecording
@@ -29,7 +32,7 @@ from meshloom.operation.fusion.program import FusedProgram, fuse
 from meshloom.operation.measures import Measures, check_nodes_stay
 from meshloom.operation.operation import Operation, asking
 from meshloom.operation.passes import PASSES, passed
-from meshloom.operation.past_times import Timed
+from meshloom.operation.past_times import Spent, Timed
 from meshloom.operation.recorded import Outline, Recorded
 from meshloom.operation.replay import (
     ReadyProgram,
@@ -46,11 +49,15 @@ from meshloom.recording import outside_program
 
 class Tape:
     """What was recorded, ready to be replayed. ``fuse`` and ``branches``: see ``Program``. ``had_its_say``: the fields
-    about whose layout the program has had its say, whatever it recorded."""
+    about whose layout the program has had its say, whatever it recorded. Where functions are called among the
+    operations, those between two calls are tapes of their own (``segments``), which ``in_turn.py`` runs."""
 
-    def __init__(self, name: str, recorded: Recorded, had_its_say: WeakSet[Field]):
-        self.name, self.recorded, self.operations = name, recorded, tuple(recorded)
+    def __init__(self, name: str, recorded: Sequence[Operation], had_its_say: WeakSet[Field]):
+        self.name, self.recorded, self.operations = name, recorded, with_everything(recorded)
         self.fuse = self.branches = True
+        self.carries = set[Field]()  # as a segment: temporary fields across a call, which fused loops need not store
+        self.spent = Spent()  # as a segment, in all
+        self._kept: tuple[tuple[Any, ...], ReadyProgram] | None = None  # as a segment: what runs of it, decided so
         self._ready: tuple[bool, Recording] | None = None  # with ``branches``, or without
         self._fused: tuple[tuple[object, ...], FusedProgram, list[FusedRecording]] | None = None
         self.laid_out = False  # do fields have the layouts that it likes?
@@ -61,8 +68,40 @@ class Tape:
         """The recorded operations, but for fills that nobody sees; each can be called by itself, unless it draws random
         numbers."""
         graph = passed(Dataflow(self.operations), PASSES)
-        check_nodes_stay(self.name, self.operations)
+        for is_call, between in groupby(self.operations, _is_call):
+            if not is_call:
+                check_nodes_stay(self.name, tuple(between))
         return graph.operations
+
+    @cached_property
+    def pieces(self) -> tuple[Operation | Tape, ...]:
+        """Calls, and what is between them, in the order in which they run."""
+        found: list[Operation | Tape] = []
+        for is_call, between in groupby(self.loops, _is_call):
+            listed = tuple(between)
+            found += listed if is_call else [Tape(self.name, listed, self._had_its_say)]
+        segments = [one for one in found if isinstance(one, Tape)]
+        across = {field for one in segments for _, field in Dataflow(one.operations).undefined()}
+        across |= {s for o in self.calls for s in o.temporary_fields if not o.defines(s)}
+        for one in segments:
+            one.loops = one.operations
+            one.carries = across & {s for o in one.loops for s in o.temporary_fields}
+        return tuple(found)
+
+    @cached_property
+    def calls(self) -> tuple[Operation, ...]:
+        """Those of Python's functions."""
+        return tuple(filter(_is_call, self.loops))
+
+    @property
+    def segments(self) -> tuple[Tape, ...]:
+        """What runs without a call in between: itself, where there is none."""
+        if not self.calls:
+            return (self,)
+        found = tuple([one for one in self.pieces if isinstance(one, Tape)])
+        for one in found:
+            one.fuse, one.branches = self.fuse and not one.carries, self.branches
+        return found
 
     @property
     def dataflow(self) -> Dataflow:
@@ -73,6 +112,7 @@ class Tape:
     @cached_property
     def outline(self) -> Outline:
         """What tells it from others."""
+        assert isinstance(self.recorded, Recorded)
         return Outline(self.recorded)
 
     @cached_property
@@ -80,8 +120,8 @@ class Tape:
         """On a GPU, what fields whose layout is free are changed to: decided once, by the sum over the loops."""
         return layouts_by_votes(self.loops)
 
-    def lay_out(self, others: Sequence[Operation] = ()) -> None:
-        """Change them, once; ``others``: operations that use the same fields in turn with its own, and have a vote.
+    def lay_out(self) -> None:
+        """Change them, once.
 
         Programs may differ about a field that they share: changed to and fro in every round, everything would be made
         ready again in every round. So one has its say about a field once, also where it is given it again and again.
@@ -89,8 +129,6 @@ class Tape:
         if self.laid_out:
             return
         own = {one for o in self.loops for one in o.storages if isinstance(one, Field)}
-        if others:
-            self.layouts = {one: best for one, best in layouts_by_votes(others).items() if one in own}
         for one, layout in self.layouts.items():
             if one.layout_is_free and one not in self._had_its_say:
                 one.relayout(layout, free=True)
@@ -103,9 +141,8 @@ class Tape:
             operation.settle()
         self.measures.follow()
         self.lay_out()
-        used = self.backends()
-        for target in watched if len(used) == 1 else ():
-            target.move(next(iter(used)).place(target.storage))
+        if watched:
+            self.bring(watched)
         done = None
         try:
             done = holding(self.shared, self.replayed, times, way) if self.shared else self.replayed(times, way)
@@ -118,6 +155,43 @@ class Tape:
                     one.replay.left(versions)
         return done
 
+    def bring(self, watched: Iterable[Global]) -> None:
+        """Globals that somebody looks at to where it runs."""
+        used = self.backends()
+        for target in watched if len(used) == 1 else ():
+            target.move(next(iter(used)).place(target.storage))
+
+    # ----- in turn with calls -------------------------------------------------------------------------------------
+    def begin(self) -> None:
+        """Before the first of several replays: fields get the layouts that all segments have voted for, which share
+        them. What segments have ready is looked at: kernels, schedules and how it is to run."""
+        for operation in self.loops:
+            operation.settle()
+        self.lay_out()
+        for one in self.segments:
+            one.laid_out = True
+            if one._kept is not None and (one._kept[0] != one._run_by or not one._kept[1].usable()):
+                one._kept = None
+
+    @property
+    def _run_by(self) -> tuple[Any, ...]:
+        """What has been decided about how it runs."""
+        return (self.fuse, self.branches, *[loop.policy for loop in self.loops])
+
+    def run_once(self, *, followed: bool) -> None:
+        """A replay by itself: what was made ready for the first one serves as long as it fits, so that little is asked
+        of Python. ``followed``: a function of the user's may have set a value that kernels read."""
+        before, kept = time.perf_counter(), None if self._kept is None else self._kept[1]
+        if kept is not None and Operation.watched is None and kept.usable(followed=followed):
+            self.note(kept.replay, kept.perform(1, _once, ()))
+        else:
+            self.execute(1, _once, ())
+            self._kept = None if Operation.watched is not None else (self._run_by, self.ready_to_keep(()))
+        for one in self.carries:
+            one.undefined_after = ""
+        self.spent = self.spent.plus(Spent(time.perf_counter() - before, 1))
+
+    # ----- by itself ----------------------------------------------------------------------------------------------
     def ready_to_keep(self, ties: tuple[Any, ...]) -> ReadyProgram:
         """What runs of it, after it has run; it goes with the first of the ``ties``."""
         fused = self.fused_recording()
@@ -188,7 +262,7 @@ class Tape:
     def fused_times(self) -> list[Timed]:
         """What the steps of the fused program have spent so far; nothing where a device replays all of it as one graph.
         Loops that run by themselves know it themselves."""
-        return self._made[0].timed() if self._made else []
+        return [step for one in self.segments for made in one._made for step in made.timed()]
 
     @property
     def _made(self) -> Sequence[FusedRecording]:
@@ -230,7 +304,7 @@ class Tape:
     def may_fuse(self) -> bool:
         """Could loops be fused here? One by itself on a CPU is best as it is."""
         used = self.backends()
-        able = self.fuse and len(used) == 1 and next(iter(used)).fuses
+        able = self.fuse and not self.calls and len(used) == 1 and next(iter(used)).fuses
         return able and (len(self.loops) > 1 or next(iter(used)).target.is_simt)
 
     def fused_recording(self) -> FusedRecording | None:
@@ -289,6 +363,10 @@ class Tape:
 
     def explained(self) -> str:
         """Every loop's schedule, reason and figures; before that how they are fused and, on a GPU, replayed."""
+        if self.calls:
+            texts = {one: one.explained() for one in self.segments}
+            parts = [texts[one] if isinstance(one, Tape) else one.explain() for one in self.pieces]
+            return "\n\n".join(f"part {k} of {len(parts)}: {text}" for k, text in enumerate(parts, 1))
         with self._asked():
             self._as_laid_out()
             loops = [o.explain() for o in dict.fromkeys(self.loops) if not o.domain.all_memory and not _only_counts(o)]
@@ -302,13 +380,18 @@ class Tape:
     @property
     def steps(self) -> tuple[Operation, ...]:
         """The operations of one replay: as they are fused, or as they were recorded."""
+        if self.calls:
+            steps = {one: one.steps for one in self.segments}
+            return tuple(step for one in self.pieces for step in (steps[one] if isinstance(one, Tape) else (one,)))
         with self._asked():
             found = self.fused_recording()
             return found.program.body if found else self.loops
 
     @property
     def launches(self) -> int:
-        """Kernels that one replay starts on a device; 0 where there is none."""
+        """Kernels that one replay starts on a device; 0 where there is none, and none of those of calls."""
+        if self.calls:
+            return sum(one.launches for one in self.segments)
         with self._asked():
             found = self.fused_recording()
             steps = found.body if found else [o.prepare() for o in self.loops]
@@ -317,8 +400,18 @@ class Tape:
     @property
     def graph(self) -> str:
         """How one replay is ordered on a device, in one line; empty where there is none."""
+        if self.calls:
+            return "; a call; ".join(filter(None, [one.graph for one in self.segments]))
         with self._asked():
             return (self.fused_recording() or self.recording()).summary
+
+
+def _is_call(operation: Operation) -> bool:
+    return operation.domain.is_call
+
+
+def _once(one: Recording | Replay, most: int) -> Replayed:
+    return one.run(most, ())
 
 
 def _only_counts(operation: Operation) -> bool:

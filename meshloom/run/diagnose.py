@@ -8,15 +8,13 @@ factor that cancels hides the division by zero that a person has to find.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from meshloom.errors import SolveError
 from meshloom.mesh.core import Field, Global
-from meshloom.operation.program import Program
 from meshloom.run.limit import Limit
 from meshloom.run.place import is_mistake
 from meshloom.run.task import RunTask
@@ -170,31 +168,15 @@ def _steps_to_the_first(task: RunTask, count: int) -> int:
 
 
 def _first_loop(task: RunTask, *, strictly: bool) -> _Finding:
-    """The operations of the program one by one until a field shows it: what, and after which. Solvers between programs
-    run as they are."""
-    for part in task.program.parts:
-        if isinstance(part, Program):
-            where = _first_of(task, part, strictly=strictly)
-        else:
-            where = _not_solved(part)
-        if where:
-            return where
-    return _Finding()
-
-
-def _not_solved(solve: Callable[[], Any]) -> _Finding:
-    try:
-        solve()
-    except SolveError as error:
-        return _Finding(str(error))
-    return _Finding()
-
-
-def _first_of(task: RunTask, program: Program, *, strictly: bool) -> _Finding:
-    for operation in program.loops:
+    """The operations of the program one by one until a field shows it: what, and after which. Calls of solvers tell
+    themselves where they fail."""
+    for operation in task.program.operations:
         # what draws random numbers does so as in that iteration: the program's own loops count, on a state put back
-        (operation.as_written() if strictly else operation)._run_counted()
-        for written in operation.writes:
+        try:
+            (operation.as_written() if strictly else operation)._run_counted()
+        except SolveError as error:
+            return _Finding(str(error))
+        for written in operation.writes if not operation.domain.is_call else ():
             where = _first_bad(task, written)
             if where:
                 return replace(where, text=f"{where.text} after loop {operation.name}")

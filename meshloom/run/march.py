@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,9 +18,9 @@ from meshloom.io import checkpoint as checkpoints
 from meshloom.io.state import by_name
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.core import Field, Global
+from meshloom.operation.call import needs_nothing, with_loops_of_calls
 from meshloom.operation.program import Program
 from meshloom.operation.run_arguments import check_decides
-from meshloom.operation.sequence import Sequence
 from meshloom.recording import refuse_in_program
 from meshloom.run.files import Start
 from meshloom.run.folder import SCRIPT, RunFolder, can_go_on, claim
@@ -40,6 +39,7 @@ from meshloom.run.script import (
     changed_by,
     column_names,
     handed_over,
+    unsaid_calls,
     yes,
 )
 from meshloom.run.times import Profile, TimeTable
@@ -60,7 +60,7 @@ class Done:
 
 
 def march(
-    program: Program | Sequence,
+    program: Program,
     *,
     steps: int | None = None,
     until: tuple[Global, float] | tuple[Global, float, Global] | None = None,
@@ -274,12 +274,12 @@ def _read(what: str, given: Any, made: Callable[[Any], T]) -> dict[str, T]:
 def _check_program(program: Any) -> None:
     if isinstance(program, Program) and program.parameters.names:
         raise UserError(f"march: program {program.name} takes arguments: give {program.name}.bind(...)")
-    if not isinstance(program, Program | Sequence):
-        how = "; decorate it with @ml.program, or wrap it: ml.Sequence(f)" if callable(program) else ""
-        raise UserError(f"march: expected a program or a sequence, got {shown(program)}{how}")
+    if not isinstance(program, Program):
+        how = "; decorate it with @ml.program, or have it called: ml.program(lambda: ml.call(f))"
+        raise UserError(f"march: expected a program, got {shown(program)}{how if callable(program) else ''}")
 
 
-def _until(program: Program | Sequence, given: Any) -> Until | None:
+def _until(program: Program, given: Any) -> Until | None:
     if given is None:
         return None
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
@@ -291,7 +291,7 @@ def _until(program: Program | Sequence, given: Any) -> Until | None:
     if isinstance(end, bool) or not isinstance(end, int | float | np.number) or not math.isfinite(end):
         raise UserError(f"march: the end of until must be a finite number, got {shown(end)}")
     written = changed_by(program)
-    if isinstance(program, Program) and not any(one is clock for one in written):
+    if not unsaid_calls(program) and not any(one is clock for one in written):
         raise UserError(f"march: program {program.name} never sets {clock.name}, so it would not come to {end:g}")
     if step is not None and any(one is step for one in written):
         raise UserError(f"march: {program.name} sets the step {step.name} itself, so it must cut it, too, as in"
@@ -311,36 +311,33 @@ def _check_number(what: str, one: Any) -> None:
         raise UserError(f"march: the {what} of until is one floating number, {one.name} is {one.dim} of {one.dtype}")
 
 
-def _stop(program: Program | Sequence, given: Any) -> Any:
-    if isinstance(given, Condition) and isinstance(program, Program):
+def _stop(program: Program, given: Any) -> Any:
+    if isinstance(given, Condition) and not unsaid_calls(program):
         check_decides(program.name, given, changed_by(program))
     if given is None or isinstance(given, Condition):
         return given
-    if isinstance(given, bool | Program | Sequence) or not callable(given):
+    if isinstance(given, bool | Program) or not callable(given):
         raise UserError(f"march: stop takes a condition such as rms < 1e-8, or a function, got {shown(given)}")
-    try:
-        signature(given).bind()
-    except TypeError:
-        raise UserError("march: the function stop is called without arguments, and takes some") from None
-    except ValueError:  # nobody knows
-        pass
+    if not needs_nothing(given):
+        raise UserError("march: the function stop is called without arguments, and takes some")
     yes(given())  # whatever it says: can it answer?
     return given
 
 
-def _kept(program: Program | Sequence, given: Any, writes: bool) -> dict[str, Values]:
+def _kept(program: Program, given: Any, writes: bool) -> dict[str, Values]:
     """What checkpoints hold. UserError where a run that goes on from one would not be the same."""
-    unknown = [one for one in program.parts if not isinstance(one, Program) and not hasattr(one, "loops")]
+    unknown = [one for one in unsaid_calls(program) if not with_loops_of_calls([one])]
     if given is None:
         if unknown and writes:
-            raise UserError(f"march: sequence {program.name} has functions, which do not say what they change; give"
-                            " checkpoint=(u, ...), what a step hands to the next, or () for none")  # fmt: skip
+            raise UserError(f"march: program {program.name} calls {unknown[0].name}, which does not say what it"
+                            " changes; give writes=(u, ...) to its ml.call, or checkpoint=(u, ...), what a step hands"
+                            " to the next, or () for none")  # fmt: skip
         return _by_some_name(changed_by(program))
     kept = _named("checkpoint", given, Values)
     for name, one in kept.items():
         if isinstance(one, Field) and one.temporary:
             raise UserError(f"march: field {name} is temporary, so it has nothing to keep; leave it out of checkpoint")
-    missing = [one.name for one in handed_over(program.loops) if not any(one is known for known in kept.values())]
+    missing = [one.name for one in handed_over(program) if not any(one is known for known in kept.values())]
     if kept and missing:
         raise UserError(f"march: checkpoint lacks {', '.join(missing)}, which a step reads before it writes it: a run"
                         " that goes on would do so with another value; add it")  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.owner_mesh import mesh_of
+from meshloom.operation.call import CalledFunction, with_loops_of_calls
 from meshloom.operation.operation import Operation
+from meshloom.operation.parameters import name_of
 from meshloom.operation.program import Program
-from meshloom.operation.sequence import Sequence, part_name
 from meshloom.run.output import write_faces, write_on_grid, write_on_mesh
 from meshloom.run.samples import Sampled, Wishes
 from meshloom.run.task import RunTask, SettingRow, is_due, shortened_text
@@ -91,7 +92,7 @@ class Until:
 
 
 class Script(RunTask):
-    """A program (or sequence) that is repeated for a script. ``show``, ``fields`` and ``kept`` (what checkpoints hold)
+    """A program that is repeated for a script. ``show``, ``fields`` and ``kept`` (what checkpoints hold)
     are by name."""
 
     name: str = ""
@@ -103,7 +104,7 @@ class Script(RunTask):
         return "with ml.debug(nan=True) the kernel's line and what it read are told, too" if state == BROKEN else ""
 
     def __init__(
-        self, program: Program | Sequence, steps: int, until: Until | None, stop: Condition | Callable[[], Any] | None,
+        self, program: Program, steps: int, until: Until | None, stop: Condition | Callable[[], Any] | None,
         show: Mapping[str, Global], fields: Mapping[str, Field], kept: Mapping[str, Values], wanted: Wanted, *,
         watch: bool, wishes: Wishes | None = None,
     ):  # fmt: skip
@@ -131,7 +132,7 @@ class Script(RunTask):
     # --- as a task
 
     @property
-    def program(self) -> Program | Sequence:
+    def program(self) -> Program:
         return self._program
 
     @property
@@ -203,7 +204,7 @@ class Script(RunTask):
         told = {
             "steps": (f"{self._steps:,}" if self._steps < MOST_STEPS else "", "", "so many in all, at most"),
             "until": (end, "", "the time at which it ends"),
-            "stop": (str(stop) if isinstance(stop, Condition) else part_name(stop) if stop else "", "", "ends it"),
+            "stop": (str(stop) if isinstance(stop, Condition) else name_of(stop) if stop else "", "", "ends it"),
             "every": (str(wanted.every), "0", "steps between files of fields"),
             "show": (", ".join(self.shown or ()), "", "monitors"),
             "fields": (", ".join(self.fields), "", "what goes into files"),
@@ -332,19 +333,30 @@ class Script(RunTask):
 
 
 # ----- what a program says of itself ------------------------------------------------------------------------------
-def changed_by(program: Program | Sequence) -> tuple[Values, ...]:
-    """What its loops change and leave to be read, each once."""
-    written = dict.fromkeys(one for loop in program.loops for one in loop.writes)
+def unsaid_calls(program: Program) -> list[Operation]:
+    """Those that may change anything."""
+    return [o for o in program.operations if isinstance(o.body, CalledFunction) and o.body.writes is None]
+
+
+def _said(program: Program) -> list[Operation]:
+    """Its operations; of calls that may change anything the loops that they show, if any."""
+    unsaid = unsaid_calls(program)
+    return [each for one in program.operations for each in (with_loops_of_calls([one]) if one in unsaid else (one,))]
+
+
+def changed_by(program: Program) -> tuple[Values, ...]:
+    """What its operations say that they change and leave to be read, each once."""
+    written = dict.fromkeys(one for loop in _said(program) for one in loop.writes)
     return tuple(one for one in written if not (isinstance(one, Field) and one.temporary))
 
 
-def handed_over(loops: Iterable[Operation]) -> list[Values]:
+def handed_over(program: Program) -> list[Values]:
     """What one step certainly hands to the next: it is looked at before anything is written to it, and written."""
     written: set[Values] = set()
     needed: dict[Values, None] = {}
-    listed = list(loops)
-    for loop in listed:
-        needed |= dict.fromkeys(one for one in loop.storages if one not in written and loop.needs(one))
+    for loop in _said(program):
+        if not loop.domain.everything:
+            needed |= dict.fromkeys(one for one in loop.storages if one not in written and loop.needs(one))
         written |= set(loop.writes)
     return [one for one in needed if one in written and not (isinstance(one, Field) and one.temporary)]
 

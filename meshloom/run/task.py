@@ -88,7 +88,7 @@ class RunTask(ABC):
     @property
     @abstractmethod
     def program(self) -> Any:
-        """One iteration: a Program, or a Sequence of several with solvers between them."""
+        """One iteration: a Program, which may call solvers."""
 
     @property
     @abstractmethod

@@ -1,13 +1,13 @@
 """Where the time of a run goes: seconds, calls, bytes and flops of whatever was timed by itself.
 
-That is a loop, or several loops that became one; a solver or function of a sequence as a whole; and on a device all
+That is a loop, or several loops that became one; a solver or function that is called, as a whole; and on a device all
 that a program replays as one graph. Every replay takes these times anyway, so that knowing them costs nothing. Bytes
 are the compulsory ones, each datum once, and flops are counted; what nobody knows is None, and never a guess.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from types import NoneType
@@ -19,14 +19,13 @@ from meshloom.operation.operation import Operation
 from meshloom.operation.past_times import Spent, Timed
 from meshloom.operation.program import Program
 from meshloom.operation.replay import backends_of
-from meshloom.operation.sequence import part_name
 
 REST = "everything else"
 _UNITS = {
     "loops": "A row is a loop by itself.",
     "fused": "Loops that became one have one time, since values pass between them in registers: a row with + is such"
              " a group.",
-    "functions": "A solver or function between programs is timed as a whole.",
+    "functions": "A solver or function that is called is timed as a whole.",
     "graph": "The device replays all operations of a program as one graph, which is the unit of time: asking for a"
              " single one would break it up.",
 }  # fmt: skip
@@ -96,75 +95,58 @@ class TimeTable:
 
 
 class Stopwatch:
-    """Tells apart what a program (or sequence) has done before a run from what it does in it."""
+    """Tells apart what a program has done before a run from what it does in it."""
 
-    def __init__(self, program: Any):
-        self.parts: Sequence[Any] = program.parts
-        self._sequence = None if isinstance(program, Program) else program
-        self._before: WeakKeyDictionary[Operation, Spent] = WeakKeyDictionary()  # of programs that may record anew
-        for one, spent in self._timed(self.parts):
+    def __init__(self, program: Program):
+        self._program = program
+        self._before: WeakKeyDictionary[Operation, Spent] = WeakKeyDictionary()  # of a program that may record anew
+        for one, spent in program.timed():
             self._before[one] = spent
-        self._units_before = {one: _by_unit(one) for one in self.parts if isinstance(one, Program)}
-        self._parts_before = self._parts_spent()
+        self._units_before = _by_unit(program)
+        self._graphs_before = WeakKeyDictionary({one: one.spent for one in program.segments})
 
     def table(self, seconds: float, iterations: int, copy: float | None = None) -> TimeTable:
         """Where the seconds of so many iterations went."""
-        rows: list[LoopTime] = []
-        kinds: set[str] = set()
-        seen, shown = set[Hashable](), list[Any]()
-        for part, spent in zip(self.parts, self._parts_in_run(seconds, iterations), strict=True):
-            found = [row for row in self._loops_in_run(part) if row[0] not in seen]
-            seen.update(key for key, _ in found)
-            kinds.update("fused" if " loops as one " in row.what else "loops" for _, row in found)
-            rows += [row for _, row in found]
-            if not found and not any(part is one for one in shown) and spent.seconds > 0.0:
-                shown.append(part)
-                kinds.add("graph" if isinstance(part, Program) else "functions")
-                rows.append(_of_part(part, spent))
+        ran, dropped = self._in_run()
+        rows = [_of_operation(*one) for one in ran] + [_of_dropped(*unit, spent) for unit, spent in dropped.items()]
+        kinds = {_kind_of(one.operation) for one in ran} | ({"loops"} if dropped else set())
+        if not rows or any(one.operation.domain.is_call for one in ran):
+            graphs = self._graphs({one.operation for one in ran}, Spent(seconds, iterations))
+            rows, kinds = rows + graphs, kinds | ({"graph"} if graphs else set())
         rows.sort(key=lambda row: -row.seconds)
         rest = seconds - sum(row.seconds for row in rows)
         if rows and rest > 0.0:
             rows.append(LoopTime(REST, "Python between the loops, monitors", rest, 0))
         return TimeTable(seconds, tuple(rows), " ".join(text for kind, text in _UNITS.items() if kind in kinds), copy)
 
-    def _loops_in_run(self, part: Any) -> list[tuple[Hashable, LoopTime]]:
-        """The operations of a part that ran, by which object they are, and those that it no longer has, by name."""
-        found, gone = list[tuple[Hashable, LoopTime]](), self._spent_in_run(part)
-        for timed in self._timed((part,)):
+    def _in_run(self) -> tuple[list[Timed], dict[tuple[str, str], Spent]]:
+        """The operations that ran, and those that the program no longer has, by name."""
+        found, before = list[Timed](), self._units_before
+        gone = {unit: spent.minus(before.get(unit, Spent())) for unit, spent in _by_unit(self._program).items()}
+        for timed in self._program.timed():
             spent = timed.spent.minus(self._before.get(timed.operation, Spent()))
             if spent.calls > 0:
-                found.append((timed.operation, _of_operation(timed.operation, spent)))
+                found.append(Timed(timed.operation, spent))
                 gone[timed.unit] = gone[timed.unit].minus(spent)
-        dropped = [(unit, spent) for unit, spent in gone.items() if spent.calls > 0]
-        return found + [((part, unit), _of_dropped(*unit, spent)) for unit, spent in dropped]
+        return found, {unit: spent for unit, spent in gone.items() if spent.calls > 0}
 
-    def _spent_in_run(self, part: Any) -> dict[tuple[str, str], Spent]:
-        """All that ran of a program, by name and domain."""
-        before = self._units_before.get(part, {})
-        now = _by_unit(part) if isinstance(part, Program) else {}
-        return {unit: spent.minus(before.get(unit, Spent())) for unit, spent in now.items()}
-
-    def _parts_spent(self) -> list[Spent]:
-        """Of each part so far; a program by itself has no clock of its own."""
-        if self._sequence is None:
-            return [Spent(0.0, 0)]
-        return [Spent(took, self._sequence.rounds) for took in self._sequence.part_seconds]
-
-    def _parts_in_run(self, seconds: float, iterations: int) -> list[Spent]:
-        if self._sequence is None:
-            return [Spent(seconds, iterations)]
-        pairs = zip(self._parts_spent(), self._parts_before, strict=True)
-        return [Spent(now.seconds - before.seconds, now.calls - before.calls) for now, before in pairs]
-
-    @staticmethod
-    def _timed(parts: Iterable[Any]) -> list[Timed]:
-        return [timed for one in parts if isinstance(one, Program) for timed in one.timed()]
+    def _graphs(self, timed: set[Operation], everything: Spent) -> list[LoopTime]:
+        """What a device replays as one: all of a program, or what lies between two calls."""
+        segments, found = self._program.segments, []
+        for number, one in enumerate(segments, 1):
+            operations = {*one.loops, *[step.operation for step in one.fused_times()]}
+            spent = one.spent.minus(self._graphs_before.get(one, Spent())) if one.spent.calls else everything
+            if spent.seconds > 0.0 and not operations & timed:
+                name = f"{self._program.name}{f', part {number}' if len(segments) > 1 else ''}"
+                what = f"{len(one.steps)} operations as one graph"
+                found.append(LoopTime(one_line(name), what, *spent, *_figures(one.steps)))
+        return found
 
 
 class RunTimes:
     """The stopwatch of a run. Its first chunk, which may compile, is not counted, unless there is no other."""
 
-    def __init__(self, program: Any):
+    def __init__(self, program: Program):
         self.program = program
         self._watch, self._seconds, self._iterations = Stopwatch(program), 0.0, 0
         self._first: tuple[Stopwatch, float, int] | None = None
@@ -191,7 +173,7 @@ class RunTimes:
         return replace(found, unit=f"{found.unit} There was no second iteration: compiling may be among this.")
 
 
-def _copy_bandwidth(program: Any) -> float | None:
+def _copy_bandwidth(program: Program) -> float | None:
     """Bytes per second where its loops run; None where that is in several places, or nothing can measure it."""
     backends = backends_of(program.loops)
     if len(backends) == 1:
@@ -214,23 +196,25 @@ def _of_dropped(name: str, over: str, spent: Spent) -> LoopTime:
 
 
 def _of_operation(one: Operation, spent: Spent) -> LoopTime:
-    composed = [part for part in one.composed if not part.domain.all_memory]
-    if one.domain.all_memory:
+    if one.domain.is_call:
+        what = "solver or function"
+    elif one.domain.all_memory:
         what = "in memory"
-    elif len(composed) > 1:
-        what = f"{len(composed)} loops as one over {one.over}"
+    elif len(_loops_in(one)) > 1:
+        what = f"{len(_loops_in(one))} loops as one over {one.over}"
     else:
         what = f"loop over {one.over}"
     return LoopTime(one_line(one.name), one_line(what), *spent, *_figures([one]))
 
 
-def _of_part(part: Any, spent: Spent) -> LoopTime:
-    """A part of a sequence, or a program on a device, as one."""
-    if not isinstance(part, Program):
-        return LoopTime(one_line(part_name(part)), "solver or function", spent.seconds, spent.calls)
-    steps = part.steps
-    what = f"{len(steps)} operations as one graph"
-    return LoopTime(one_line(part.name), what, spent.seconds, spent.calls, *_figures(steps))
+def _kind_of(one: Operation) -> str:
+    """What is timed as one: see ``_UNITS``."""
+    return "functions" if one.domain.is_call else "fused" if len(_loops_in(one)) > 1 else "loops"
+
+
+def _loops_in(one: Operation) -> list[Operation]:
+    """Those that became it."""
+    return [part for part in one.composed if not part.domain.all_memory]
 
 
 def _figures(steps: Iterable[Operation]) -> tuple[float | None, float | None]:

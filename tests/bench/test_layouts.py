@@ -91,7 +91,7 @@ def test_whole_loops_of_a_cavity_are_few(scheme: str, needed: tuple[int, ...], m
     """Numbers for a cell, at least and by the loops over all cells: what these look at beyond sides is left out."""
     ml.use("numpy")
     n = 32
-    programs = [one for one in layouts.cavity(n, scheme).program.parts if isinstance(one, ml.Program)]
+    programs = layouts.between_calls(layouts.cavity(n, scheme).program)
     assert layouts.needed_bytes(programs) == [8 * n**3 * each for each in needed]
     whole = [[one.compulsory for one in program.loops if one.elements >= n**3] for program in programs]
     assert [len(one) for one in whole] == {"euler": [2, 2], "rk3": [2, 3, 3, 2]}[scheme]

@@ -33,7 +33,7 @@ BEFORE = {
     "picture": f"{POT}\n    def picture(self):\n        END\n",
 }
 DURING = {
-    "a function of a sequence": POT.replace("= step\n", "= ml.Sequence(step, self.look)\n")
+    "a function that is called": POT.replace("= step\n", "= ml.program(lambda: (step(), ml.call(self.look)))\n")
     + f"\n    def look(self):\n        {LATER}END\n",
     "steps_left": f"{POT}\n    def steps_left(self, recorded):\n        {LATER}END\n",
 }

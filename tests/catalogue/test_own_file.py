@@ -205,7 +205,7 @@ LOOK = """
 
 
 def test_what_breaks_while_it_runs_is_one_line(meshloom: Command, pot: Path) -> None:
-    changed(pot, ("self.program = step\n", f"self.program = ml.Sequence(step, self.look)\n{LOOK}"))
+    changed(pot, ("self.program = step\n", f"self.program = ml.program(lambda: (step(), ml.call(self.look)))\n{LOOK}"))
     meshloom("run", "own/pot.py", *QUICK).refused(1, f"{pot}:35: ValueError: could not convert")
 
 

@@ -158,15 +158,15 @@ def test_programs_follow_the_nodes(backend: str, kind: str) -> None:
 
 
 @every_backend
-def test_a_sequence_follows_nodes_that_move_between_its_programs(backend: str) -> None:
+def test_a_program_follows_nodes_that_a_call_moves(backend: str) -> None:
     ml.use(backend)
     one = Part("boundary")
     x = one.mesh.coordinates
     for move in (ml.program(one.moves), lambda: x.assign(3.0 * x.numpy())):
-        sequence, first = ml.Sequence(ml.program(one.copies), move, name="moving"), one.part.normal.numpy()
-        sequence.run(3)
-        assert np.allclose(one.out.numpy(), 9.0 * first, rtol=1e-13)  # moved twice before the last round
-        sequence.run(1)
+        moving, first = ml.program(lambda move=move: (one.copies(), ml.call(move))), one.part.normal.numpy()
+        moving.run(3)
+        assert np.allclose(one.out.numpy(), 9.0 * first, rtol=1e-13)  # moved twice before the last replay
+        moving.run(1)
         assert np.allclose(one.out.numpy(), 27.0 * first, rtol=1e-13)
 
 

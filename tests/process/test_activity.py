@@ -276,7 +276,8 @@ def step():
     first(cells, a)
 
 slow = [2.5, 0.0, 0.0]
-ml.march(ml.Sequence(step, lambda: time.sleep(slow.pop(0))), steps=3, **eval(sys.argv[1]))
+slowly = ml.program(lambda: (step(), ml.call(lambda: time.sleep(slow.pop(0)))))
+ml.march(slowly, steps=3, **eval(sys.argv[1]))
 """
 
 

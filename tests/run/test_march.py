@@ -303,7 +303,7 @@ def test_lines_where_they_are_asked_for(capfd: Any):
     assert re.match(r"iteration \d+  \n|iteration \d+\b(?!/)", capfd.readouterr().err)
 
 
-def test_grids_and_sequences(tmp_path: Path):
+def test_grids_and_calls(tmp_path: Path):
     grid = ml.Grid((5, 4), ghosts=1)
     u, far = grid.field("u", 2, data=1.0), ml.Global(0.0, "far")
 
@@ -318,12 +318,28 @@ def test_grids_and_sequences(tmp_path: Path):
         grow(grid, u, far)
 
     calls: list[int] = []
-    both = ml.Sequence(first, lambda: calls.append(1), name="both")
-    with one_line_from(UserError, "sequence both has functions, .* give checkpoint="):
+
+    def look() -> None:
+        calls.append(1)
+
+    @ml.program
+    def both() -> None:
+        first()
+        ml.call(look)
+
+    with one_line_from(UserError, "program both calls look, which does not say .* give writes=.* or checkpoint="):
         ml.march(both, steps=2, out=tmp_path / "run")
     done = ml.march(both, steps=3, show=far, out=tmp_path / "run", fields=u, checkpoint=u)
     assert len(calls) == 3 and done.history["far"].tolist() == [2.0, 4.0, 8.0]
     assert (tmp_path / "run" / "fields_0000003.vti").exists()
+
+    @ml.program
+    def saying() -> None:
+        first()
+        ml.call(look, reads=(), writes=(far,))
+
+    ml.march(saying, steps=2, out=tmp_path / "other")
+    assert len(calls) == 5 and (tmp_path / "other" / "checkpoint.h5").exists()
 
 
 def test_what_is_not_finite_is_found_with_its_loop_step_and_cell(tmp_path: Path):

@@ -96,7 +96,7 @@ def test_fused_loops_are_one_row():
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cpu"])
-def test_a_sequence_has_its_functions_as_rows(backend: str):
+def test_functions_that_are_called_have_rows(backend: str):
     with ml.using(backend):
         first, u = conduction()
         other, _ = conduction()
@@ -105,12 +105,18 @@ def test_a_sequence_has_its_functions_as_rows(backend: str):
         def solve() -> float:
             return float(np.linalg.norm(u.numpy()))
 
-        table = timed(ml.Sequence(first, solve, other), (1, 6))
+        @ml.program
+        def both() -> None:
+            first()
+            ml.call(solve)
+            other()
+
+        table = timed(both, (1, 6))
     check_sums(table)
     (row,) = [one for one in table.rows if one.name == "solve"]
     assert row.calls == 6 and row.bytes is None and row.rate is None and "as a whole" in table.unit
     assert {one.calls for one in table.rows if one.name != REST} == {6}
-    assert len([one for one in table.rows if one.calls]) > 2, "programs of a sequence are timed loop by loop"
+    assert len([one for one in table.rows if one.calls]) > 2, "what is between is timed loop by loop"
 
 
 @pytest.mark.parametrize(("backend", "held"), [("numpy", False), ("numpy", True), ("cpu", False)])
@@ -131,13 +137,13 @@ def test_what_is_no_longer_recorded_is_counted(backend: str, held: bool):
         def next_power() -> None:
             steps["power"] = (steps["power"] + 1) % 7
 
-        program = ml.Sequence(next_power, step)
+        program = ml.program(lambda: (ml.call(next_power), step()))
         program.run(9)  # before the run: not counted
         times = RunTimes(program)
         for count in (1, 8, 12):
             times.done(count, _seconds(program, count))
         table = times.table(measured=False)
-        assert table is not None and len(step._tapes) == MOST_TAPES
+        assert table is not None and len(program._tapes) == MOST_TAPES
     check_sums(table)
     counted = {name: sum(row.calls for row in table.rows if name in row.name) for name in ("shift", "stretch")}
     powers = [(k + 1) % 7 for k in range(10, 30)]

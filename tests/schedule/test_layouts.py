@@ -68,15 +68,26 @@ def programs_that_differ() -> tuple[ml.Mesh, ml.Field, list[ml.Program]]:
     return mesh, q, [using(sums[0], "atomic"), using(sums[1], "owner")]
 
 
+def in_turn(programs: list[ml.Program]) -> ml.Program:
+    """Both, with a call between them."""
+
+    def both() -> None:
+        programs[0]()
+        ml.call(lambda: None)
+        programs[1]()
+
+    return ml.Program(both)
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_programs_that_differ_about_a_layout_do_not_change_it_to_and_fro(together: bool) -> None:
     with ml.using("emulated"):
         _, q, programs = programs_that_differ()
-        sequence = ml.Sequence(*programs)
+        both = in_turn(programs)
         layouts, buffers = [], []
         for _ in range(3):
             if together:
-                sequence.run(2)
+                both.run(2)
             else:
                 for one in programs:
                     one()
@@ -111,14 +122,14 @@ def test_programs_that_are_given_a_field_again_and_again_do_not_change_it_to_and
         assert not any(f"layout of q: {other}" in text for text in found for other in {"aos", "soa"} - {str(q.layout)})
 
 
-def test_a_sequence_counts_the_votes_of_all_its_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_between_calls_votes_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     with ml.using("emulated"):
         _, q, programs = programs_that_differ()
         asked: list[int] = []
         votes = tape.layouts_by_votes
         monkeypatch.setattr(tape, "layouts_by_votes", lambda loops: (asked.append(len(loops)), votes(loops))[1])
-        ml.Sequence(*programs).run(1)
-        assert asked == [2, 2]
+        in_turn(programs).run(1)
+        assert asked == [3]
         kept = q.storage
         for one in programs:
             one()

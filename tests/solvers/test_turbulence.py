@@ -59,7 +59,7 @@ def test_a_layer_at_a_wall_has_the_law_of_the_wall() -> None:
     below = np.concatenate([[0.0], np.unique(mesh.coordinates.numpy()[:, 1])[1:-1]])
     model = model_on(mesh, np.repeat(np.stack([np.minimum(y / NU, 20.0), 0.0 * y], axis=1), 2, axis=0))
     flow, cfl = model.flow, ml.Global(3000.0, "cfl")
-    step = ml.Sequence(*ImplicitTurbulence(model, cfl).parts)
+    step = ml.Program(ImplicitTurbulence(model, cfl).advance)
     u = np.minimum(y / NU, 20.0)
     for _ in range(50):
         step.run()
@@ -138,7 +138,7 @@ def test_back_ends_agree(backend: str) -> None:
         flow, dt = model.flow, ml.Global(1e-3, "dt")
         ml.program(lambda: model.advance(flow.terms(flow.u), dt)).run()
         implicit = ImplicitTurbulence(model, ml.Global(50.0, "cfl"))
-        implicit.parts[0]()
+        ml.Program(implicit.assemble).run()
         return [model.nu.numpy(), model.eddy.numpy(), model.rate.numpy(), implicit.matrix.to_scipy().toarray()]
 
     wanted = stepped()
@@ -156,7 +156,7 @@ def test_the_matrix_is_that_of_a_step() -> None:
     model.nu.assign(NU * rng.uniform(0.0, 20.0, len(mesh.cells)))
     before = model.nu.numpy()
     step = ImplicitTurbulence(model, ml.Global(50.0, "cfl"), tolerance=1e-12)
-    ml.Sequence(*step.parts).run()
+    ml.Program(step.advance).run()
     matrix = step.matrix.to_scipy().toarray()
     beside = matrix - np.diag(np.diag(matrix))
     assert (beside <= 0.0).all() and (np.diag(matrix) > -beside.sum(axis=1)).all()
@@ -173,7 +173,7 @@ def test_steps_in_time_meet_their_formula() -> None:
     dt, cells = 0.02, len(mesh.cells)
     in_time = ModelInTime.of(model, ml.Global(np.array([1.0, -1.0, 0.0]) / dt, "weights"))
     in_time.shift(model.nu)
-    step = ml.Sequence(*ImplicitTurbulence(model, ml.Global(1e4, "cfl"), in_time, tolerance=1e-3).parts)
+    step = ml.Program(ImplicitTurbulence(model, ml.Global(1e4, "cfl"), in_time, tolerance=1e-3).advance)
     step.run(12)
     assert np.abs(model.rate.numpy()).max() < 1e-9 * NU * mesh.cell_volumes.sum()
     change = (model.nu.numpy() - before) / dt

@@ -131,7 +131,8 @@ def test_a_picture_that_fails_later_is_a_warning() -> None:
 
 def test_ctrl_c_leaves_a_checkpoint() -> None:
     text = POT.replace(
-        "self.program = step", "self.program = ml.Sequence(step, lambda: __import__('time').sleep(0.05))"
+        "self.program = step",
+        "self.program = ml.program(lambda: (step(), ml.call(lambda: __import__('time').sleep(0.05))))",
     )
     Path("pot.py").write_text(text)
     timer = threading.Timer(1.0, lambda: signal.raise_signal(signal.SIGINT))

@@ -31,7 +31,7 @@ FAILS = """
         return recorded
 """
 #: A pot that may take its time, and whose process dies with a loss of 0.25.
-SLOW = POT.replace("self.program = step", "self.program = ml.Sequence(step, self.wait)").replace(
+SLOW = POT.replace("self.program = step", "self.program = ml.program(lambda: (step(), ml.call(self.wait)))").replace(
     'high=0.5)', 'high=0.5)\n    pause: float = option(0.0, "seconds of a step", low=0.0)'
 ) + "\n    def wait(self):\n        __import__('time').sleep(self.config.kettle.pause)\n" + FAILS  # fmt: skip
 COMMON = {"run.backend": "numpy", "run.iterations": 3, "output.plot": False}

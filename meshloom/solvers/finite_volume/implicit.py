@@ -15,10 +15,9 @@ tail, then do not decide about the steps of all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -106,8 +105,8 @@ def take_off_change(
 
 
 class Newton:
-    """Steps of Newton's method for a flow. ``parts`` are those of one step, in order; ``time`` adds terms of a step in
-    time. ``clock``: what one step hands to the next besides ``u`` and ``kept``; ``iterations`` are those of GMRES. A
+    """Steps of Newton's method for a flow: ``look``, then ``advance``; ``time`` adds terms of a step in time.
+    ``clock``: what one step hands to the next besides ``u`` and ``kept``; ``iterations`` are those of GMRES. A
     residual below ``noise`` is rounding. ``model``: the turbulence that goes along, and back with the flow."""
 
     model: ImplicitTurbulence | None = None
@@ -131,15 +130,8 @@ class Newton:
         self.controller = (self.least, self.ceiling, self.relief)
         self.clock = (self.cfl, self.wanted, self.norm, self.share, *self.controller)
         self._rate = ml.Global(0.0, "rate", dtype=flow.dtype)  # of u in the terms of a step in time
-        self._measure, self._assemble = ml.Program(self.measure), ml.Program(self.assemble)
-        self._update, self._back = ml.Program(self.update), ml.Program(self._take_back)
-        self.parts: tuple[Callable[[], Any], ...] = (
-            self._measure,
-            self.judge,
-            self._assemble,
-            self.solve,
-            self._update,
-        )
+        self.looked, self.advanced = ml.Program(self.look), ml.Program(self.advance)
+        self._update, self._back = ml.Program(self.update), ml.Program(self._once_more)
         sound = float(flow.gas.sound_speed(flow.stream))
         self.noise = NOISE * float(np.finfo(flow.dtype).eps) * _faces_by_volume(flow)
         self._unit = float(flow.gas.density(flow.stream)) * sound ** np.array([1.0, *[2.0] * flow.dim, 3.0])
@@ -157,7 +149,20 @@ class Newton:
         sweeps = ml.linalg.ColoredSGS(self.matrix, in_turn=self.options.in_turn)
         return ml.linalg.GMRES(self.matrix, preconditioner=sweeps, restart=self.options.directions)
 
-    # --- the parts of a step
+    # --- a step
+
+    def look(self) -> None:
+        """The operations that say how long it may be."""
+        self.measure()
+        ml.call(self.judge)
+
+    def advance(self) -> None:
+        """Those that make it."""
+        self.assemble()
+        ml.call(self.solve)
+        self.update()
+        if self.model is not None:
+            self.model.advance()
 
     def measure(self) -> None:
         flow, volume = self.flow, self.flow.at.volume
@@ -215,9 +220,6 @@ class Newton:
         last = float(self.norm.value)
         self.shorten(f"the residual is {now:.3g} after {last:.3g}", hopeless=not np.isfinite(last))
         self._back()
-        model = self.model.parts if self.model is not None else ()
-        for part in (self._assemble, self.solve, self._update, *model, self._measure):
-            part()
 
     def shorten(self, why: str, hopeless: bool = False) -> None:
         """Shorter steps from now on; SolveError where they would not help."""
@@ -260,11 +262,14 @@ class Newton:
         self.change.fill(0.0)
         self._update()
 
-    def _take_back(self) -> None:
+    def _once_more(self) -> None:
+        """The last step again, with the ``cfl`` of now, and what is measured behind it."""
         keep(self.flow.mesh.cells, self.kept, self.flow.u)
         if self.model is not None:
             self.model.take_back()
         # the inflow is that of the step after: measured again
+        self.measure()
+        self.advance()
         self.measure()
 
 
@@ -301,11 +306,13 @@ class ImplicitSteps(FlowSteps):
             self.newton.model = ImplicitTurbulence(turbulence, self.newton.cfl, shorten=self.newton.shorten)
             self.fields = (*self.fields, self.newton.model.kept)
 
-    def program(self) -> ml.Sequence:
-        model = self.newton.model.parts if self.newton.model is not None else ()
-        return ml.Sequence(*self.newton.parts, *model, ml.Program(self._count), name="implicit step")
+    def program(self) -> ml.Program:
+        return ml.Program(self.implicit_step)
 
-    def _count(self) -> None:
+    def implicit_step(self) -> None:
+        """The operations of one step."""
+        self.newton.look()
+        self.newton.advance()
         count(self._clock_set, self.done)
 
 
@@ -356,15 +363,17 @@ class DualSteps(StepsInTime):
     def is_whole(self, time: float) -> bool:
         return self.even.is_whole(time)
 
-    def program(self) -> ml.Sequence:
-        return ml.Sequence(self, name="dual time step")
+    def program(self) -> ml.Program:
+        return ml.Program(self.dual_time_step)
+
+    def dual_time_step(self) -> None:
+        """One step, by a number of Newton's that only it knows."""
+        ml.call(self)
 
     @property
     def loops(self) -> tuple[ml.Operation, ...]:
         """Those of all its programs."""
-        parts = (*self.newton.parts, *(self.newton.model.parts if self.newton.model is not None else ()))
-        programs = (self._shift, *(one for one in parts if isinstance(one, ml.Program)))
-        return tuple(loop for one in programs for loop in one.loops)
+        return tuple(loop for one in (self._shift, self.newton.looked, self.newton.advanced) for loop in one.loops)
 
     def __repr__(self) -> str:
         return f"BDF2 with steps of {self.dual.dt:g}"
@@ -382,19 +391,15 @@ class DualSteps(StepsInTime):
 
     def _solved(self) -> tuple[int, int]:
         """Newton's method for one step in time; how many of its steps, and of GMRES. The last is judged, too."""
-        measure, judge, *rest = self.newton.parts
-        rest += self.newton.model.parts if self.newton.model is not None else ()
         enough, total = np.inf, 0
         for done in range(self.dual.most + 1):
-            measure()
-            judge()
+            self.newton.looked()
             now = float(self.newton.norm.value)
             if done == 0:
                 enough = max(self.dual.tolerance * now, self.newton.noise)
             if now <= enough or done == self.dual.most:
                 break
-            for part in rest:
-                part()
+            self.newton.advanced()
             total += int(self.newton.iterations.value)
         if done == 0:
             self.newton.stay()

@@ -150,7 +150,7 @@ class FlowSteps(ABC):
         self._clock_set = ml.Set(1, "clock")
 
     @abstractmethod
-    def program(self) -> ml.Program | ml.Sequence:
+    def program(self) -> ml.Program:
         """What runs one step."""
 
 

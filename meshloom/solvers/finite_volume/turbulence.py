@@ -161,8 +161,8 @@ class ModelInTime:
 
 
 class ImplicitTurbulence:
-    """Steps of nu by a linear system, each cell with a step of ``cfl`` times what waves need to cross it. ``parts`` are
-    those of one step, in the flow as it is; ``iterations`` those of its solver; ``kept`` is nu before the last step."""
+    """Steps of nu by a linear system, each cell with a step of ``cfl`` times what waves need to cross it. ``advance``
+    is one of them, in the flow as it is; ``iterations`` those of its solver; ``kept`` is nu before the last step."""
 
     def __init__(
         self,
@@ -183,7 +183,12 @@ class ImplicitTurbulence:
         self.change, self.kept, self._shorten = flow.on_cells("nu_change"), flow.on_cells("nu_kept"), shorten
         self.iterations = ml.Global(0, "model_iterations", dtype=np.int64)
         self._solver = ml.linalg.GMRES(self.matrix, preconditioner="lu_sgs", restart=min(at_most, 20))
-        self.parts = (ml.Program(self.assemble), self.solve, ml.Program(self.update))
+
+    def advance(self) -> None:
+        """The operations of a step."""
+        self.assemble()
+        ml.call(self.solve)
+        self.update()
 
     def assemble(self) -> None:
         """The system for the change of nu."""

@@ -84,7 +84,7 @@ class IncompressibleFlow:
         self._clocks, self._do = ml.Set(1, "clock"), kernels(cells.even, convection)
         self._beyond = (self.faces.like("beyond_interpolated"),) if scheme.implicit and not self.staggered else ()
         self.implicit = CrankNicolson(self, clock.longest) if scheme.implicit else None
-        self.step = ml.Sequence(*self._parts(), name="time_step")
+        self.step = ml.Program(self.time_step)
 
     @property
     def pressure(self) -> ml.Field:
@@ -126,7 +126,12 @@ class IncompressibleFlow:
             self._measure()
             self._look_on()
 
-        ml.Sequence(ml.program(to_faces), self.solver.solve, ml.program(without_divergence), name="start").run()
+        def start() -> None:
+            to_faces()
+            self.solver.record()
+            without_divergence()
+
+        ml.Program(start).run()
         self.budget.begin()
 
     def _begin_with(self, velocity: np.ndarray | float | Velocity, one: ml.Global) -> Callable[[], None]:
@@ -163,29 +168,14 @@ class IncompressibleFlow:
 
     # --- a step
 
-    def _parts(self) -> list[Any]:
-        """Programs with solves between them: each begins with the end of a stage and goes on with the next one."""
-        stages = self.scheme.stages
-        found: list[Any] = []
-        for number in range(len(stages) + 1):
-            found += [ml.program(self._between(number)), self.solver.solve]
-        return found[:-1]
-
-    def _between(self, number: int) -> Any:
-        """The program that ends the stage before a number and begins that one."""
-        stages = self.scheme.stages
-
-        def flow_step() -> None:
-            if number == 0:
-                tick(self._clocks, self.dt, self.time, self.clock.step, self.clock.end)
-            else:
-                self._project(number - 1)
-            if number < len(stages):
-                self._predict(number)
-            else:
-                self._look_on()
-
-        return flow_step
+    def time_step(self) -> None:
+        """The operations of one step."""
+        tick(self._clocks, self.dt, self.time, self.clock.step, self.clock.end)
+        for number in range(len(self.scheme.stages)):
+            self._predict(number)
+            self.solver.record()
+            self._project(number)
+        self._look_on()
 
     def _predict(self, number: int) -> None:
         """Steps 1 to 3 of a stage."""

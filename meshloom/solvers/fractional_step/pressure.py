@@ -18,7 +18,8 @@ MOST_BY_MATRIX = 512  # cells along an axis that is transformed by a matrix, up 
 
 
 class PressureSolver:
-    """``solve()``: the pressure from its right-hand side ``b``, both fields of the cells.
+    """``solve()``: the pressure from its right-hand side ``b``, both fields of the cells; ``record()``: at every replay
+    of a program.
 
     No slope is given at any side, so the pressure is known but for a constant, and has no mean.
     """
@@ -35,6 +36,9 @@ class PressureSolver:
         self.tolerance = max(tolerance, LEAST_SINGLE) if single else tolerance
         self._most_left = ROUNDING * LEAST_SINGLE if single else 0.0
         self.solve: Callable[[], None] = self._fast() if self.kind == FAST else self._by_multigrid()
+
+    def record(self) -> None:
+        ml.call(self.solve, reads=(self.p, self.b), writes=(self.p,))
 
     def _fast(self) -> Callable[[], None]:
         fast = ml.linalg.FastPoisson(self.poisson, self.solid)

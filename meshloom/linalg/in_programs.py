@@ -1,0 +1,59 @@
+"""Solvers inside programs: they iterate for as long as it takes, or work on whole arrays, which no loop does. So while
+a program is recorded, to solve becomes a call at this place of every replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, wraps
+from inspect import signature
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+from meshloom.errors import MeshError, ProgramError, instance
+from meshloom.linalg.matrix import Matrix
+from meshloom.linalg.poisson import Poisson
+from meshloom.mesh.core import Field
+from meshloom.operation.call import CalledFunction, Storages, called
+from meshloom.recording import recorder
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def called_in_programs(solve: Callable[P, T]) -> Callable[P, T]:
+    """Decorator of methods ``solve(x, b)``."""
+
+    @wraps(solve)
+    def either(*args: P.args, **named: P.kwargs) -> Any:
+        record = recorder.get()
+        if record is None:
+            return solve(*args, **named)
+        given = signature(solve).bind(*args, **named)
+        solver, x, b = given.args
+        for name, one in (("x", x), ("b", b)):
+            instance(f"{solver.name}: {name}", one, Field, error=MeshError)
+        later = partial(getattr(solver, solve.__name__), x, b, **given.kwargs)
+        record(called(CalledFunction(later, _read_by(solver, x, b), (x,)), f"{solver.name}.solve"))
+        return _Later(solver.name)
+
+    return either
+
+
+def _read_by(solver: Any, x: Field, b: Field) -> Storages | None:
+    """What a solver looks at besides its own; None where it was given a function, which may look at anything."""
+    given = [getattr(solver, name, None) for name in ("operator", "preconditioner")]
+    if not all(one is None or isinstance(one, str | Matrix | Poisson) for one in given):
+        return None
+    return x, b, *[one.values for one in given if isinstance(one, Matrix)]
+
+
+class _Later:
+    """What a solver reports at every replay: nobody can look at it while a program is recorded."""
+
+    def __init__(self, solver: str):
+        self._solver = solver
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ProgramError(f"solving by {self._solver} inside a program reports at every replay, and not when it is"
+                           f" recorded: look at its .{name} in a function that ml.call is given")  # fmt: skip

@@ -1,0 +1,165 @@
+"""Calls of Python's functions as operations of a program: what no loop is, such as a solver that iterates for as long
+as it takes, or works on whole arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import signature
+from types import FunctionType, MethodType
+from typing import Any
+
+from meshloom.errors import ProgramError, ScheduleError, shown
+from meshloom.exclusion import made_for
+from meshloom.kernel.access import Read, ReadWrite, Write
+from meshloom.kernel.sameness import Same
+from meshloom.mesh.core import Field, Global
+from meshloom.mesh.number import PlainNumber
+from meshloom.operation.body import Body, BodyGraph
+from meshloom.operation.domain import WholeFields
+from meshloom.operation.in_memory import InMemory
+from meshloom.operation.operand import Operand
+from meshloom.operation.operation import Operation
+from meshloom.operation.parameters import name_of
+from meshloom.recording import recorder
+
+Storages = tuple[Field | Global, ...]
+
+
+def call(
+    function: Callable[[], Any], reads: Iterable[Field | Global] | None = None,
+    writes: Iterable[Field | Global] | None = None,
+) -> None:  # fmt: skip
+    """Inside a program: call a function, such as one that solves a system, at this place of every replay. It takes no
+    arguments, what it returns is dropped, and where it cannot do its work it raises ``ml.errors.SolveError``.
+
+    ``reads``, ``writes``: the fields and globals that it looks at, and those that it may change; unsaid, all that there
+    are: no operation moves past it then, and temporary fields have no values behind it. One that has ``loops`` shows
+    them among those of the program.
+    """
+    if not callable(function):
+        raise ProgramError(f"ml.call takes a function, got {shown(function)}")
+    name = name_of(function)
+    if not needs_nothing(function):
+        raise ProgramError(f"ml.call: {name} takes arguments, and is called without any; give functools.partial of it")
+    body = CalledFunction(function, _storages(name, "reads", reads), _storages(name, "writes", writes))
+    record = recorder.get()
+    if record is None:
+        raise ProgramError(f"ml.call of {name} outside of a program: call it itself")
+    record(called(body, name))
+
+
+@dataclass(frozen=True)
+class CalledFunction(Body):
+    """A function of Python's; what it has not said that it reads, or writes, is None."""
+
+    function: Callable[[], Any]
+    reads: Storages | None
+    writes: Storages | None
+
+    @property
+    def said(self) -> Storages:
+        return (*(self.reads or ()), *(self.writes or ()))
+
+    @property
+    def known_by(self) -> Hashable:
+        return _itself(self.function), self.reads is None, self.writes is None
+
+    def graph(self, of: Operation) -> BodyGraph:
+        return BodyGraph(())
+
+    def loaded(self, of: Operation) -> range:
+        return range(len(of.operands))
+
+
+def called(body: CalledFunction, name: str, used: Sequence[Field | Global] = ()) -> Operation:
+    """The operation. ``used``: what others use, which it may use, too, where it has not said it; temporary fields of
+    them end there."""
+    everything = body.reads is None or body.writes is None
+    ends = frozenset(s for s in used if isinstance(s, Field) and s.temporary and s not in body.said)
+    rest = frozenset(used) - ends
+    reads, writes = (rest if one is None else frozenset(one) for one in (body.reads, body.writes))
+    listed = [s for s in dict.fromkeys((*used, *body.said)) if s in reads | writes | ends]
+    modes = [Write if s not in reads else ReadWrite if s in writes else Read for s in listed]
+    return Operation(name, WholeFields(everything, ends), tuple(map(Operand, listed, modes)), body, _OUTSIDE)
+
+
+def with_everything(operations: Sequence[Operation]) -> tuple[Operation, ...]:
+    """The same operations, where calls that have not said what they read or write have all that the others use as
+    operands, and so depend on it."""
+    vague = [one for one in dict.fromkeys(operations) if one.domain.everything]
+    if not vague:
+        return tuple(operations)
+    used = [s for s in dict.fromkeys(s for o in operations for s in o.storages) if not isinstance(s, PlainNumber)]
+    made = {one: called(one.body, one.name, used) for one in vague if isinstance(one.body, CalledFunction)}
+    return tuple([made.get(one, one) for one in operations])
+
+
+class _Outside(InMemory):
+    """By Python, wherever the function does its work."""
+
+    def compulsory(self, of: Operation) -> int:
+        raise ScheduleError(f"nobody counts what the call of {of.name} moves")
+
+    def flops(self, of: Operation) -> float:
+        raise ScheduleError(f"nobody counts what the call of {of.name} computes")
+
+    def executable(self, of: Operation) -> Callable[[], None]:
+        return partial(made_for, None, *functions_of([of]))  # what it makes is its own
+
+    def explain(self, of: Operation) -> str:
+        assert isinstance(of.body, CalledFunction)
+        read, written = (
+            "everything" if one is None else ", ".join(s.name for s in one) or "nothing"
+            for one in (of.body.reads, of.body.writes)
+        )
+        return f"{of.name}: a call from Python, which reads {read} and writes {written}"
+
+
+_OUTSIDE = _Outside()
+
+
+def functions_of(operations: Iterable[Operation]) -> tuple[Callable[[], Any], ...]:
+    """Those that are called among some operations."""
+    return tuple([one.body.function for one in operations if isinstance(one.body, CalledFunction)])
+
+
+def with_loops_of_calls(operations: Iterable[Operation]) -> tuple[Operation, ...]:
+    """The same without calls; in their place stand the loops of what is called, where it has some."""
+    shown = [getattr(*functions_of([one]), "loops", ()) if one.domain.is_call else (one,) for one in operations]
+    return tuple(loop for one in shown for loop in one)
+
+
+def _itself(function: Any) -> Hashable:
+    """What tells a function from others, methods and functions that are made anew whenever they are named included."""
+    if isinstance(function, MethodType):
+        return Same(function.__func__), _itself(function.__self__)
+    if isinstance(function, partial):
+        given = (*function.args, *function.keywords.values())
+        return _itself(function.func), tuple(function.keywords), *map(_itself, given)
+    if isinstance(function, FunctionType) and not function.__defaults__ and not function.__kwdefaults__:
+        return function.__code__, *map(Same, function.__closure__ or ())
+    return function if isinstance(function, int | float | str | None) else Same(function)
+
+
+def needs_nothing(function: Callable[..., Any]) -> bool:
+    """Can it be called without arguments, as far as it says?"""
+    try:
+        signature(function).bind()
+    except TypeError:
+        return False
+    except ValueError:  # nobody knows
+        pass
+    return True
+
+
+def _storages(name: str, what: str, given: Any) -> Storages | None:
+    """What a call says that it reads or writes; ProgramError for anything else."""
+    if given is None:
+        return None
+    is_one = isinstance(given, Field | Global) or not isinstance(given, Iterable)
+    listed = () if is_one else tuple(given)
+    for one in (given,) if is_one else [one for one in listed if not isinstance(one, Field | Global)]:
+        raise ProgramError(f"ml.call of {name}: {what} takes a tuple of fields and Globals, got {shown(one)}")
+    return listed

@@ -1,0 +1,154 @@
+"""Programs with calls: the operations between two calls replay as one, calls are made from Python, and both take turns.
+
+A function of the user's may set Python values that the program reads: then it records again, in the middle of a replay
+too, and goes on behind the same call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+from meshloom.backend.base import Recording, Replayed
+from meshloom.errors import ProgramError, SolveError
+from meshloom.kernel.outside import is_followed
+from meshloom.kernel.sameness import IdentityDict
+from meshloom.mesh.core import Global
+from meshloom.operation.call import functions_of
+from meshloom.operation.operation import Operation
+from meshloom.operation.replay import Way
+from meshloom.operation.tape import Tape
+
+_PACKAGE = __name__.partition(".")[0]
+#: What calls nothing.
+_SILENT = (bool, int, float, str, type(None), np.dtype)
+_COLLECTIONS = (tuple, list, set, frozenset)
+#: Classes of CuPy's whose objects run on a GPU, and call nothing of Python's; others of its do, as ``cupy.fuse``.
+_ON_DEVICE = ("ElementwiseKernel", "ReductionKernel", "RawKernel", "ufunc")
+#: Rooms whose objects programs are made of, and what these run on.
+_RECORDED = tuple(f"{_PACKAGE}.{room}" for room in ("mesh", "kernel", "operation", "schedule", "backend", "native"))
+
+
+def executed_in_turn(
+    now: Callable[[], Tape], tape: Tape, times: int, way: Way, watched: Sequence[Global]
+) -> Replayed:
+    """Run a tape with calls. ``now``: gives the tape of the Python values of now; ``watched``: globals that somebody
+    looks at after replays."""
+    tape.begin()
+    tape.bring(watched)
+    if not times:
+        for one in tape.segments:
+            one.execute(0, way, ())  # which compiles it
+    try:
+        return way(Recording([_InTurn(now, tape)]), times)
+    finally:
+        for field in {field for one in tape.segments for field in one.carries}:
+            field.undefined_after = tape.name
+
+
+class _InTurn:
+    """One replay after the other."""
+
+    def __init__(self, now: Callable[[], Tape], tape: Tape):
+        self._now, self._tape, self._replays = now, tape, 0
+        # asked anew in every run: solvers may have got a callback since
+        self._followed = not calls_only_ours(*functions_of(tape.calls))
+
+    def __call__(self) -> None:
+        tape, place = self._tape, 0
+        try:
+            while place < len(tape.pieces):
+                piece, place = tape.pieces[place], place + 1
+                if isinstance(piece, Tape):
+                    piece.run_once(followed=self._followed)
+                    continue
+                before = time.perf_counter()
+                piece.prepare()()
+                piece.total_seconds += time.perf_counter() - before
+                piece.calls += 1
+                if self._followed and (new := self._now()) is not tape:
+                    place = _place_behind(tape, place, new)
+                    tape = new
+                    tape.begin()
+        except SolveError as error:
+            error.replays = self._replays
+            raise
+        self._tape, self._replays = tape, self._replays + 1
+
+
+def _place_behind(tape: Tape, place: int, new: Tape) -> int:
+    """Where another tape goes on behind the calls that have been made of one; ProgramError where it has none there."""
+    made, others = ([one.name for one in pieces if isinstance(one, Operation)]
+                    for pieces in (tape.pieces[:place], new.pieces))  # fmt: skip
+    if others[: len(made)] == made:
+        calls = [k for k, one in enumerate(new.pieces, 1) if isinstance(one, Operation)]
+        return calls[len(made) - 1]
+    if place < len(tape.pieces):
+        raise ProgramError(f"program {tape.name}: {made[-1]} has changed a Python value by which other functions are"
+                           " called before it; change it at the end of a replay, or between two runs")  # fmt: skip
+    return len(new.pieces)
+
+
+def calls_only_ours(*functions: Callable[..., Any]) -> bool:
+    """Are they Meshloom's own, such as the ``solve`` of a solver, and so is whatever they could call? Then they set no
+    value that a program reads. A callback of the user's may be held anywhere: by a program that calls it, by an object
+    that a function is a method of, by a closure."""
+    waiting: list[Any] = list(functions)
+    met: IdentityDict[int] = IdentityDict()
+    while waiting:
+        one = waiting.pop()
+        if type(one) in _SILENT or met.setdefault((one,), new := len(met)) != new:
+            continue
+        held = _held_by(one)
+        if held is None:
+            return False
+        waiting += held
+    return True
+
+
+def _held_by(one: Any) -> Iterable[Any] | None:
+    """What may be called by whoever has this; None where it is not Meshloom's. Programs, kernels and fields hold what
+    is recorded, which is looked at by itself, and programs what they call."""
+    module = type(one).__module__
+    if not _is_ours(module) and is_followed(module):
+        return None
+    if isinstance(one, _COLLECTIONS):
+        return one
+    if isinstance(one, dict):
+        return one.values()
+    if isinstance(one, np.ndarray):
+        return one.ravel().tolist() if one.dtype.hasobject else ()
+    if isinstance(one, MethodType):
+        return one.__func__, one.__self__
+    if isinstance(one, FunctionType):
+        given = one.__defaults__ or ()
+        return (*[cell.cell_contents for cell in one.__closure__ or ()], *given) if _is_ours(one.__module__) else None
+    if not _is_ours(module):
+        return _held_by_libraries(one)
+    if module.startswith(_RECORDED):
+        return getattr(one, "called_functions", ())
+    slots = [name for kind in type(one).__mro__ for name in vars(kind).get("__slots__", ())]
+    return (*getattr(one, "__dict__", {}).values(), *[getattr(one, name, None) for name in slots])
+
+
+def _held_by_libraries(one: Any) -> Iterable[Any] | None:
+    """The same of what Python, NumPy and CuPy bring: partial functions and cached ones are what they call."""
+    kind = type(one)
+    if isinstance(one, partial):
+        return one.func, *one.args, *one.keywords.values()
+    if isinstance(one, type):
+        return None if is_followed(one.__module__) and not _is_ours(one.__module__) else ()
+    if kind.__module__.startswith("cupy._core.") and kind.__name__ in _ON_DEVICE:
+        return ()
+    if (wrapped := getattr(one, "__wrapped__", None)) is not None:
+        return (wrapped,)
+    return None if callable(one) else ()  # a ufunc may write to an array that it was given
+
+
+def _is_ours(module: str | None) -> bool:
+    return (module or "").partition(".")[0] == _PACKAGE
