@@ -6,11 +6,9 @@ captured by an OpenMP region, and keep it for parameters.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
 from meshloom.backend.unit import (
-    MOST_UNITS,
     Parameter,
     TranslationUnit,
     block_names,
@@ -30,6 +28,7 @@ from meshloom.schedule.spec import LoopSpec
 PRELUDE = prelude(Path(__file__).with_name("cpu_prelude.hpp")) + Path(__file__).with_name("rounded.hpp").read_text()
 
 INT64 = "int64_t"
+ENTRY = "ml_loop"
 
 
 class CppPrinter(Printer):
@@ -64,7 +63,6 @@ class CppPrinter(Printer):
 PRINTER = CppPrinter()
 
 
-@lru_cache(MOST_UNITS)
 def render(unit: TranslationUnit) -> str:
     """C++ source with ``extern "C" void ml_loop(void* const* p, const int64_t* s)``."""
     received = [_received(unit, one) for one in unit.passes]
@@ -79,7 +77,7 @@ def render(unit: TranslationUnit) -> str:
         *(line for k, one in enumerate(unit.passes) for line in _launch(k, one, received[k])),
         *_finish(unit),
     ]
-    entry = ['extern "C" void ml_loop(void* const* p, const int64_t* s) {', *body, "(void)threads;", "}"]
+    entry = [f'extern "C" void {ENTRY}(void* const* p, const int64_t* s) {{', *body, "(void)threads;", "}"]
     text_lines = indent([*(x for b in blocks for x in b), *entry])
     return "\n".join([PRELUDE, f"// loop {safe_name(unit.spec.name)}", *tables(unit, "static"), *text_lines, ""])
 

@@ -20,9 +20,9 @@ import pytest
 import meshloom as ml
 from meshloom.backend.cuda import nvrtc, nvrtc_child
 from meshloom.backend.cuda.backend import CudaBackend
-from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Device, LaunchFunction
-from meshloom.backend.cuda.kernels import GpuCode
+from meshloom.backend.lowering import Compiled
+from meshloom.backend.unit import KernelText
 from meshloom.errors import CompilerError
 from meshloom.native import compiler, eviction, together
 from meshloom.operation.operation import Operation
@@ -59,7 +59,7 @@ class NoDevice(Device):
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
         return {}
 
-    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
+    def load(self, code: Compiled, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
         return {one.name: lambda *_: None for one in made}
 
 
