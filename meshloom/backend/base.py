@@ -95,8 +95,8 @@ class Backend(ABC):
         return
 
     def recording(self, operations: Sequence[Callable[[], None]], waits: Waits | None = None) -> Recording:
-        """Executables and fills, in order, made ready to be replayed. ``waits``: of each the earlier ones that it has
-        to wait for, if others may run at the same time where the back end can do that."""
+        """The launches of operations, in order, made ready to be replayed. ``waits``: of each operation the earlier
+        ones that it has to wait for, if others may run at the same time where the back end can do that."""
         return Recording(operations)
 
 

@@ -80,14 +80,6 @@ class Launch:
     shared: int = 0
 
     @classmethod
-    def on_device(
-        cls, function: Any, name: str, grid: int, threads: int, shared: int, arguments: tuple[Any, ...]
-    ) -> Launch:
-        """Of a kernel, ``function(grid, threads, shared, arguments)``, which may bind them beforehand."""
-        bind = getattr(function, "bound", None) or partial(partial, function)
-        return cls(name, function, arguments, bind(grid, threads, shared, arguments), grid, threads, shared)
-
-    @classmethod
     def here(cls, function: Callable[..., None], *arguments: Any) -> Launch:
         """Of a function of Python."""
         return cls(function.__name__, function, arguments, partial(function, *arguments))
@@ -181,7 +173,8 @@ class CompilingBackend(Backend):
         options, parts = self.options(bound, plan), tuple(leaves(plan))
         key: Hashable = (Same(spec), Same(plan), options)
         if not any(isinstance(one, np.ndarray) for _, one in parts):
-            key = (spec, type(plan), plan.strategy, plan.block, parts, options)
+            signs = repr(spec.starts_from)  # 0.0 == -0.0
+            key = (spec, signs, type(plan), plan.strategy, plan.block, parts, options)
         return self._lowered.find_or_make(key, lambda: self.lower(spec, plan, options))
 
     def loaded(self, lowered: Lowered) -> Loaded:

@@ -372,7 +372,7 @@ class Operation(NoCopy):
         """Have a compiler begin with it, where it can work by itself; ``prepare`` then waits for it."""
         self.refresh()
         if self._launches is None and self.backend.compiles_apart and not self.domain.all_memory:
-            self._with_the_same_values(lambda: self.policy.begin(self))
+            self._with_the_same_values(lambda: self.backend.begin(self.policy.bound(self)))
 
     def _with_the_same_values(self, action: Callable[[], T]) -> T:
         """What an action gives; what kernels read does not change meanwhile."""

@@ -137,10 +137,6 @@ class ExecutionPolicy(ABC):
         pinned = of.form.pinned
         return BoundLoop(of.spec, of.elements, of.storages, of.maps, of.schedule, lambda: of.plan, of.box, pinned)
 
-    def begin(self, of: Operation) -> None:
-        """Have the back end begin to compile it."""
-        of.backend.begin(self.bound(of))
-
 
 @dataclass(frozen=True)
 class StrategyPolicy(ExecutionPolicy):

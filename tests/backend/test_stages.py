@@ -29,6 +29,11 @@ def double(u: ml.Read, v: ml.Write):
 
 
 @ml.kernel
+def add(u: ml.Read, total: ml.Sum):
+    total += u
+
+
+@ml.kernel
 def smooth(u: ml.Read, v: ml.Write):
     v[...] = u[-1] + u[1]
 
@@ -215,6 +220,24 @@ def test_another_number_of_a_plan_is_lowered_anew() -> None:
     for name in names:
         other = replace(loop.plan, **{str(name): getattr(loop.plan, str(name)) + 1})
         assert backend.lowered(replace(bound, plan=lambda other=other: other)) is not known, name
+
+
+@pytest.mark.parametrize("backend", ["numpy", "emulated"])  # OpenMP adds to 0.0
+def test_a_sum_that_starts_from_another_zero_is_lowered_anew(backend: str) -> None:
+    """Numbers that are equal and are not the same: which of two programs came first must not matter."""
+    ml.use(backend)
+    for start in (0.0, -0.0, 0.0):
+        cells, total = ml.Set(4, "cells"), ml.Global(1.0, "total")
+        u, v = cells.field("u", data=-0.0), cells.field("v")
+
+        @ml.program
+        def step(start: float = start, cells: Any = cells, u: Any = u, v: Any = v, total: Any = total) -> None:
+            total.value = start
+            double(cells, u, v)
+            add(cells, v, total)
+
+        step.run(1)
+        assert repr(float(total.value)) == repr(start)
 
 
 # ----- caches -----------------------------------------------------------------------------------------------------

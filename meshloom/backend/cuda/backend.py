@@ -214,8 +214,10 @@ def _launches(
     unit, names, parts = lowered.unit, {one.name: one.parameters for one in lowered.kernels}, 0
 
     def launch(name: str, grid: int, threads: int, room: int, **own: int) -> Launch:
-        arguments = tuple([own[n] if n in own else values[n] for _, n in names[name]])
-        return Launch.on_device(loaded.functions[name], name, grid, threads, room, arguments)
+        function, found = loaded.functions[name], values | own
+        arguments = tuple([found[n] for _, n in names[name]])
+        bind = getattr(function, "bound", None) or partial(partial, function)  # some decide everything beforehand
+        return Launch(name, function, arguments, bind(grid, threads, room, arguments), grid, threads, room)
 
     for k, one in enumerate(unit.passes):
         for low, high, extra_blocks, grid in grids[k]:
