@@ -464,7 +464,7 @@ class Operation(NoCopy):
         """Average seconds of one execution so far (on a device: seconds of the last one); None before the first."""
         if not self.calls:
             return None
-        return (self._launches and self._launches.seconds) or self.total_seconds / self.calls
+        return (None if self._launches is None else self._launches.seconds) or self.total_seconds / self.calls
 
     def __repr__(self) -> str:
         """Its name, domain and operands; looking at it traces nothing."""
