@@ -19,9 +19,9 @@ import numpy as np
 import meshloom as ml
 from meshloom.backend import register
 from meshloom.backend.cuda.backend import CudaBackend
-from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Device, LaunchFunction
-from meshloom.backend.cuda.kernels import GpuCode
+from meshloom.backend.lowering import Compiled
+from meshloom.backend.unit import KernelText
 from meshloom.errors import MeshloomError
 from meshloom.target import H200
 
@@ -41,7 +41,7 @@ class _Compiler(Device):
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
         return {}
 
-    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
+    def load(self, code: Compiled, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
         return defaultdict(lambda: _no_launch)
 
 

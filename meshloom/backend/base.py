@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,14 @@ from meshloom.mesh.box import Box
 from meshloom.mesh.condition import Comparison
 from meshloom.mesh.core import Field, Global, Map, on_host
 from meshloom.native.runtime import copy_bandwidth
-from meshloom.native.threads import check_device
 from meshloom.process.signals import held_back
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import CPU, Rates, Target
+
+if TYPE_CHECKING:
+    from meshloom.backend.lowering import Launches
 
 #: Of each operation of a program the positions of the earlier ones that it has to wait for; asked for at need
 Waits = Callable[[], Sequence[Collection[int]]]
@@ -38,7 +40,7 @@ class BoundLoop:
     plan: Callable[[], Plan]
     box: Box | None = None  # of a grid: the elements are its points
     serial: bool = False  # does one thread of a CPU go through the elements in their order? bits are the same
-    compiled: dict[Any, Any] = field(default_factory=dict)  # what a back end keeps for loops of the same form
+    pinned: dict[Any, Any] = field(default_factory=dict)  # what stays loaded for loops of the same form, by back end
 
 
 class Backend(ABC):
@@ -82,8 +84,8 @@ class Backend(ABC):
         """Why it cannot run here, in one sentence; None when it can."""
 
     @abstractmethod
-    def prepare(self, bound: BoundLoop) -> Callable[[], None]:
-        """An executable for the loop, to be called any number of times."""
+    def prepare(self, bound: BoundLoop) -> Launches:
+        """What executes the loop, to be called any number of times."""
 
     def source(self, bound: BoundLoop) -> str:
         """The text that is compiled for the loop. ScheduleError where nothing is."""
@@ -94,8 +96,8 @@ class Backend(ABC):
         return
 
     def recording(self, operations: Sequence[Callable[[], None]], waits: Waits | None = None) -> Recording:
-        """Executables and fills, in order, made ready to be replayed. ``waits``: of each the earlier ones that it has
-        to wait for, if others may run at the same time where the back end can do that."""
+        """The launches of operations, in order, made ready to be replayed. ``waits``: of each operation the earlier
+        ones that it has to wait for, if others may run at the same time where the back end can do that."""
         return Recording(operations)
 
 
@@ -110,43 +112,6 @@ class Replayed(NamedTuple):
     seconds: np.ndarray
     stopped: bool = False
     met: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class FillMemory:
-    """A fill as it is executed: some memory, whoever it belongs to, and what it is set to."""
-
-    storage: Any
-    value: float | int
-
-    @property
-    def size(self) -> int:
-        """Values that are written."""
-        return int(self.storage.size)
-
-    def __call__(self) -> None:
-        if not isinstance(self.storage, np.ndarray):
-            check_device()
-        self.storage.fill(self.value)
-
-
-@dataclass(frozen=True, eq=False)
-class CopyMemory:
-    """A copy as it is executed, without the fields."""
-
-    source: Any
-    target: Any
-
-    @property
-    def size(self) -> int:
-        """Values that are written."""
-        return int(self.target.size)
-
-    def __call__(self) -> None:
-        if isinstance(self.target, np.ndarray):
-            self.target[:] = self.source
-        else:
-            self.target.data.copy_from_device_async(self.source.data, self.target.nbytes)
 
 
 class Recording:

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from meshloom.backend.base import Backend, BoundLoop, CopyMemory, FillMemory, Recording, Replayed, Waits
-from meshloom.backend.cpu_dialect import render
-from meshloom.backend.unit import (
-    Argument,
-    TranslationUnit,
-    check_arrays,
-    color_counts,
-    make_unit,
-    sizes_of,
-    temporaries,
-)
+from meshloom.backend import lowering
+from meshloom.backend.base import BoundLoop, Recording, Replayed, Waits
+from meshloom.backend.cpu_dialect import ENTRY, render
+from meshloom.backend.lowering import Compiled, CompilingBackend, Launch, Launches, Loaded, Lowered
+from meshloom.backend.unit import Argument, check_arrays, color_counts, make_unit, scratch_of, sizes_of, values_of
 from meshloom.errors import CompilerError
 from meshloom.mesh.condition import SIGNS, Comparison
 from meshloom.mesh.core import Global
-from meshloom.native import runtime, threads, together
-from meshloom.native.compiler import host_compiler
+from meshloom.native import compiler, runtime, threads
+from meshloom.native.compiler import Compiler, host_compiler
 from meshloom.native.dlclose import function_of
 from meshloom.native.runtime import NativeCall
-from meshloom.schedule.nest.code import partial_name
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.plan.plan import arrays as plan_arrays
+from meshloom.schedule.spec import LoopSpec
 from meshloom.target import CPU, Rates
 
+T = TypeVar("T")
 #: Neither changes a value: no errno from sqrt, no care for floating-point traps. Both let loops be vectorised.
 FLAGS = ("-fno-math-errno", "-fno-trapping-math")
 NO_CONTRACTION = "-ffp-contract=off"
@@ -42,25 +37,26 @@ FLAGS_OF_MANY = ("--param=vect-epilogues-nomask=0", "-fno-predictive-commoning",
                  "--param=lra-max-considered-reload-pseudos=5")  # fmt: skip
 
 
-class CppText(NamedTuple):
-    """A loop as text: what was printed, the text, and how it is compiled."""
+class CppOptions(NamedTuple):
+    """What code depends on besides the text: how it is compiled, and how where the text is long; and by whom."""
 
-    unit: TranslationUnit
-    source: str
     flags: tuple[str, ...]
+    of_many: tuple[str, ...]
+    compiler: Compiler
+    serial: bool  # see ``BoundLoop``
+
+    def of(self, source: str) -> tuple[str, ...]:
+        """The flags for a text. Those of a long one give code as fast, sooner."""
+        return (*self.flags, *(self.of_many if source.count(";\n") >= CPU.cpu.compiling.many_statements else ()))
 
 
-def flags_for_size(source: str) -> tuple[str, ...]:
-    """What a long text is compiled with, besides: code as fast, sooner."""
-    return FLAGS_OF_MANY if host_compiler().is_gnu and source.count(";\n") >= CPU.cpu.compiling.many_statements else ()
-
-
-class CpuBackend(Backend):
+class CpuBackend(CompilingBackend):
     """``threads`` is read by generated code at every call, so changing it needs no new code."""
 
     name = "cpu"
 
     def __init__(self) -> None:
+        super().__init__()
         self.threads = threads.in_use
         self.contract = True
 
@@ -83,56 +79,50 @@ class CpuBackend(Backend):
             return str(error)
         return None
 
-    def prepare(self, bound: BoundLoop) -> NativeCall:
-        plan = bound.plan()
-        made_for, unit, function = bound.compiled.get(self.key, (None, None, None))
-        if made_for is not plan:
-            text = self._text(bound, plan)
-            library = together.load(text.source, bound.spec.name, extra_flags=text.flags)
-            unit, function = text.unit, function_of(library, "ml_loop", ctypes.c_void_p, ctypes.c_void_p)
-            bound.compiled[self.key] = plan, unit, function
-        arrays = self._arrays(bound, plan, unit)
-        sizes = sizes_of(bound, plan) | color_counts(unit, arrays)
-        check_arrays(bound.spec.name, unit.pointers, arrays)
-        return NativeCall(function, [arrays[a.name] for a in unit.pointers], [sizes[name] for name in unit.sizes])
+    def options(self, bound: BoundLoop, plan: Plan) -> CppOptions:
+        flags = FLAGS if self.contract and not bound.spec.strict else (*FLAGS, NO_CONTRACTION)
+        found = host_compiler()
+        return CppOptions(flags, FLAGS_OF_MANY if found.is_gnu else (), found, bound.serial)
 
-    def source(self, bound: BoundLoop) -> str:
-        return self._text(bound, bound.plan()).source
+    def lower(self, spec: LoopSpec, plan: Plan, options: CppOptions) -> Lowered:
+        unit = make_unit(spec, plan, extra=(Argument("threads_in_use", "int64_t", True),), serial=options.serial)
+        return Lowered(unit, render(unit), options)
 
     def begin(self, bound: BoundLoop) -> None:
-        plan = bound.plan()
-        if bound.compiled.get(self.key, (None,))[0] is not plan:
-            text = self._text(bound, plan)
-            bound.compiled[self.key, "text"] = plan, text  # for prepare, which comes soon
-            together.begin(text.source, bound.spec.name, extra_flags=text.flags)
-            runtime.begin()  # which replays it
+        super().begin(bound)
+        runtime.begin()  # which replays it
 
-    def _text(self, bound: BoundLoop, plan: Plan) -> CppText:
-        made_for, text = bound.compiled.pop((self.key, "text"), (None, None))
-        if text is not None and made_for is plan:
-            return text
-        threads_in_use = Argument("threads_in_use", "int64_t", True)
-        unit = make_unit(bound.spec, plan, extra=(threads_in_use,), serial=bound.serial)
-        flags = FLAGS if self.contract and not bound.spec.strict else (*FLAGS, NO_CONTRACTION)
-        source = render(unit)
-        return CppText(unit, source, (*flags, *flags_for_size(source)))
+    def known(self, lowered: Lowered) -> Compiled | None:
+        found = _with_flags(compiler.known, lowered)
+        return None if found is None else Compiled(found, source=lowered.source)
 
-    def _arrays(self, bound: BoundLoop, plan: Plan, unit: TranslationUnit) -> dict[str, np.ndarray]:
-        """Every array the generated function may point to, by name."""
-        spec = bound.spec
-        arrays = {spec.access(k).pointer: s.storage for k, s in enumerate(bound.storages)}
-        arrays |= {f"m{k}": m.positions for k, m in enumerate(bound.maps) if not m.formula}
-        arrays |= plan_arrays(plan)
-        arrays["threads_in_use"] = self.threads
-        for name, dtype, per_element in temporaries(spec, plan):
-            arrays[name] = np.zeros(bound.elements * per_element, dtype)
-        blocks = plan.blocks(bound.elements) + sum(color_counts(unit, arrays).values())  # a color ends in part of one
-        for output in spec.reductions:
-            arrays[f"{partial_name(output)}_parts"] = np.zeros(blocks, spec.params[output.param].dtype)
-        return arrays
+    def compiled(self, lowered: Lowered, *, apart: bool = False) -> Compiled:
+        """``load`` compiles what nobody has compiled ahead."""
+        return Compiled(_with_flags(compiler.build, lowered) if apart else None, source=lowered.source)
+
+    def load(self, lowered: Lowered, compiled: Compiled) -> Mapping[str, Any]:
+        library = _with_flags(compiler.load, lowered)
+        return {ENTRY: function_of(library, ENTRY, ctypes.c_void_p, ctypes.c_void_p)}
+
+    def launches(self, bound: BoundLoop, lowered: Lowered, loaded: Loaded) -> Launches:
+        plan, unit, function = bound.plan(), lowered.unit, loaded.functions[ENTRY]
+        arrays = values_of(bound) | {f"m{k}": m.positions for k, m in enumerate(bound.maps) if not m.formula}
+        arrays |= plan_arrays(plan) | {"threads_in_use": self.threads}
+        colors = color_counts(unit, arrays)
+        blocks = plan.blocks(bound.elements) + sum(colors.values())  # a color ends in part of one
+        arrays |= scratch_of(bound, plan, blocks)
+        check_arrays(bound.spec.name, unit.pointers, arrays)
+        sizes = sizes_of(bound, plan) | colors
+        pointers, numbers = [arrays[a.name] for a in unit.pointers], [sizes[name] for name in unit.sizes]
+        call = NativeCall(function, pointers, numbers)
+        return Launches((Launch(ENTRY, function, (*pointers, *numbers), call),), (loaded,))
 
     def recording(self, operations: Sequence[Callable[[], None]], waits: Waits | None = None) -> Recording:
         return NativeRecording(operations)
+
+
+def _with_flags(step: Callable[..., T], lowered: Lowered) -> T:
+    return step(lowered.source, lowered.name, extra_flags=lowered.options.of(lowered.source))
 
 
 class NativeRecording(Recording):
@@ -169,10 +159,12 @@ class NativeRecording(Recording):
         return seconds[: len(self._native)], int(done[0]), stopped
 
 
-def _native(operation: Callable[[], None]) -> NativeCall:
-    if isinstance(operation, FillMemory):
-        return runtime.fill_operation(operation.storage, operation.value)
-    if isinstance(operation, CopyMemory):
-        return runtime.copy_operation(operation.source, operation.target)
-    assert isinstance(operation, NativeCall)
-    return operation
+def _native(operation: Any) -> NativeCall:
+    """An operation is one launch here."""
+    (launch,) = operation.launches
+    if launch.function is lowering.fill_memory:
+        return runtime.fill_operation(*launch.arguments)
+    if launch.function is lowering.copy_memory:
+        return runtime.copy_operation(*launch.arguments)
+    assert isinstance(launch.call, NativeCall)
+    return launch.call

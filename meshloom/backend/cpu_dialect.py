@@ -6,11 +6,9 @@ captured by an OpenMP region, and keep it for parameters.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
 from meshloom.backend.unit import (
-    MOST_UNITS,
     Parameter,
     TranslationUnit,
     block_names,
@@ -30,6 +28,7 @@ from meshloom.schedule.spec import LoopSpec
 PRELUDE = prelude(Path(__file__).with_name("cpu_prelude.hpp")) + Path(__file__).with_name("rounded.hpp").read_text()
 
 INT64 = "int64_t"
+ENTRY = "ml_loop"
 
 
 class CppPrinter(Printer):
@@ -64,7 +63,6 @@ class CppPrinter(Printer):
 PRINTER = CppPrinter()
 
 
-@lru_cache(MOST_UNITS)
 def render(unit: TranslationUnit) -> str:
     """C++ source with ``extern "C" void ml_loop(void* const* p, const int64_t* s)``."""
     passes = (*unit.passes, *([] if unit.serial is None else [unit.serial]))
@@ -84,7 +82,7 @@ def render(unit: TranslationUnit) -> str:
         *(line for one in launches for line in one),
         *_finish(unit),
     ]
-    entry = ['extern "C" void ml_loop(void* const* p, const int64_t* s) {', *body, "(void)threads;", "}"]
+    entry = [f'extern "C" void {ENTRY}(void* const* p, const int64_t* s) {{', *body, "(void)threads;", "}"]
     text_lines = indent([*(x for b in blocks for x in b), *entry])
     return "\n".join([PRELUDE, f"// loop {safe_name(unit.spec.name)}", *tables(unit, "static"), *text_lines, ""])
 

@@ -16,10 +16,11 @@ import numpy as np
 from meshloom.backend.base import Recording, Replayed
 from meshloom.backend.branches import StreamAssignment
 from meshloom.backend.cuda.backend import CudaBackend
-from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.driver import DeviceLaunch
 from meshloom.backend.cuda.engine import Device, Engine, LaunchFunction
-from meshloom.backend.cuda.kernels import NO_CONTRACTION, GpuCode, GpuText
+from meshloom.backend.cuda.kernels import NO_CONTRACTION, GpuText
+from meshloom.backend.lowering import Compiled
+from meshloom.backend.unit import KernelText
 from meshloom.errors import CompilerError
 from meshloom.mesh.core import Global
 from meshloom.target import Target, of_properties
@@ -46,14 +47,11 @@ class HipDevice(Device):
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
         return Engine.usage(self, launch, threads, shared)
 
-    def known(self, text: GpuText) -> GpuCode | None:
-        return None
-
-    def compiled(self, text: GpuText, *, apart: bool = False) -> GpuCode:
+    def compiled(self, text: GpuText, *, apart: bool = False) -> Compiled:
         """The text: CuPy compiles and loads in one."""
-        return GpuCode(text, {})
+        return Compiled(text)
 
-    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
+    def load(self, code: Compiled, made: Sequence[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
         text: GpuText = code.content
         options = ("-std=c++17", *(_FLAGS[one] for one in text.flags))
         try:

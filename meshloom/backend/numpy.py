@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 
 from meshloom.backend.base import Backend, BoundLoop
+from meshloom.backend.lowering import Launch, Launches
 from meshloom.backend.numpy_buffer import Buffer, buffer_of
 from meshloom.backend.numpy_lines import line_work, run_lines
 from meshloom.kernel.access import identity
@@ -33,13 +34,14 @@ class NumpyBackend(Backend):
     def unavailable(self) -> str | None:
         return None
 
-    def prepare(self, bound: BoundLoop) -> Callable[[], None]:
+    def prepare(self, bound: BoundLoop) -> Launches:
         buffers = tuple(map(buffer_of, bound.storages))
         if isinstance(bound.spec, LineSpec):
-            return partial(run_lines, line_work(bound, buffers))
+            return Launches((Launch.here(run_lines, line_work(bound, buffers)),))
         rows = tuple(one.formula or one.positions for one in bound.maps)
         values = Evaluation([output.value for output in bound.spec.outputs])
-        return partial(run, NumpyWork(bound.spec, bound.elements, buffers, rows, bound.box, values))
+        work = NumpyWork(bound.spec, bound.elements, buffers, rows, bound.box, values)
+        return Launches((Launch.here(run, work),))
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,16 @@ from meshloom.backend.base import BoundLoop
 from meshloom.errors import ScheduleError
 from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import C_TYPES
-from meshloom.kernel.recent import Recent
 from meshloom.schedule.nest.code import Pass, partial_name
 from meshloom.schedule.nest.nodes import Name, Statement, let
 from meshloom.schedule.nest.walk import names as names_in
-from meshloom.schedule.plan.plan import Plan, arrays, leaves, sizes
+from meshloom.schedule.plan.plan import Plan, arrays, sizes
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import emitter, passes_of
 from meshloom.schedule.strategies.common.visits import serial_pass
 from meshloom.target import CPU, Target
 
 _PASTED = re.compile(r"^//@ (\w+\.hpp)\n", re.MULTILINE)
-MOST_UNITS = 64  # that are kept, besides those of loops that are still there: a solver by colors has about ten
 _C_OF = {np.dtype(f"uint{bits}"): f"uint{bits}_t" for bits in (8, 16, 32)} | C_TYPES
 
 
@@ -58,6 +56,15 @@ class Parameter(NamedTuple):
 
 
 @dataclass(frozen=True)
+class KernelText:
+    """One generated function: its parameters in order, and its text where that is printed by itself."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    text_lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class GlobalValue:
     """A value of a Global that is read: its type, what it is called, and the array that it is an entry of."""
 
@@ -73,8 +80,7 @@ class GlobalValue:
 
 @dataclass(frozen=True, eq=False)
 class TranslationUnit:
-    """Everything one generated source needs: pointers, sizes (whole numbers), passes; and where it runs. One that is
-    made again is the same object for loops that differ in their fields, maps and sizes alone (``make_unit``)."""
+    """Everything one generated source needs: pointers, sizes (whole numbers), passes; and where it runs."""
 
     spec: LoopSpec
     pointers: tuple[Argument, ...]
@@ -93,24 +99,10 @@ def prelude(path: Path, **parts: str) -> str:
     return _PASTED.sub(lambda found: prelude(Path(__file__).with_name(found[1])), text)
 
 
-_UNITS: Recent[tuple[Any, ...], TranslationUnit] = Recent(MOST_UNITS)
-
-
 def make_unit(
     spec: LoopSpec, plan: Plan, *, extra: tuple[Argument, ...] = (), target: Target = CPU, serial: bool = False
 ) -> TranslationUnit:
-    """The generated source as data: a function of the loop's spec and of which arrays the plan has, of which types.
-
-    A solver that goes through colors has hundreds of loops which are one loop over other rows: where a plan has no
-    arrays, and the same numbers if any, the unit of the last such loop serves."""
-    parts = tuple(leaves(plan))
-    if any(isinstance(one, np.ndarray) for _, one in parts):
-        return _made(spec, plan, extra, target, serial)
-    key = (spec, type(plan), plan.strategy, plan.block, parts, extra, target, serial)
-    return _UNITS.find_or_make(key, lambda: _made(spec, plan, extra, target, serial))
-
-
-def _made(spec: LoopSpec, plan: Plan, extra: tuple[Argument, ...], target: Target, serial: bool) -> TranslationUnit:
+    """The generated source as data: a function of the loop's spec and of which arrays the plan has, of which types."""
     pointers = [Argument(spec.access(k).pointer, p.ctype, not p.mode.writes) for k, p in enumerate(spec.params)]
     pointers += [Argument(f"m{k}", C_TYPES[m.dtype], True) for k, m in enumerate(spec.maps) if not m.formula]
     pointers += [Argument(name, _C_OF[array.dtype], True) for name, array in sorted(arrays(plan).items())]
@@ -155,6 +147,19 @@ def sizes_of(bound: BoundLoop, plan: Plan) -> dict[str, int]:
         if not bound.spec.params[k].is_global:
             found[f"stride{k}"] = storage.storage.size // storage.dim
     return found | {f"targets{m}": one.target.total for m, one in enumerate(bound.maps)}
+
+
+def values_of(bound: BoundLoop) -> dict[str, Any]:
+    """The memory of fields and globals, wherever it is, by name."""
+    return {bound.spec.access(k).pointer: one.storage for k, one in enumerate(bound.storages)}
+
+
+def scratch_of(bound: BoundLoop, plan: Plan, parts: int) -> dict[str, np.ndarray]:
+    """Arrays that a loop writes for itself, by name; ``parts``: blocks that have a share of the globals."""
+    spec = bound.spec
+    found = {name: np.zeros(bound.elements * each, dtype) for name, dtype, each in temporaries(spec, plan)}
+    shares = {f"{partial_name(o)}_parts": np.zeros(parts, spec.params[o.param].dtype) for o in spec.reductions}
+    return found | shares
 
 
 def block_names(one: Pass) -> set[str]:

@@ -10,6 +10,7 @@ from inspect import signature
 from types import FunctionType, MethodType
 from typing import Any
 
+from meshloom.backend.lowering import Launch, Launches
 from meshloom.errors import ProgramError, ScheduleError, shown
 from meshloom.exclusion import made_for
 from meshloom.kernel.access import Read, ReadWrite, Write
@@ -105,8 +106,8 @@ class _Outside(InMemory):
     def flops(self, of: Operation) -> float:
         raise ScheduleError(f"nobody counts what the call of {of.name} computes")
 
-    def executable(self, of: Operation) -> Callable[[], None]:
-        return partial(made_for, None, *functions_of([of]))  # what it makes is its own
+    def launches(self, of: Operation) -> Launches:
+        return Launches((Launch.here(made_for, None, *functions_of([of])),))  # what it makes is its own
 
     def explain(self, of: Operation) -> str:
         assert isinstance(of.body, CalledFunction)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 
-from meshloom.backend.base import CopyMemory, FillMemory
+from meshloom.backend.lowering import Launch, Launches, copy_memory, fill_memory
 from meshloom.kernel.access import Read, Write
 from meshloom.kernel.expr import const, load
 from meshloom.kernel.model import Output
@@ -88,11 +88,11 @@ class InMemory(ExecutionPolicy):
     def flops(self, of: Operation) -> float:
         return 0.0
 
-    def executable(self, of: Operation) -> Callable[[], None]:
+    def launches(self, of: Operation) -> Launches:
         target, *sources = of.storages
-        if sources:
-            return CopyMemory(sources[0].storage, target.storage)
-        return FillMemory(target.storage, of.graph.outputs[0].value.value)
+        one = (Launch.here(copy_memory, sources[0].storage, target.storage) if sources
+               else Launch.here(fill_memory, target.storage, of.graph.outputs[0].value.value))  # fmt: skip
+        return Launches((one,), needed=float(target.storage.size))  # a thread for each value
 
     def words(self, of: Operation) -> str:
         return "by Python" if of.domain.is_call else "in memory"

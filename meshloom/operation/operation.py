@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, fin
 
 from meshloom.backend import current
 from meshloom.backend.base import Backend
+from meshloom.backend.lowering import Launches
 from meshloom.errors import KernelError, MeshError, ScheduleError
 from meshloom.exclusion import PREPARING, Mutex, belong, holding, mutex_of, mutexes_of
 from meshloom.kernel.model import Param
@@ -79,7 +80,7 @@ class Operation(NoCopy):
     states: tuple[State, ...] = ()
     #: Who executes operations where somebody looks at every one of them (``debugging.py``); None as a rule
     watched: ClassVar[Callable[[Operation, Callable[[], None]], None] | None] = None
-    _executable: Callable[[], None] | None = None
+    _launches: Launches | None = None
     _mutex: Mutex | None = None
     _preparing = False
 
@@ -357,31 +358,24 @@ class Operation(NoCopy):
 
     def invalidate(self) -> None:
         """A field moved, or a kernel changed: all that depends on it is made again at the next call."""
-        self._executable = None
+        self._launches = None
         self.known.clear()
 
     # ----- running it -------------------------------------------------------------------------------------------
-    def prepare(self) -> Callable[[], None]:
+    def prepare(self) -> Launches:
         """Schedule and compile now; running does it by itself."""
         self.refresh()
-        if self._executable is None:
-            self._with_the_same_values(self._make_executable)
-        assert self._executable is not None
-        return self._executable
+        return self._launches or self._with_the_same_values(self._made_launches)
 
-    def _make_executable(self) -> None:
-        self.settle()
-        self._executable = self.policy.executable(self)
+    def _made_launches(self) -> Launches:
+        self._launches = found = self.policy.launches(self)
+        return found
 
     def begin_to_prepare(self) -> None:
         """Have a compiler begin with it, where it can work by itself; ``prepare`` then waits for it."""
         self.refresh()
-        if self._executable is None and self.backend.compiles_apart and self.domain.compiled:
-            self._with_the_same_values(self._begin_to_make)
-
-    def _begin_to_make(self) -> None:
-        self.settle()
-        self.policy.begin(self)
+        if self._launches is None and self.backend.compiles_apart and self.domain.compiled:
+            self._with_the_same_values(lambda: self.backend.begin(self.policy.bound(self)))
 
     def _with_the_same_values(self, action: Callable[[], T]) -> T:
         """What an action gives; what kernels read does not change meanwhile."""
@@ -423,7 +417,7 @@ class Operation(NoCopy):
         if self.temporary_fields:
             self.check_temporaries()
         self.refresh()
-        execute = self._executable or self.prepare()
+        execute = self._launches or self.prepare()
         before = time.perf_counter()
         try:
             if Operation.watched is None:
@@ -470,7 +464,7 @@ class Operation(NoCopy):
         """Average seconds of one execution so far (on a device: seconds of the last one); None before the first."""
         if not self.calls:
             return None
-        return getattr(self._executable, "seconds", None) or self.total_seconds / self.calls
+        return (None if self._launches is None else self._launches.seconds) or self.total_seconds / self.calls
 
     def __repr__(self) -> str:
         """Its name, domain and operands; looking at it traces nothing."""

@@ -4,7 +4,7 @@ run elements and points, methods lines, and memory is filled and copied as it li
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshloom.backend.base import BoundLoop
+from meshloom.backend.lowering import Launches
 from meshloom.errors import ScheduleError
 from meshloom.kernel.recent import Recent
 from meshloom.mesh.assigned import assigned_name
@@ -43,12 +44,12 @@ Wish = Schedule | str | Mapping[str, Any] | None
 
 
 class Form:
-    """What operations of one form share: what was derived from it, and what back ends compiled. ``ties``: see
-    ``tied``."""
+    """What operations of one form share: what was derived from it, and what back ends have loaded for it, which stays
+    ``pinned`` as long as it does. ``ties``: see ``tied``."""
 
     def __init__(self, ties: tuple[Any, ...] = ()) -> None:
         self.known: dict[str, Any] = {}
-        self.compiled: dict[Any, Any] = {}
+        self.pinned: dict[Any, Any] = {}
         self.ties = ties
 
     def invalidate(self) -> None:
@@ -131,12 +132,13 @@ class ExecutionPolicy(ABC):
         """An error where the operation cannot be executed so."""
         return
 
-    def executable(self, of: Operation) -> Callable[[], None]:
+    def launches(self, of: Operation) -> Launches:
         """Made by the back end, where the values are brought to."""
         return of.backend.prepare(self.bound(of))
 
     def bound(self, of: Operation) -> BoundLoop:
-        """With its values, which are brought to where it runs."""
+        """With its values, in the layout that was wished for, which are brought to where it runs."""
+        of.settle()
         for storage in of.storages:
             storage.move(of.backend.place(storage.storage))
         check_memory(f"kernel {of.name}", of.storages, of.written)
@@ -145,17 +147,12 @@ class ExecutionPolicy(ABC):
     def described(self, of: Operation) -> BoundLoop:
         """The same with its values wherever they are: enough for its text."""
         self.check(of)
-        compiled = of.form.compiled
         return BoundLoop(of.spec, of.elements, of.storages, of.maps, of.schedule, lambda: of.plan, of.box,
-                         self.serial(of), compiled)  # fmt: skip
+                         self.serial(of), of.form.pinned)  # fmt: skip
 
     def serial(self, of: Operation) -> bool:
         """Does one thread of a CPU go through its elements in their order?"""
         return False
-
-    def begin(self, of: Operation) -> None:
-        """Have the back end begin to compile it."""
-        of.backend.begin(self.bound(of))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What runs of a program: executables with the memory that they work on, and none of the fields.
+"""What runs of a program: launches with the memory that they work on, and none of the fields.
 
 ``Replay`` is all of it for one run. ``ReadyProgram`` keeps it for a program with arguments: as with loops that are
 called (``operation/calls.py``), what is kept must not keep the arguments, and goes with the first of them that goes.
@@ -28,7 +28,7 @@ Way = Callable[["Recording | Replay", int], Replayed]
 
 
 def prepared(operations: Iterable[Operation]) -> dict[Operation, Callable[[], None]]:
-    """Their executables; what has to be compiled is compiled at the same time. The operations are made ready in this
+    """Their launches; what has to be compiled is compiled at the same time. The operations are made ready in this
     order."""
     listed = tuple(dict.fromkeys(operations))
     made: dict[Operation, Callable[[], None]] = {}

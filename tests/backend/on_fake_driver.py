@@ -17,10 +17,9 @@ import meshloom as ml
 from meshloom.backend import _BACKENDS
 from meshloom.backend.cuda import dialect, history, nvrtc, repeat
 from meshloom.backend.cuda.backend import CudaBackend
-from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.driver import Driver
 from meshloom.backend.cuda.graph import GraphRecording
-from meshloom.backend.unit import Parameter
+from meshloom.backend.unit import KernelText, Parameter
 from meshloom.errors import RunError
 from meshloom.mesh.condition import Comparison
 from meshloom.native import compiler

@@ -15,10 +15,11 @@ from meshloom.backend import register
 from meshloom.backend.base import Recording, Replayed
 from meshloom.backend.branches import StreamAssignment
 from meshloom.backend.cuda.backend import EmulatedCuda
-from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.emulator import Emulator
 from meshloom.backend.cuda.graph import captured
-from meshloom.backend.cuda.kernels import GpuCode, GpuText
+from meshloom.backend.cuda.kernels import GpuText
+from meshloom.backend.lowering import Compiled
+from meshloom.backend.unit import KernelText
 from meshloom.mesh.core import Global
 
 
@@ -129,12 +130,12 @@ class ShuffledCuda(EmulatedCuda):
 class Silent(Emulator):
     """Kernels that do nothing, and so need no compiler."""
 
-    def compiled(self, text: GpuText, *, apart: bool = False) -> GpuCode:
-        return GpuCode(None, {})
+    def compiled(self, text: GpuText, *, apart: bool = False) -> Compiled:
+        return Compiled(None)
 
     known = compiled
 
-    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> Any:
+    def load(self, code: Compiled, made: list[KernelText], *, wide_index: bool) -> Any:
         return {one.name: lambda *_: None for one in made}
 
 

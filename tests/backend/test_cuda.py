@@ -13,9 +13,10 @@ import pytest
 import meshloom as ml
 from meshloom.backend.cuda import nvrtc
 from meshloom.backend.cuda.backend import EmulatedCuda
-from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Engine
-from meshloom.backend.cuda.kernels import GpuCode, GpuText
+from meshloom.backend.cuda.kernels import GpuText
+from meshloom.backend.lowering import Compiled
+from meshloom.backend.unit import KernelText
 from meshloom.errors import CompilerError, ScheduleError, install
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.program import fuse
@@ -50,13 +51,13 @@ class CompileOnly(Engine):
     def upload(self, array: np.ndarray) -> Any:
         return array
 
-    def compiled(self, text: GpuText, *, apart: bool = False) -> GpuCode:
+    def compiled(self, text: GpuText, *, apart: bool = False) -> Compiled:
         for architecture in self.architectures:
             _, log = nvrtc.build(text.source, text.name, architecture, flags=text.flags)
             self.resources[f"{text.name} {architecture}"] = nvrtc.resources(log)
-        return GpuCode(None, {})
+        return Compiled(None)
 
-    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> Any:
+    def load(self, code: Compiled, made: list[KernelText], *, wide_index: bool) -> Any:
         return {one.name: lambda *_: None for one in made}
 
 

@@ -17,10 +17,9 @@ from bench.cases import make
 from meshloom.backend import _BACKENDS
 from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.backend import _shared
-from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.emulator import Emulator
 from meshloom.backend.hip import HipBackend
-from meshloom.backend.unit import Parameter, make_unit
+from meshloom.backend.unit import KernelText, Parameter, make_unit
 from meshloom.errors import CompilerError, ScheduleError
 from meshloom.native import compiler, threads
 from meshloom.schedule.lines import on_gpu

@@ -20,9 +20,9 @@ import pytest
 import meshloom as ml
 from meshloom.backend.cuda import nvrtc, nvrtc_child
 from meshloom.backend.cuda.backend import CudaBackend
-from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Device, LaunchFunction
-from meshloom.backend.cuda.kernels import GpuCode
+from meshloom.backend.lowering import Compiled
+from meshloom.backend.unit import KernelText
 from meshloom.errors import CompilerError
 from meshloom.native import compiler, eviction, together
 from meshloom.operation.operation import Operation
@@ -59,7 +59,7 @@ class NoDevice(Device):
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
         return {}
 
-    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
+    def load(self, code: Compiled, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
         return {one.name: lambda *_: None for one in made}
 
 
@@ -332,7 +332,7 @@ def test_libraries_are_compiled_at_the_same_time(backend: str, cache: Path, monk
 
 @needs_nvrtc
 def test_what_many_loops_share_is_begun_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts of a set share a unit. Meshes whose plans have tables share the text alone: that is compiled once, too."""
+    """Parts of a set are lowered once. Meshes whose plans have tables share the text alone: that is begun once, too."""
     monkeypatch.setattr(together, "_cores", lambda: 3)
     asked, begun = children(monkeypatch), []
     start = together.Batch._done
@@ -349,7 +349,7 @@ def test_what_many_loops_share_is_begun_once(tmp_path: Path, monkeypatch: pytest
     assert len(begun) == 1 and asked and len(set(asked)) == len(asked)
     asked.clear()
     prepared(tiles)
-    assert len(begun) == 4 and asked and len(set(asked)) == len(asked)
+    assert len(begun) == 2 and asked and len(set(asked)) == len(asked)
 
 
 @needs_nvrtc

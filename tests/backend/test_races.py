@@ -16,9 +16,10 @@ import meshloom as ml
 from meshloom.backend.cpu_dialect import PRELUDE
 from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.backend import EmulatedCuda
-from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Engine
-from meshloom.backend.cuda.kernels import GpuCode, GpuText
+from meshloom.backend.cuda.kernels import GpuText
+from meshloom.backend.lowering import Compiled
+from meshloom.backend.unit import KernelText
 from meshloom.errors import CompilerError
 from meshloom.native.compiler import host_compiler
 from meshloom.schedule.plan.plan import Plan, arrays
@@ -92,10 +93,10 @@ class Sanitized(Engine):
     def emulation(self) -> str:
         return dialect.for_a_cpu(self.target) + HEADER.read_text()
 
-    def compiled(self, text: GpuText, *, apart: bool = False) -> GpuCode:
-        return GpuCode(text, {})
+    def compiled(self, text: GpuText, *, apart: bool = False) -> Compiled:
+        return Compiled(text)
 
-    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> Any:
+    def load(self, code: Compiled, made: list[KernelText], *, wide_index: bool) -> Any:
         choices = "".join(f'if (!strcmp(w[1], "{k.name}")) return ml_launch(n, w, run_{k.name});' for k in made)
         source = code.content.source + f"int main(int n, char** w) {{ if (n < 2) return 3; {choices} return 3; }}"
         text, program = self.folder / "loop.cpp", self.folder / "loop"

@@ -92,9 +92,9 @@ def test_loops_of_a_program_are_begun_before_the_first_is_waited_for(
 ) -> None:
     ml.use("cpu")
     order: list[str] = []
-    begin, load = together.begin, together.load
-    monkeypatch.setattr(together, "begin", lambda s, n, **m: (order.append(f"begin {n}"), begin(s, n, **m)))
-    monkeypatch.setattr(together, "load", lambda s, n, **m: (order.append(f"load {n}"), load(s, n, **m))[1])
+    start, load = together.start, compiler.load
+    monkeypatch.setattr(together, "start", lambda k, n, **m: (order.append(f"begin {n}"), start(k, n, **m)))
+    monkeypatch.setattr(compiler, "load", lambda s, n, **m: (order.append(f"load {n}"), load(s, n, **m))[1])
     cells = ml.Set(10, "cells")
     a, b = cells.field("a"), cells.field("b")
 

@@ -9,8 +9,6 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend.cuda import nvrtc
-from meshloom.backend.cuda.backend import LoadedKernels
-from meshloom.backend.cuda.kernels import WantedKernels
 from meshloom.backend.unit import TranslationUnit
 from meshloom.errors import ScheduleError
 from meshloom.mesh.layout import parse_layout
@@ -161,21 +159,11 @@ def test_a_width_that_does_not_exist_is_refused() -> None:
         ml.Schedule(vector=12)
 
 
-class Keeping(CompileBackend):
-    """Keeps what would be compiled."""
-
-    def __init__(self) -> None:
-        super().__init__(())
-
-    def _kernels(self, wanted: WantedKernels) -> LoadedKernels:
-        self.unit = wanted.unit
-        return super()._kernels(wanted)
-
-
 def loaded(loop: ml.Loop) -> TranslationUnit:
-    loop.backend = backend = Keeping()
+    """What would be compiled."""
+    loop.backend = backend = CompileBackend(())
     loop.prepare()
-    return backend.unit
+    return backend.lowered(loop.policy.described(loop)).unit
 
 
 def body(unit: TranslationUnit) -> str:

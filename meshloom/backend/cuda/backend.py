@@ -3,57 +3,50 @@
 from __future__ import annotations
 
 import importlib.util
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from meshloom.backend.base import Backend, BoundLoop, Recording, Waits
 from meshloom.backend.branches import StreamAssignment, summary
 from meshloom.backend.cuda import dialect, nvrtc
-from meshloom.backend.cuda.dialect import FINISH, KernelText
-from meshloom.backend.cuda.driver import DeviceLaunch
+from meshloom.backend.cuda.dialect import FINISH
 from meshloom.backend.cuda.emulator import Emulator
-from meshloom.backend.cuda.engine import Device, Engine, LaunchFunction
+from meshloom.backend.cuda.engine import Device, Engine
 from meshloom.backend.cuda.graph import GraphRecording, assign_streams
-from meshloom.backend.cuda.kernels import WantedKernels, compiled_kernels, known_kernels
-from meshloom.backend.unit import TranslationUnit, make_unit, sizes_of, temporaries
+from meshloom.backend.cuda.kernels import GpuOptions, compiled_kernels, lowered_kernels, narrow
+from meshloom.backend.lowering import Compiled, CompilingBackend, Launch, Launches, Loaded, Lowered
+from meshloom.backend.unit import scratch_of, sizes_of, temporaries, values_of
 from meshloom.errors import CompilerError, ScheduleError, install
 from meshloom.mesh.core import Map
-from meshloom.native import together
-from meshloom.native.threads import DEVICE_LEFT_BEHIND, check_device, device_begins, invalid_after_fork
-from meshloom.schedule.nest.code import Pass, partial_name
+from meshloom.native.threads import DEVICE_LEFT_BEHIND, device_begins, invalid_after_fork
+from meshloom.schedule.nest.code import Pass
 from meshloom.schedule.nest.nodes import PairOf
 from meshloom.schedule.nest.walk import number_of
-from meshloom.schedule.plan.plan import Plan, with_arrays
+from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.plan.plan import arrays as plan_arrays
+from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.common.vectors import share_of
 from meshloom.target import H200, Target
 
-
-@dataclass(frozen=True, eq=False)
-class LoadedKernels:
-    """Kernels as text, their launch functions, and what they use of the device, by name: gone with the last loop."""
-
-    made: list[KernelText]
-    functions: dict[str, LaunchFunction]
-    resources: dict[str, dict[str, Any]]
+LaunchRange = tuple[int, int, int, int]  # of a launch: first item, end, blocks of extra items, all blocks
 
 
-class CudaBackend(Backend):
+class CudaBackend(CompilingBackend):
     """Fields live in device memory while loops use them there; ``field.numpy()`` copies out."""
 
     name = "cuda"
     engine: Engine
 
     def __init__(self) -> None:
+        super().__init__()
         self.engine = Device()
-        self._maps: weakref.WeakKeyDictionary[Map, tuple[int, Any]] = weakref.WeakKeyDictionary()
-        self._loaded: weakref.WeakValueDictionary[WantedKernels, LoadedKernels] = weakref.WeakValueDictionary()
+        self._maps: WeakKeyDictionary[Map, tuple[int, Any]] = WeakKeyDictionary()
+        self._plans: WeakKeyDictionary[Plan, dict[tuple[str, bool], Any]] = WeakKeyDictionary()
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -97,82 +90,44 @@ class CudaBackend(Backend):
         """A field's or global's values in the memory of this back end."""
         return self.engine.upload(storage) if isinstance(storage, np.ndarray) else storage
 
-    def source(self, bound: BoundLoop) -> str:
-        """As it was compiled; before that for as many registers as kernels like."""
-        made_for, (bound, plan, unit, wide_index) = bound.plan(), self._unit(bound)
-        kept = bound.compiled.get(self.key)
-        if kept is not None and kept[0] is made_for:
-            made = kept[1].made
-        else:
-            made = dialect.kernels(unit, plan.block, self.target.whole_warps(plan.block), [1] * len(unit.passes))
-        return dialect.render(unit, made, wide_index=wide_index)
+    # ----- the stages -------------------------------------------------------------------------------------------
+    def options(self, bound: BoundLoop, plan: Plan) -> GpuOptions:
+        spec, schedule, target = bound.spec, bound.schedule, self.target
+        share, threads = share_of(spec, schedule, bound.elements, target), target.whole_warps(plan.block)
+        return GpuOptions(share, schedule.whole_rows, plan.block, threads, schedule.registers or None,
+                          spec.may_use_more_registers, _largest(bound, plan) >= 2**31, self.engine.architecture,
+                          target)  # fmt: skip
 
-    def _unit(self, bound: BoundLoop) -> tuple[BoundLoop, Plan, TranslationUnit, bool]:
-        """A loop as it runs here, its plan in indices of 32 bits where these suffice, the text as data, and whether
-        they do not."""
-        plan = bound.plan()
-        wide_index = _largest(bound, plan) >= 2**31
-        if not wide_index:
-            plan = with_arrays(plan, lambda a: a.astype(np.int32) if a.dtype == np.int64 else a)
-        made_for, needs_64_bits, unit = bound.compiled.get((self.key, "unit"), (None, False, None))
-        if unit is None or made_for is not bound.plan() or needs_64_bits != wide_index:
-            share = share_of(bound.spec, bound.schedule, bound.elements, self.target)
-            spec = replace(bound.spec, whole_rows=bound.schedule.whole_rows, share=share)
-            unit = make_unit(spec, plan, target=self.target)
-        return replace(bound, spec=unit.spec), plan, unit, wide_index
+    def lower(self, spec: LoopSpec, plan: Plan, options: GpuOptions) -> Lowered:
+        return lowered_kernels(spec, plan, options)
 
-    def begin(self, bound: BoundLoop) -> None:
-        made_for, engine = bound.plan(), self.engine
-        if bound.compiled.get(self.key, (None,))[0] is made_for:
-            return
-        bound, plan, unit, wide_index = self._unit(bound)
-        bound.compiled[self.key, "unit"] = made_for, wide_index, unit  # for prepare, which comes soon
-        wanted = self._wanted(bound, plan, unit, wide_index)
-        if wanted not in self._loaded:
-            known = partial(known_kernels, wanted, engine.known, engine.emulation)
-            job = partial(compiled_kernels, wanted, partial(engine.compiled, apart=True), engine.emulation)
-            together.start(wanted, unit.spec.name, known=known, job=job)
+    def known(self, lowered: Lowered) -> Compiled | None:
+        return compiled_kernels(lowered, self.engine.known, self.engine.emulation)
 
-    def prepare(self, bound: BoundLoop) -> Executable:
-        made_for, (bound, plan, unit, wide_index) = bound.plan(), self._unit(bound)
-        threads = self.target.whole_warps(plan.block)
-        kept = bound.compiled.get(self.key)
-        if kept is None or kept[0] is not made_for:
-            loaded = self._kernels(self._wanted(bound, plan, unit, wide_index))
-            received = {name for one in loaded.made for _, name in one.parameters}
-            tables = {name: self.engine.upload(array) for name, array in plan_arrays(plan).items() if name in received}
-            kept = bound.compiled[self.key] = made_for, loaded, tables
-            bound.compiled.pop((self.key, "unit"), None)
-        loaded, tables = kept[1:]
-        made, functions, resources = loaded.made, loaded.functions, loaded.resources
-        used = {name: dict(one) for name, one in resources.items()}
-        sizes = sizes_of(bound, plan)
-        parts = sum(grid for one in unit.passes if one.reductions for *_, grid in _grids(one, sizes, plan))
-        scratch = self._scratch(bound, plan, parts)
-        arrays = self._arrays(bound) | tables | scratch
-        _check_shared(bound, unit, sizes)
-        steps = _steps(unit, made, functions, arrays, sizes, plan, threads)
-        for number, one in enumerate(unit.passes):
-            used.setdefault(f"pass{number}", {}).update(
-                self.engine.usage(functions[f"pass{number}"], threads, _shared(one, sizes))
-            )
-        needed = [grid * threads / (used[f"pass{k}"].get("occupancy") or 1.0)
-                  for k, one in enumerate(unit.passes) for *_, grid in _grids(one, sizes, plan)]  # fmt: skip
-        return Executable(steps, used, list(arrays.values()), self.engine.events(), max(needed, default=0.0))
-
-    def _wanted(self, bound: BoundLoop, plan: Plan, unit: TranslationUnit, wide_index: bool) -> WantedKernels:
-        threads, registers = self.target.whole_warps(plan.block), bound.schedule.registers
-        return WantedKernels(unit, plan.block, threads, registers or None, wide_index, self.engine.architecture)
-
-    def _kernels(self, wanted: WantedKernels) -> LoadedKernels:
-        """Those of another loop with such a unit, as long as there is one: often the same kernel over another color."""
-        found = self._loaded.get(wanted)
-        if found is None:
-            engine = self.engine
-            made, code = together.finish(wanted, partial(compiled_kernels, wanted, engine.compiled, engine.emulation))
-            functions = engine.load(code, made, wide_index=wanted.wide_index)
-            found = self._loaded[wanted] = LoadedKernels(made, functions, code.resources)
+    def compiled(self, lowered: Lowered, *, apart: bool = False) -> Compiled:
+        found = compiled_kernels(lowered, partial(self.engine.compiled, apart=apart), self.engine.emulation)
+        assert found is not None
         return found
+
+    def load(self, lowered: Lowered, compiled: Compiled) -> Mapping[str, Any]:
+        return self.engine.load(compiled, lowered.kernels, wide_index=lowered.options.wide_index)
+
+    def launches(self, bound: BoundLoop, lowered: Lowered, loaded: Loaded) -> Launches:
+        plan, passes, threads = bound.plan(), lowered.unit.passes, lowered.options.threads
+        sizes = sizes_of(bound, plan)
+        shared = [_shared(one, sizes) for one in passes]
+        _check_shared(bound, shared)
+        used = {name: dict(one) for name, one in loaded.compiled.resources.items()}
+        for k, needed in enumerate(shared):
+            used.setdefault(f"pass{k}", {}).update(self.engine.usage(loaded.functions[f"pass{k}"], threads, needed))
+        grids = [list(_grids(one, sizes, plan)) for one in passes]
+        parts = sum(grid for k, one in enumerate(passes) if one.reductions for *_, grid in grids[k])
+        scratch = {name: self.engine.upload(one) for name, one in scratch_of(bound, plan, max(parts, 1)).items()}
+        values = values_of(bound) | self._maps_of(bound) | self._tables(bound, lowered) | scratch | sizes
+        found = tuple(_launches(lowered, loaded, grids, shared, values))
+        largest = (grid * threads / (used[f"pass{k}"].get("occupancy") or 1.0)
+                   for k, one in enumerate(grids) for *_, grid in one)  # fmt: skip
+        return Launches(found, (loaded,), used, max(largest, default=0.0), self.engine.events())
 
     def copy_bandwidth(self) -> float:
         return self.engine.copy_bandwidth()
@@ -187,29 +142,28 @@ class CudaBackend(Backend):
         assert isinstance(self.engine, Device)
         return GraphRecording(operations, dealt, self.engine)
 
-    def _arrays(self, bound: BoundLoop) -> dict[str, Any]:
-        """The arrays of fields, globals and maps by name."""
-        spec = bound.spec
-        arrays = {spec.access(k).pointer: s.storage for k, s in enumerate(bound.storages)}
+    def _maps_of(self, bound: BoundLoop) -> dict[str, Any]:
+        """The stored maps by name."""
+        found = {}
         for k, one in enumerate(bound.maps):
-            if one.formula:
-                continue
-            version, there = self._maps.get(one, (-1, None))
-            if version != one.version:
-                there = self.engine.upload(one.positions)
-                self._maps[one] = one.version, there
-            arrays[f"m{k}"] = there
-        return arrays
+            if not one.formula:
+                version, there = self._maps.get(one, (-1, None))
+                if version != one.version:
+                    there = self.engine.upload(one.positions)
+                    self._maps[one] = one.version, there
+                found[f"m{k}"] = there
+        return found
 
-    def _scratch(self, bound: BoundLoop, plan: Plan, parts: int) -> dict[str, Any]:
-        """Arrays that a loop writes for itself, by name; ``parts``: blocks that have a share of the globals."""
-        spec, arrays = bound.spec, {}
-        for name, dtype, per_element in temporaries(spec, plan):
-            arrays[name] = self.engine.upload(np.zeros(bound.elements * per_element, dtype))
-        for output in spec.reductions:
-            empty = np.zeros(max(parts, 1), spec.params[output.param].dtype)
-            arrays[f"{partial_name(output)}_parts"] = self.engine.upload(empty)
-        return arrays
+    def _tables(self, bound: BoundLoop, lowered: Lowered) -> dict[str, Any]:
+        """The arrays of the plan that kernels receive, by name; loops with one plan share them."""
+        plan, wide = bound.plan(), lowered.options.wide_index
+        received = {name for one in lowered.kernels for _, name in one.parameters}
+        there = self._plans.setdefault(plan, {})
+        arrays = {name: array for name, array in plan_arrays(plan).items() if name in received}
+        for name, array in arrays.items():
+            if (name, wide) not in there:
+                there[name, wide] = self.engine.upload(array if wide else narrow(array))
+        return {name: there[name, wide] for name in arrays}
 
 
 class EmulatedCuda(CudaBackend):
@@ -236,37 +190,6 @@ class EmulatedCuda(CudaBackend):
         return Recording(operations)
 
 
-class Executable:
-    """The launches of a loop in order; calling it puts them on the current stream and returns at once.
-
-    ``threads``: those that a device must have to run all blocks of the largest launch at the same time.
-    """
-
-    def __init__(self, steps: list[Callable[[], None]], used: dict[str, dict[str, Any]], keep: list[Any], events: Any,
-                 threads: float):  # fmt: skip
-        self.steps, self.resources, self.keep, self.threads, self._events = steps, used, keep, threads, events
-
-    def launch(self) -> None:
-        """The launches alone."""
-        for step in self.steps:
-            step()
-
-    def __call__(self) -> None:
-        """The launches between two events, so that somebody may ask later how long they took."""
-        if self._events is None:
-            return self.launch()
-        check_device()
-        start, end = self._events
-        start.record()
-        self.launch()
-        end.record()
-
-    @property
-    def seconds(self) -> float | None:
-        """Device time of the last call; waits for it. None where there is no device."""
-        return self._events and self._events[0].elapsed(self._events[1])
-
-
 def _no_compiler() -> str | None:
     """Why nothing can be compiled for a device; None where it can be."""
     try:
@@ -284,23 +207,25 @@ def _largest(bound: BoundLoop, plan: Plan) -> int:
     return max(sizes, default=0) + 2 * plan.block
 
 
-def _steps(unit: TranslationUnit, made: list[KernelText], functions: dict[str, LaunchFunction], arrays: dict[str, Any],
-           sizes: dict[str, int], plan: Plan, threads: int) -> list[Callable[[], None]]:  # fmt: skip
-    """One callable for each launch; ranges of colors are known, so nothing is decided at run time."""
-    steps: list[Callable[[], None]] = []
-    parts = 0
-    for number, one in enumerate(unit.passes):
-        text = made[number]
-        shared = _shared(one, sizes)
-        for low, high, extra_blocks, grid in _grids(one, sizes, plan):
-            values = arrays | sizes | {"low": low, "high": high, "parts": parts, "blocks_ahead": extra_blocks}
-            steps.append(_bind(functions[text.name], grid, threads, shared, [values[n] for _, n in text.parameters]))
+def _launches(
+    lowered: Lowered, loaded: Loaded, grids: list[list[LaunchRange]], shared: list[int], values: dict[str, Any]
+) -> Iterator[Launch]:
+    """One for each range of a pass, in order; ranges of colors are known, so nothing is decided at run time."""
+    unit, names, parts = lowered.unit, {one.name: one.parameters for one in lowered.kernels}, 0
+
+    def launch(name: str, grid: int, threads: int, room: int, **own: int) -> Launch:
+        function, found = loaded.functions[name], values | own
+        arguments = tuple([found[n] for _, n in names[name]])
+        bind = getattr(function, "bound", None) or partial(partial, function)  # some decide everything beforehand
+        return Launch(name, function, arguments, bind(grid, threads, room, arguments), grid, threads, room)
+
+    for k, one in enumerate(unit.passes):
+        for low, high, extra_blocks, grid in grids[k]:
+            own = {"low": low, "high": high, "parts": parts, "blocks_ahead": extra_blocks}
+            yield launch(f"pass{k}", grid, lowered.options.threads, shared[k], **own)
             parts += grid if one.reductions else 0
     if unit.spec.reductions:
-        values = arrays | {"parts": parts}
-        arguments = [values[n] for _, n in made[-1].parameters]
-        steps.append(_bind(functions[FINISH], 1, dialect.finish_threads(unit.target), 0, arguments))
-    return steps
+        yield launch(FINISH, 1, dialect.finish_threads(unit.target), 0, parts=parts)
 
 
 _WIDTH = {"double": 8, "float": 4, "int32_t": 4, "int64_t": 8}
@@ -315,9 +240,9 @@ def _shared(one: Pass, sizes: dict[str, int]) -> int:
     return sum(-(-number_of(x.size, sizes) * _width(x.ctype) // 16) * 16 for x in one.scratch)
 
 
-def _check_shared(bound: BoundLoop, unit: TranslationUnit, sizes: dict[str, int]) -> None:
+def _check_shared(bound: BoundLoop, shared: list[int]) -> None:
     """Raise ScheduleError when a block needs more shared memory than the schedule allows."""
-    needed, allowed = max((_shared(one, sizes) for one in unit.passes), default=0), bound.schedule.shared
+    needed, allowed = max(shared, default=0), bound.schedule.shared
     if allowed is not None and needed > allowed:
         raise ScheduleError(
             f"loop {bound.spec.name}: a block of '{bound.schedule}' needs {needed:,} bytes of shared memory; use"
@@ -325,14 +250,8 @@ def _check_shared(bound: BoundLoop, unit: TranslationUnit, sizes: dict[str, int]
         )
 
 
-def _bind(launch: LaunchFunction, grid: int, threads: int, shared: int, arguments: list[Any]) -> Callable[[], None]:
-    if isinstance(launch, DeviceLaunch):
-        return launch.bound(grid, threads, shared, arguments)
-    return lambda: launch(grid, threads, shared, arguments)
-
-
-def _grids(one: Pass, sizes: dict[str, int], plan: Plan) -> Iterator[tuple[int, int, int, int]]:
-    """(first item, end, blocks of extra items, all blocks) of each launch of a pass that has anything to do."""
+def _grids(one: Pass, sizes: dict[str, int], plan: Plan) -> Iterator[LaunchRange]:
+    """Those of the launches of a pass that have anything to do."""
     extra_blocks = -(-number_of(one.extra_items[0], sizes) // plan.block) if one.extra_items else 0
     for low, high in _ranges(one, sizes, plan):
         grid = high - low if one.blocked else -(-(high - low) // plan.block)

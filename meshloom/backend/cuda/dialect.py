@@ -9,11 +9,11 @@ bits every time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from meshloom.backend.unit import (
+    KernelText,
     Parameter,
     TranslationUnit,
     block_names,
@@ -38,15 +38,6 @@ FIBRES = Path(__file__).with_name("emulation.hpp").read_text()
 FINISH = "ml_finish"
 _FINISH_THREADS = 1024
 PRINTER = Printer()  # what threads together say is spelled as CUDA and HIP do, unless a printer says otherwise
-
-
-@dataclass(frozen=True)
-class KernelText:
-    """One ``__global__`` function: its parameters in order, and its text."""
-
-    name: str
-    parameters: tuple[Parameter, ...]
-    text_lines: tuple[str, ...]
 
 
 def _language(target: Target) -> Language:
@@ -81,15 +72,17 @@ def kernels(unit: TranslationUnit, block: int, threads: int, resident: Sequence[
     return [*made, _finish(unit)] if unit.spec.reductions else made
 
 
-def render(unit: TranslationUnit, made: list[KernelText], *, wide_index: bool, emulation: str = "") -> str:
-    """The whole source. With a header for ``emulation`` each kernel also gets a function that a host can call."""
+def render(unit: TranslationUnit, made: Sequence[KernelText], *, wide_index: bool) -> str:
+    """The whole source."""
     index = "#define ML_INDEX " + ("long long" if wide_index else "int")
-    text_lines = [line for one in made for line in one.text_lines]
-    if emulation:
-        text_lines += [line for one in made for line in _entry(one)]
-    text, words = "\n".join(indent(text_lines)), prelude_of(_language(unit.target))
-    head = [emulation, index, words, f"// loop {safe_name(unit.spec.name)}", *tables(unit, "__device__")]
-    return "\n".join([*head, text, ""])
+    text_lines, words = indent([line for one in made for line in one.text_lines]), prelude_of(_language(unit.target))
+    head = ["", index, words, f"// loop {safe_name(unit.spec.name)}", *tables(unit, "__device__")]
+    return "\n".join([*head, *text_lines, ""])
+
+
+def emulated(source: str, made: Sequence[KernelText], header: str) -> str:
+    """The source for a CPU's compiler, behind a header: each kernel also gets a function that a host can call."""
+    return "\n".join([header + source.rstrip("\n"), *indent([line for one in made for line in _entry(one)]), ""])
 
 
 def _kernel(unit: TranslationUnit, number: int, one: Pass, threads: int, blocks: int, block: int) -> KernelText:

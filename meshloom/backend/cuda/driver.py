@@ -97,12 +97,12 @@ class DeviceKernel(DeviceLaunch):
         name = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
         return int(self.module.driver.call(name, self.function, threads, shared))
 
-    def bound(self, grid: int, threads: int, shared: int, arguments: Sequence[Any]) -> Launch:
+    def bound(self, grid: int, threads: int, shared: int, arguments: Sequence[Any]) -> PackedLaunch:
         self.allow(shared)
-        return Launch(self, (grid, 1, 1, threads, 1, 1, shared), arguments)
+        return PackedLaunch(self, (grid, 1, 1, threads, 1, 1, shared), arguments)
 
 
-class Launch:
+class PackedLaunch:
     """A kernel and what it is launched with. ``values[k]``, if it is a number, may be changed between two calls."""
 
     def __init__(self, kernel: DeviceKernel, sizes: tuple[int, ...], arguments: Sequence[Any]):

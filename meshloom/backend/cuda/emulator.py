@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from meshloom.backend.cuda import dialect
-from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.engine import Engine, LaunchFunction
-from meshloom.backend.cuda.kernels import NO_CONTRACTION, GpuCode, GpuText
+from meshloom.backend.cuda.kernels import NO_CONTRACTION, GpuText
+from meshloom.backend.lowering import Compiled
+from meshloom.backend.unit import KernelText
 from meshloom.native import compiler
 from meshloom.native.dlclose import function_of
 from meshloom.native.ffi import address
@@ -41,15 +43,15 @@ class Emulator(Engine):
     def upload(self, array: np.ndarray) -> Any:
         return np.array(array, order="C")
 
-    def known(self, text: GpuText) -> GpuCode | None:
+    def known(self, text: GpuText) -> Compiled | None:
         library = compiler.known(text.source, _name(text), extra_flags=_options(text))
-        return None if library is None else GpuCode(text, {})
+        return None if library is None else Compiled(text)
 
-    def compiled(self, text: GpuText, *, apart: bool = False) -> GpuCode:
+    def compiled(self, text: GpuText, *, apart: bool = False) -> Compiled:
         compiler.build(text.source, _name(text), extra_flags=_options(text))  # a process anyway
-        return GpuCode(text, {})
+        return Compiled(text)
 
-    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
+    def load(self, code: Compiled, made: Sequence[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
         text: GpuText = code.content
         loaded = compiler.load(text.source, _name(text), extra_flags=_options(text))
         return {one.name: self._launcher(loaded, f"run_{one.name}", wide_index) for one in made}
@@ -58,7 +60,7 @@ class Emulator(Engine):
         number = ctypes.c_int64 if wide_index else ctypes.c_int32
         function = function_of(library, name, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
-        def launch(grid: int, threads: int, shared: int, arguments: list[Any]) -> None:
+        def launch(grid: int, threads: int, shared: int, arguments: Sequence[Any]) -> None:
             values = [number(a) if isinstance(a, int) else ctypes.c_void_p(address(a)) for a in arguments]
             table = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
             with _one_at_a_time:  # other threads of Python run during the call

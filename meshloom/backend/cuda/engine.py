@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from meshloom.backend.cuda import nvrtc
-from meshloom.backend.cuda.dialect import KernelText
 from meshloom.backend.cuda.driver import DeviceKernel, Driver, Module
-from meshloom.backend.cuda.kernels import GpuCode, GpuText
+from meshloom.backend.cuda.kernels import GpuText
+from meshloom.backend.lowering import Compiled
+from meshloom.backend.unit import KernelText
 from meshloom.errors import ScheduleError
 from meshloom.native import threads
 from meshloom.native.runtime import copy_bandwidth
 from meshloom.target import H200, Target, of_device
 
 #: launch(grid, threads, shared bytes, arguments): arguments are arrays of the engine and whole numbers
-LaunchFunction = Callable[[int, int, int, list[Any]], None]
+LaunchFunction = Callable[[int, int, int, Sequence[Any]], None]
 
 
 class Engine(ABC):
@@ -47,17 +48,17 @@ class Engine(ABC):
     def upload(self, array: np.ndarray) -> Any:
         """A copy of a host array in the engine's memory."""
 
-    def known(self, text: GpuText) -> GpuCode | None:
+    def known(self, text: GpuText) -> Compiled | None:
         """What ``compiled`` gives, where nothing has to be compiled for it. In any thread."""
         return None
 
     @abstractmethod
-    def compiled(self, text: GpuText, *, apart: bool = False) -> GpuCode:
+    def compiled(self, text: GpuText, *, apart: bool = False) -> Compiled:
         """What a compiler makes of it; ``apart``: by a process of its own, if possible. In any thread, where the engine
         ``compiles_apart``: no device is asked."""
 
     @abstractmethod
-    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
+    def load(self, code: Compiled, made: Sequence[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
         """Launch functions by kernel name."""
 
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
@@ -148,14 +149,14 @@ class Device(Engine):
         known = super().usage(launch, threads, shared)
         return {**known, "occupancy": launch.blocks(threads, shared) * threads / self.target.resident_threads}
 
-    def known(self, text: GpuText) -> GpuCode | None:
+    def known(self, text: GpuText) -> Compiled | None:
         found = nvrtc.known(text.source, text.name, text.architecture, flags=text.flags)
         return None if found is None else _read(found)
 
-    def compiled(self, text: GpuText, *, apart: bool = False) -> GpuCode:
+    def compiled(self, text: GpuText, *, apart: bool = False) -> Compiled:
         return _read(nvrtc.build(text.source, text.name, text.architecture, flags=text.flags, apart=apart))
 
-    def load(self, code: GpuCode, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
+    def load(self, code: Compiled, made: Sequence[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
         module = self._module(code)
         return {one.name: module.kernel(one.name) for one in made}
 
@@ -163,9 +164,9 @@ class Device(Engine):
         """The kernel of that name in some CUDA C++."""
         return self._module(self.compiled(GpuText(source, name, (), self.architecture))).kernel(name)
 
-    def _module(self, code: GpuCode) -> Module:
+    def _module(self, code: Compiled) -> Module:
         return Module(self.driver, self.cupy, code.content, self.target.shared_unasked)
 
 
-def _read(made: nvrtc.MachineCode) -> GpuCode:
-    return GpuCode(made.cubin, nvrtc.resources(made.log))
+def _read(made: nvrtc.MachineCode) -> Compiled:
+    return Compiled(made.cubin, nvrtc.resources(made.log))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.base import CopyMemory, FillMemory, Recording, Replayed, Waits
+from meshloom.backend.base import Recording, Replayed, Waits
 from meshloom.backend.branches import StreamAssignment, in_streams, reduced
 from meshloom.backend.cuda import history
 from meshloom.backend.cuda.driver import DeviceKernel
 from meshloom.backend.cuda.engine import Device
 from meshloom.backend.cuda.repeat import WhileGraph, repeated, while_graph
+from meshloom.backend.lowering import fill_memory
 from meshloom.kernel.recent import Recent
 from meshloom.kernel.sameness import Same
 from meshloom.mesh.condition import Comparison
@@ -26,7 +27,7 @@ from meshloom.native.threads import check_device
 from meshloom.process.signals import held_back
 from meshloom.target import Target
 
-Operations = Sequence[Callable[[], None]]
+Operations = Sequence[Any]  # launches, which may be called, and so may what stands for them
 MOST_LOOPS = 8  # on the device, for other conditions each
 
 
@@ -64,14 +65,15 @@ class LimitedLead:
 class GraphRecording(Recording):
     """The operations captured into a graph. The time of a single one is not known: asking would break the graph up."""
 
-    def __init__(self, operations: Sequence[Callable[[], None]], dealt: Sequence[StreamAssignment], device: Device):
+    def __init__(self, operations: Sequence[Any], dealt: Sequence[StreamAssignment], device: Device):
         super().__init__(operations)
         self._device, self._cupy = device, device.cupy
         # Waits for work on CuPy's default stream and makes it wait: no other synchronisation is needed.
         self._stream = self._cupy.cuda.Stream()
-        for operation in operations:
-            if isinstance(operation, FillMemory):  # the fill kernel must be loaded before the capture
-                self._cupy.empty(1, operation.storage.dtype).fill(operation.value)
+        for one in (launch for operation in operations for launch in operation.launches):
+            if one.function is fill_memory:  # its kernel must be loaded before the capture
+                storage, value = one.arguments
+                self._cupy.empty(1, storage.dtype).fill(value)
         self._graph: Any = captured(operations, dealt, self._cupy, self._stream)
         self._graph.upload(self._stream)
         self._lead = LimitedLead(self._cupy, self._stream)
@@ -142,15 +144,10 @@ def assign_streams(operations: Operations, waits: Waits | None, target: Target) 
     if waits is None:
         return [StreamAssignment(0)] * len(operations)
     numbers, needed = target.gpu.graph, [set(one) for one in waits()]
-    large = [k for k, one in enumerate(operations) if _threads(one) >= numbers.large * target.threads]
+    large = [k for k, one in enumerate(operations) if one.needed >= numbers.large * target.threads]
     for earlier, later in pairwise(large):
         needed[later].add(earlier)
     return in_streams(reduced(needed), numbers.most_branches)
-
-
-def _threads(operation: Any) -> float:
-    """Those that it would have, were there room for all of them."""
-    return float(operation.size if isinstance(operation, FillMemory | CopyMemory) else operation.threads)
 
 
 def captured(operations: Operations, dealt: Sequence[StreamAssignment], cupy: Any, origin: Any) -> Any:

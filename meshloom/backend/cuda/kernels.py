@@ -1,32 +1,37 @@
-"""The kernels of a unit, compiled for as many blocks at a time as pays. No device is asked: any thread may do it."""
+"""The kernels of a loop, compiled for as many blocks at a time as pays. No device is asked: any thread may do it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
 
 from meshloom.backend.cuda import dialect
-from meshloom.backend.cuda.dialect import KernelText
-from meshloom.backend.unit import TranslationUnit
+from meshloom.backend.lowering import Compiled, Lowered
+from meshloom.backend.unit import make_unit
+from meshloom.schedule.plan.plan import Plan, with_arrays
+from meshloom.schedule.spec import LoopSpec, Share
+from meshloom.target import Target
 
 NO_CONTRACTION = "--fmad=false"  # as NVRTC is told to round every product by itself
 
 
-class WantedKernels(NamedTuple):
-    """What kernels are made from, and the architecture that they are for: equal ones give the same."""
+class GpuOptions(NamedTuple):
+    """What kernels depend on besides the loop: what a thread takes and loads at once, threads of a block for ``block``
+    items, registers that were wished for, and whether there may be more where that would spill; the width of an index,
+    and where they run."""
 
-    unit: TranslationUnit
+    share: Share
+    whole_rows: bool
     block: int
     threads: int
     registers: int | None
+    may_use_more: bool
     wide_index: bool
     architecture: str
-
-    def text(self, made: list[KernelText], emulation: str) -> GpuText:
-        """Of kernels of the unit; ``emulation``: a header where they are compiled for a CPU."""
-        flags = (NO_CONTRACTION,) if self.unit.spec.strict else ()
-        source = dialect.render(self.unit, made, wide_index=self.wide_index, emulation=emulation)
-        return GpuText(source, self.unit.spec.name, flags, self.architecture)
+    target: Target
 
 
 class GpuText(NamedTuple):
@@ -38,89 +43,85 @@ class GpuText(NamedTuple):
     architecture: str = ""
 
 
-class GpuCode(NamedTuple):
-    """What a compiler gave: something that an engine loads, and what each kernel uses (registers, spills) where that
-    is known."""
-
-    content: Any
-    resources: dict[str, dict[str, int]]
+Attempt = Callable[[Sequence[int]], Compiled]  # kernels of which so many blocks fit a multiprocessor
 
 
-class CompiledKernels(NamedTuple):
-    """Kernels as text and as code."""
-
-    made: list[KernelText]
-    code: GpuCode
-
-    def used(self, number: int) -> dict[str, int]:
-        """What the kernel of a pass uses."""
-        return self.code.resources.get(f"pass{number}", {})
-
-
-Attempt = Callable[[Sequence[int]], CompiledKernels]  # kernels of which so many blocks fit a multiprocessor
-
-
-class _NotKnown(Exception):
+class _NotCompiled(Exception):
     """A compiler is needed."""
 
 
-def known_kernels(
-    wanted: WantedKernels, known: Callable[[GpuText], GpuCode | None], emulation: str
-) -> CompiledKernels | None:
-    """``compiled_kernels`` where all that is compiled on the way there is ``known``; else None."""
+def lowered_kernels(spec: LoopSpec, plan: Plan, options: GpuOptions) -> Lowered:
+    """As text, for as many registers as kernels like; a plan's indices have 32 bits where these suffice."""
+    spec = replace(spec, whole_rows=options.whole_rows, share=options.share)
+    unit = make_unit(spec, plan if options.wide_index else with_arrays(plan, narrow), target=options.target)
+    made = dialect.kernels(unit, options.block, options.threads)
+    return Lowered(unit, dialect.render(unit, made, wide_index=options.wide_index), options, tuple(made))
 
-    def found(text: GpuText) -> GpuCode:
-        code = known(text)
-        if code is None:
-            raise _NotKnown
-        return code
 
+def narrow(array: np.ndarray) -> np.ndarray:
+    """Indices of 32 bits."""
+    return array.astype(np.int32) if array.dtype == np.int64 else array
+
+
+def compiled_kernels(lowered: Lowered, compiled: Callable[[GpuText], Compiled | None], header: str) -> Compiled | None:
+    """With as many registers as they were wished, or as fit each of them; behind a header where they are emulated. None
+    where a text on the way there is not ``compiled``."""
+    unit, options = lowered.unit, lowered.options
+    flags = (NO_CONTRACTION,) if unit.spec.strict else ()
+
+    def attempt(resident: Sequence[int]) -> Compiled:
+        made, source = lowered.kernels, lowered.source
+        if any(one > 1 for one in resident):
+            made = tuple(dialect.kernels(unit, options.block, options.threads, resident))
+            source = dialect.render(unit, made, wide_index=options.wide_index)
+        text = dialect.emulated(source, made, header) if header else source
+        found = compiled(GpuText(text, lowered.name, flags, options.architecture))
+        if found is None:
+            raise _NotCompiled
+        return replace(found, source=source)
+
+    count, registers = len(unit.passes), options.registers
     try:
-        return compiled_kernels(wanted, found, emulation)
-    except _NotKnown:
+        return _with_registers(options, registers, count, attempt) if registers else _as_fits(options, count, attempt)
+    except _NotCompiled:
         return None
 
 
-def compiled_kernels(wanted: WantedKernels, compiled: Callable[[GpuText], GpuCode], emulation: str) -> CompiledKernels:
-    """With as many registers as they were wished, or as fit each of them."""
-
-    def attempt(resident: Sequence[int]) -> CompiledKernels:
-        made = dialect.kernels(wanted.unit, wanted.block, wanted.threads, resident)
-        return CompiledKernels(made, compiled(wanted.text(made, emulation)))
-
-    return _as_fits(wanted, attempt) if wanted.registers is None else _with_registers(wanted, wanted.registers, attempt)
-
-
-def _with_registers(wanted: WantedKernels, registers: int, attempt: Attempt) -> CompiledKernels:
+def _with_registers(options: GpuOptions, registers: int, count: int, attempt: Attempt) -> Compiled:
     """All kernels with so many; with more where that would spill and the loop may have them."""
-    unit, numbers = wanted.unit, wanted.unit.target.gpu.kernels
-    count, most = len(unit.passes), max(1, unit.target.registers // (registers * wanted.threads))
+    numbers = options.target.gpu.kernels
+    most = max(1, options.target.registers // (registers * options.threads))
     found = attempt([most] * count)
-    while unit.spec.may_use_more_registers and most > numbers.enough_blocks and _spills(found) > numbers.few_spills:
+    while options.may_use_more and most > numbers.enough_blocks and _spills(found) > numbers.few_spills:
         most -= 1
         found = attempt([most] * count)
     return found
 
 
-def _as_fits(wanted: WantedKernels, attempt: Attempt) -> CompiledKernels:
+def _as_fits(options: GpuOptions, count: int, attempt: Attempt) -> Compiled:
     """Each kernel with as many as it likes, unless a few less, with hardly any spilling, let one more block run at a
     time; or more, where few do."""
-    threads, count, numbers = wanted.threads, len(wanted.unit.passes), wanted.unit.target.gpu.kernels
+    threads, numbers = options.threads, options.target.gpu.kernels
     liked = attempt([1] * count)
-    used = [liked.used(k) for k in range(count)]
+    used = [_used(liked, k) for k in range(count)]
     if not all("registers" in one for one in used):
         return liked
-    blocks = [wanted.unit.target.blocks_with(one["registers"], threads) for one in used]
+    blocks = [options.target.blocks_with(one["registers"], threads) for one in used]
     chosen, trying = [1] * count, set(range(count))
     while trying:
         asked = [blocks[k] + 1 if k in trying else chosen[k] for k in range(count)]
         tight = attempt(asked)
-        trying = {k for k in trying if _worth(tight.used(k), used[k], numbers.few_spills)}
+        trying = {k for k in trying if _worth(_used(tight, k), used[k], numbers.few_spills)}
         for k in trying:
             chosen[k] = blocks[k] = asked[k]
-            used[k] = tight.used(k)
+            used[k] = _used(tight, k)
         trying = {k for k in trying if blocks[k] * threads < numbers.few_threads}
     return attempt(chosen) if any(b > 1 for b in chosen) else liked
+
+
+def _used(found: Compiled, number: int) -> dict[str, int]:
+    """What the kernel of a pass uses."""
+    return found.resources.get(f"pass{number}", {})
 
 
 def _worth(tight: dict[str, int], used: dict[str, int], few_spills: int) -> bool:
@@ -128,6 +129,6 @@ def _worth(tight: dict[str, int], used: dict[str, int], few_spills: int) -> bool
     return "registers" in tight and tight["spills"] <= few_spills and tight["registers"] < used["registers"]
 
 
-def _spills(found: CompiledKernels) -> int:
+def _spills(found: Compiled) -> int:
     """Bytes that the worst of some kernels puts aside for each thread."""
-    return max((one.get("spills", 0) for one in found.code.resources.values()), default=0)
+    return max((one.get("spills", 0) for one in found.resources.values()), default=0)
