@@ -363,7 +363,12 @@ def _modes(kernel: Kernel, count: int, what: str) -> list[tuple[str, type[Mode]]
 
 def _renumbered(roots: Sequence[Node], numbers: Mapping[int, int]) -> tuple[Node, ...]:
     """Expressions with their loads from other parameters: old number -> new one."""
-    return substitute(roots, lambda node: load(numbers[node.value[0]], *node.value[1:], node.dtype))
+
+    def value(node: Node) -> Node:
+        param, slot, comp = node.value
+        return load(numbers[param], slot, comp, node.dtype)
+
+    return substitute(roots, value)
 
 
 def _spec_param(operand: Operand) -> SpecParam:

@@ -307,7 +307,8 @@ def _load_from(composer: _Composer, places: Mapping[int, tuple[int, int]]) -> No
 
     def value(node: Node) -> Node:
         param, slot, comp = node.value
-        return load(*places.get(param, (param, slot)), comp, node.dtype)
+        other, place = places.get(param, (param, slot))
+        return load(other, place, comp, node.dtype)
 
     valued = _valued((*composer.outputs, *composer.starts), lambda roots: passes.substitute(roots, value))
     cut = len(composer.outputs)

@@ -231,9 +231,9 @@ def _copied_back(operation: Operation, memory: Memory) -> Iterator[Operation]:
             continue  # a loop over a part of a grid writes it; nobody asks for its other points
         if one in wanted or (where is not one and where in operation.writes and memory.is_live(one)):
             yield from _copy_back(one, wanted, memory)
-    for one in operation.writes:
-        if isinstance(one, Field):
-            memory.stored(one, one)
+    for what in operation.writes:
+        if isinstance(what, Field):
+            memory.stored(what, what)
 
 
 def _copy_back(one: Field, wanted: Sequence[object], memory: Memory) -> Iterator[Operation]:
