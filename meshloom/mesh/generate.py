@@ -102,7 +102,7 @@ def _cubic_spline(x: np.ndarray, y: np.ndarray, at: np.ndarray) -> np.ndarray:
     k = np.clip(np.searchsorted(x, at, side="right") - 1, 0, last - 1)
     t = (at - x[k]) / step[k]
     bend = rate[k] - slope[k], rate[k + 1] - slope[k]
-    return y[k] + step[k] * t * (slope[k] + (1.0 - t) * (bend[0] * (1.0 - t) - bend[1] * t))  # type: ignore[no-any-return]
+    return y[k] + step[k] * t * (slope[k] + (1.0 - t) * (bend[0] * (1.0 - t) - bend[1] * t))
 
 
 def _mapped_surface() -> np.ndarray:

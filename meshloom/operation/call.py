@@ -128,8 +128,11 @@ def functions_of(operations: Iterable[Operation]) -> tuple[Callable[[], Any], ..
 
 def with_loops_of_calls(operations: Iterable[Operation]) -> tuple[Operation, ...]:
     """The same without calls; in their place stand the loops of what is called, where it has some."""
-    shown = [getattr(*functions_of([one]), "loops", ()) if one.domain.is_call else (one,) for one in operations]
-    return tuple(loop for one in shown for loop in one)
+
+    def shown(one: Operation) -> tuple[Operation, ...]:
+        return tuple(loop for called in functions_of([one]) for loop in getattr(called, "loops", ()))
+
+    return tuple(loop for one in operations for loop in (shown(one) if one.domain.is_call else (one,)))
 
 
 def _itself(function: Any) -> Hashable:
