@@ -202,7 +202,7 @@ class StrategyPolicy(ExecutionPolicy):
         if one_thread := self._alone(of):
             found["one thread"] = one_thread
         if target.is_simt and spec.box is not None:
-            found["tile"] = tiles(spec)
+            found["points per thread"] = tiles(spec)
         elif target.is_simt and not spec.maps:
             found["elements per thread"] = shares(spec, of.schedule, of.elements, target)
         if target.is_simt and any(isinstance(one, Field) and one.dim > 1 for one in of.storages):

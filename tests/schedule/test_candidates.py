@@ -224,7 +224,7 @@ def test_on_a_gpu_tiles_shares_and_layouts_are_listed_too() -> None:
     ml.use("emulated")
     grid = ml.Grid((8, 8, 70), periodic=True)
     stencil = star.loop(grid, grid.field("u")[grid.star(1)], grid.field("out"))
-    assert stencil.candidates["tile"][0].what == tile_of(stencil.spec)
+    assert stencil.candidates["points per thread"][0].what == tile_of(stencil.spec)
     own = ml.Set(10, "own")
     direct = light.loop(own, own.field("a"), own.field("b"))
     one, several = direct.candidates["elements per thread"]
