@@ -127,8 +127,8 @@ def functions_of(operations: Iterable[Operation]) -> tuple[Callable[[], Any], ..
 
 def with_loops_of_calls(operations: Iterable[Operation]) -> tuple[Operation, ...]:
     """The same without calls; in their place stand the loops of what is called, where it has some."""
-    shown = [getattr(*functions_of([one]), "loops", ()) if one.domain.is_call else (one,) for one in operations]
-    return tuple(loop for one in shown for loop in one)
+    listed = [getattr(functions_of([one])[0], "loops", ()) if one.domain.is_call else (one,) for one in operations]
+    return tuple(loop for one in listed for loop in one)
 
 
 def _itself(function: Any) -> Hashable:
