@@ -128,11 +128,8 @@ def functions_of(operations: Iterable[Operation]) -> tuple[Callable[[], Any], ..
 
 def with_loops_of_calls(operations: Iterable[Operation]) -> tuple[Operation, ...]:
     """The same without calls; in their place stand the loops of what is called, where it has some."""
-
-    def shown(one: Operation) -> tuple[Operation, ...]:
-        return tuple(loop for called in functions_of([one]) for loop in getattr(called, "loops", ()))
-
-    return tuple(loop for one in operations for loop in (shown(one) if one.domain.is_call else (one,)))
+    listed = [getattr(functions_of([one])[0], "loops", ()) if one.domain.is_call else (one,) for one in operations]
+    return tuple(loop for one in listed for loop in one)
 
 
 def _itself(function: Any) -> Hashable:

@@ -28,8 +28,8 @@ def with_argument() -> ml.Program:
 WRONG: dict[str, tuple[Callable[[Cooling], dict[str, Any]], str]] = {
     "no end": (lambda c: {}, r"how long\? give steps="),
     "steps": (lambda c: {"steps": 0}, "march: steps must be"),
-    "a function": (lambda c: {"program": len, "steps": 1}, "expected a program or a sequence, .*@ml.program"),
-    "nothing to run": (lambda c: {"program": None, "steps": 1}, "expected a program or a sequence, got None$"),
+    "a function": (lambda c: {"program": len, "steps": 1}, "expected a program, .*@ml.program"),
+    "nothing to run": (lambda c: {"program": None, "steps": 1}, "expected a program, got None$"),
     "an open program": (lambda c: {"program": with_argument(), "steps": 1}, r"give takes\.bind"),
     "until": (lambda c: {"until": c.t}, r"until takes \(t, end\)"),
     "until a field": (lambda c: {"until": (c.u, 1.0)}, "time of until"),

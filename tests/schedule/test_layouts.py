@@ -128,12 +128,12 @@ def test_what_is_between_calls_votes_as_one(monkeypatch: pytest.MonkeyPatch) -> 
         asked: list[int] = []
         votes = tape.layouts_by_votes
         monkeypatch.setattr(tape, "layouts_by_votes", lambda loops: (asked.append(len(loops)), votes(loops))[1])
-        in_turn(programs).run(1)
+        both = in_turn(programs)
+        both.run(1)
         assert asked == [3]
         kept = q.storage
-        for one in programs:
-            one()
-        assert q.storage is kept
+        both.run(2)
+        assert q.storage is kept and asked == [3]
 
 
 def test_a_layout_that_somebody_asked_for_stays() -> None:
