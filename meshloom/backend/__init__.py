@@ -26,7 +26,6 @@ __all__ = [
     "BoundLoop",
     "automatic_backend",
     "backend",
-    "backend_names",
     "backends",
     "cpu_count",
     "current",
@@ -179,11 +178,6 @@ def threads() -> int:
     return int(cpu().threads[0])
 
 
-def backend_names() -> tuple[str, ...]:
-    """Of every back end, whether it can be used here or not: no driver is asked."""
-    return tuple(_BACKENDS)
-
-
-def backends() -> dict[str, str | None]:
-    """Every back end: None when it can be used, else why not."""
-    return {name: b.unavailable() for name, b in _BACKENDS.items()}
+def backends(*, ask: bool = True) -> dict[str, str | None]:
+    """Every back end: None when it can be used, else why not. ``ask=False``: their names alone, no driver is asked."""
+    return {name: b.unavailable() if ask else None for name, b in _BACKENDS.items()}

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.backend import backend_names
 from meshloom.case.schedules import schedule_table
 from meshloom.config import described, option, section, table
 from meshloom.run.samples import USUAL_EVERY, Wishes, integral, line, probe
@@ -47,7 +46,7 @@ class RunOptions:
     backend: str = option(
         "auto",
         "what executes the loops; auto takes cuda with a GPU, else cpu with a C++ compiler, else numpy",
-        allowed=lambda: ("auto", *backend_names()),
+        allowed=lambda: ("auto", *ml.backends(ask=False)),
     )
     precision: str = option("double", "type of the numbers in all fields", allowed=tuple(PRECISIONS))
     threads: int = option(0, "threads of the cpu back end; 0 takes OMP_NUM_THREADS, or all cores", low=0, high=4096)

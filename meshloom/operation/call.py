@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, cast
 
 from meshloom.backend.lowering import Launch, Launches
 from meshloom.errors import ProgramError, ScheduleError, shown
@@ -93,7 +93,7 @@ def with_everything(operations: Sequence[Operation]) -> tuple[Operation, ...]:
     if not vague:
         return tuple(operations)
     used = [s for s in dict.fromkeys(s for o in operations for s in o.storages) if not isinstance(s, PlainNumber)]
-    made = {one: called(one.body, one.name, used) for one in vague if isinstance(one.body, CalledFunction)}
+    made = {one: called(cast(CalledFunction, one.body), one.name, used) for one in vague}
     return tuple([made.get(one, one) for one in operations])
 
 
@@ -110,10 +110,10 @@ class _Outside(InMemory):
         return Launches((Launch.here(made_for, None, *functions_of([of])),))  # what it makes is its own
 
     def explain(self, of: Operation) -> str:
-        assert isinstance(of.body, CalledFunction)
+        body = cast(CalledFunction, of.body)
         read, written = (
             "everything" if one is None else ", ".join(s.name for s in one) or "nothing"
-            for one in (of.body.reads, of.body.writes)
+            for one in (body.reads, body.writes)
         )
         return f"{of.name}: a call from Python, which reads {read} and writes {written}"
 
@@ -123,7 +123,12 @@ _OUTSIDE = _Outside()
 
 def functions_of(operations: Iterable[Operation]) -> tuple[Callable[[], Any], ...]:
     """Those that are called among some operations."""
-    return tuple([one.body.function for one in operations if isinstance(one.body, CalledFunction)])
+    return tuple([cast(CalledFunction, one.body).function for one in operations if one.domain.is_call])
+
+
+def may_change_anything(one: Operation) -> bool:
+    """Is it a call that has not said what it writes?"""
+    return one.domain.is_call and cast(CalledFunction, one.body).writes is None
 
 
 def with_loops_of_calls(operations: Iterable[Operation]) -> tuple[Operation, ...]:

@@ -20,7 +20,6 @@ from meshloom.kernel.outside import is_followed
 from meshloom.kernel.sameness import IdentityDict
 from meshloom.mesh.core import Global
 from meshloom.operation.call import functions_of
-from meshloom.operation.operation import Operation
 from meshloom.operation.replay import Way
 from meshloom.operation.tape import Tape
 
@@ -83,10 +82,10 @@ class _InTurn:
 
 def _place_behind(tape: Tape, place: int, new: Tape) -> int:
     """Where another tape goes on behind the calls that have been made of one; ProgramError where it has none there."""
-    made, others = ([one.name for one in pieces if isinstance(one, Operation)]
+    made, others = ([one.name for one in pieces if not isinstance(one, Tape)]
                     for pieces in (tape.pieces[:place], new.pieces))  # fmt: skip
     if others[: len(made)] == made:
-        calls = [k for k, one in enumerate(new.pieces, 1) if isinstance(one, Operation)]
+        calls = [k for k, one in enumerate(new.pieces, 1) if not isinstance(one, Tape)]
         return calls[len(made) - 1]
     if place < len(tape.pieces):
         raise ProgramError(f"program {tape.name}: {made[-1]} has changed a Python value by which other functions are"

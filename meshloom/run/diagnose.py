@@ -170,7 +170,7 @@ def _steps_to_the_first(task: RunTask, count: int) -> int:
 def _first_loop(task: RunTask, *, strictly: bool) -> _Finding:
     """The operations of the program one by one until a field shows it: what, and after which. Calls of solvers tell
     themselves where they fail."""
-    for operation in task.program.operations:
+    for operation in task.program._tape().loops:
         # what draws random numbers does so as in that iteration: the program's own loops count, on a state put back
         try:
             (operation.as_written() if strictly else operation)._run_counted()

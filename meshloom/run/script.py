@@ -18,7 +18,7 @@ from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.owner_mesh import mesh_of
-from meshloom.operation.call import CalledFunction, with_loops_of_calls
+from meshloom.operation.call import may_change_anything, with_loops_of_calls
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import name_of
 from meshloom.operation.program import Program
@@ -335,7 +335,7 @@ class Script(RunTask):
 # ----- what a program says of itself ------------------------------------------------------------------------------
 def unsaid_calls(program: Program) -> list[Operation]:
     """Those that may change anything."""
-    return [o for o in program.operations if isinstance(o.body, CalledFunction) and o.body.writes is None]
+    return [o for o in program.operations if may_change_anything(o)]
 
 
 def _said(program: Program) -> list[Operation]:
