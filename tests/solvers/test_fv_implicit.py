@@ -168,13 +168,13 @@ def test_a_step_that_makes_it_worse_is_taken_back() -> None:
     spoiled = good.copy()
     spoiled[7] *= 3.0
     case.flow.u.assign(spoiled)
-    newton._measure()
+    newton.measure()
     assert newton.residual() > 5.0 * float(newton.norm.value)
     newton.judge()
     assert float(newton.cfl.value) < cfl and np.array_equal(newton.kept.numpy(), kept)
     assert np.abs(case.flow.u.numpy() - good).max() < 0.1 * np.abs(spoiled - good).max()
     case.flow.u.assign(np.full_like(good, np.nan))
-    newton._measure()
+    newton.measure()
     newton.cfl.value = 2e-3
     with one_line_from(SolveError, "implicit step: the residual is nan after"):
         newton.judge()
