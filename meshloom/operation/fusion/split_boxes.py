@@ -80,8 +80,8 @@ def _cut(graph: Dataflow, first: Group, then: Group) -> _Cut | None:
 def _visited(graph: Dataflow, group: Group) -> Box | None:
     """The box of a group that visits a part of a grid, if it is all of a stretch. One that visits all of a grid may
     write to second buffers, which a part of it could not."""
-    whole = tuple(group.parts) == graph.operations[group.begin : group.end]
-    return group.box if whole and group.part is not None else None
+    contiguous = tuple(group.parts) == graph.operations[group.begin : group.end]
+    return group.box if contiguous and group.part is not None else None
 
 
 def _layers(group: Group, box: Box, common: Box) -> list[Operation] | None:
