@@ -99,7 +99,7 @@ def test_loops_and_words_of_a_program_with_calls() -> None:
     assert [one.name for one in program.operations] == ["total = 0", "add_one", "square", "double"]
     assert [one.name for one in program.steps] == ["total = 0", "add_one", "square", "double"]
     assert "square" in program.dataflow.svg() and "2  square over everything" in str(program.dataflow)
-    assert all(isinstance(one, ml.Operation) for one in (*program.operations, *program.steps, *program.loops))
+    assert {type(one) for one in (*program.operations, *program.steps, *program.loops)} == {ml.Operation}
 
 
 def test_a_call_is_timed_as_any_operation() -> None:
@@ -748,4 +748,4 @@ def test_nothing_but_a_program_holds_operations_and_runs_them() -> None:
     }  # fmt: skip
     assert runners == {"Program"}
     work = Work()
-    assert all(type(one) is ml.Operation for one in work.program.operations)
+    assert {type(one) for one in work.program.operations} == {ml.Operation}

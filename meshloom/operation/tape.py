@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 from weakref import WeakSet
 
 import numpy as np
@@ -112,8 +112,7 @@ class Tape:
     @cached_property
     def outline(self) -> Outline:
         """What tells it from others."""
-        assert isinstance(self.recorded, Recorded)
-        return Outline(self.recorded)
+        return Outline(cast(Recorded, self.recorded))
 
     @cached_property
     def layouts(self) -> dict[Field, str]:
