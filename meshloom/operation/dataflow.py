@@ -284,9 +284,9 @@ class Dataflow:
 
 # ----- accesses ---------------------------------------------------------------------------------------------------
 def _access(position: int, operation: Operation, one: Operand) -> DataAccess:
-    mode, (region, exact), whole = one.mode, _region_and_exact(operation, one), operation.domain.is_call
-    distance = ALL_ELEMENTS if whole else _distance(one)
-    at_own = operation.defines(one.storage) if whole else one.reach.map is None and not one.reach.looks_around
+    mode, (region, exact), is_call = one.mode, _region_and_exact(operation, one), operation.domain.is_call
+    distance = ALL_ELEMENTS if is_call else _distance(one)
+    at_own = operation.defines(one.storage) if is_call else one.reach.map is None and not one.reach.looks_around
     reads, writes = mode.reads or bool(mode.combine), mode.writes
     return DataAccess(position, one.storage, reads, writes, writes and at_own, distance, region, exact)
 
