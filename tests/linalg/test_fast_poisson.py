@@ -248,9 +248,8 @@ def wrong_uses() -> dict[str, Any]:
         "fast_poisson: x and b are the same field, x": lambda: fast.solve_only(x, x),
         "poisson: b must be a Field, got str": lambda: fast.solve_only(x, "b"),
         "fast_poisson: tol must be a number between 0 and 1, got 'small'": lambda: fast.solve(x, b, tol="small"),
-        "solving by transforms inside a program .* call it outside": lambda: ml.program(
-            lambda: fast.solve(x, b)).run(),
-        "solving by transforms inside a program": lambda: ml.program(lambda: fast.solve_only(x, b)).run(),
+        "fast_poisson: b must be a Field, got str": lambda: ml.program(lambda: fast.solve_only(x, "b")).run(),
+        "inside a program reports at every replay": lambda: ml.program(lambda: fast.solve(x, b).residual).run(),
         "making a fast Poisson solver inside a program": lambda: ml.program(
             lambda: ml.linalg.FastPoisson(fast.poisson)).run(),
         "cg: preconditioner must be .* or callable": lambda: ml.linalg.cg(fast.poisson, x, b, preconditioner=fast),
