@@ -41,7 +41,7 @@ class _Compiler(Device):
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
         return {}
 
-    def load(self, code: Compiled, made: list[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
+    def load(self, code: Compiled, made: Sequence[KernelText], *, wide_index: bool) -> dict[str, LaunchFunction]:
         return defaultdict(lambda: _no_launch)
 
 

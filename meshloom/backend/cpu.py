@@ -38,7 +38,7 @@ FLAGS_OF_MANY = ("--param=vect-epilogues-nomask=0", "-fno-predictive-commoning",
 
 
 class CppOptions(NamedTuple):
-    """What code depends on besides the text: how it is compiled, and how where the text is long; and by whom."""
+    """What code depends on besides the text: how it is compiled, and how by GCC where it is long; and by whom."""
 
     flags: tuple[str, ...]
     of_many: tuple[str, ...]
@@ -46,7 +46,8 @@ class CppOptions(NamedTuple):
 
     def of(self, source: str) -> tuple[str, ...]:
         """The flags for a text. Those of a long one give code as fast, sooner."""
-        return (*self.flags, *(self.of_many if source.count(";\n") >= CPU.cpu.compiling.many_statements else ()))
+        many = self.compiler.is_gnu and source.count(";\n") >= CPU.cpu.compiling.many_statements
+        return (*self.flags, *(self.of_many if many else ()))
 
 
 class CpuBackend(CompilingBackend):
@@ -80,8 +81,7 @@ class CpuBackend(CompilingBackend):
 
     def options(self, bound: BoundLoop, plan: Plan) -> CppOptions:
         flags = FLAGS if self.contract and not bound.spec.strict else (*FLAGS, NO_CONTRACTION)
-        found = host_compiler()
-        return CppOptions(flags, FLAGS_OF_MANY if found.is_gnu else (), found)
+        return CppOptions(flags, FLAGS_OF_MANY, host_compiler())
 
     def lower(self, spec: LoopSpec, plan: Plan, options: CppOptions) -> Lowered:
         unit = make_unit(spec, plan, extra=(Argument("threads_in_use", "int64_t", True),))

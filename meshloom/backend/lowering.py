@@ -24,7 +24,7 @@ from meshloom.kernel.recent import Recent
 from meshloom.kernel.sameness import Same
 from meshloom.native import together
 from meshloom.native.threads import check_device
-from meshloom.schedule.plan.plan import Plan, leaves
+from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 
 MOST_LOWERED = 256  # by one back end: all loops of a program are begun before the first of them is loaded
@@ -170,11 +170,11 @@ class CompilingBackend(Backend):
         """A solver that goes through colors has hundreds of loops which are one loop over other rows: where a plan has
         no arrays, and the same numbers if any, that of the last such loop serves."""
         spec, plan = bound.spec, bound.plan()
-        options, parts = self.options(bound, plan), tuple(leaves(plan))
+        options = self.options(bound, plan)
         key: Hashable = (Same(spec), Same(plan), options)
-        if not any(isinstance(one, np.ndarray) for _, one in parts):
+        if not any(isinstance(one, np.ndarray) for _, one in plan.leaves):
             signs = repr(spec.starts_from)  # 0.0 == -0.0
-            key = (spec, signs, type(plan), plan.strategy, plan.block, parts, options)
+            key = (spec, signs, type(plan), plan.strategy, plan.block, plan.leaves, options)
         return self._lowered.find_or_make(key, lambda: self.lower(spec, plan, options))
 
     def loaded(self, lowered: Lowered) -> Loaded:

@@ -187,7 +187,7 @@ def _words(variable: str) -> list[str]:
     """An environment variable as the words of a command line; CXX may carry arguments or a launcher such as ccache."""
     text = os.environ.get(variable, "")
     try:
-        return shlex.split(text)
+        return shlex.split(text) if text else []  # which takes its time
     except ValueError as error:
         raise CompilerError(f"{variable} is {text!r}, which is not a command line ({error}); correct it") from None
 

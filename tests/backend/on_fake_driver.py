@@ -172,7 +172,7 @@ def loops() -> None:
         expected = found if expected is None else expected
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14, err_msg=schedule)
         if name == "cuda":
-            used = loop.prepare().resources  # type: ignore[attr-defined]
+            used = loop.prepare().resources
             assert used["pass0"]["occupancy"] == 1.0 and bool(used["pass0"]["dynamic_shared"]) == (schedule == "tile")
 
 

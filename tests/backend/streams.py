@@ -135,7 +135,7 @@ class Silent(Emulator):
 
     known = compiled
 
-    def load(self, code: Compiled, made: list[KernelText], *, wide_index: bool) -> Any:
+    def load(self, code: Compiled, made: Sequence[KernelText], *, wide_index: bool) -> Any:
         return {one.name: lambda *_: None for one in made}
 
 

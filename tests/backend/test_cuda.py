@@ -3,6 +3,7 @@ sharing."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -57,7 +58,7 @@ class CompileOnly(Engine):
             self.resources[f"{text.name} {architecture}"] = nvrtc.resources(log)
         return Compiled(None)
 
-    def load(self, code: Compiled, made: list[KernelText], *, wide_index: bool) -> Any:
+    def load(self, code: Compiled, made: Sequence[KernelText], *, wide_index: bool) -> Any:
         return {one.name: lambda *_: None for one in made}
 
 

@@ -4,7 +4,7 @@ wrong."""
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,7 @@ class Sanitized(Engine):
     def compiled(self, text: GpuText, *, apart: bool = False) -> Compiled:
         return Compiled(text)
 
-    def load(self, code: Compiled, made: list[KernelText], *, wide_index: bool) -> Any:
+    def load(self, code: Compiled, made: Sequence[KernelText], *, wide_index: bool) -> Any:
         choices = "".join(f'if (!strcmp(w[1], "{k.name}")) return ml_launch(n, w, run_{k.name});' for k in made)
         source = code.content.source + f"int main(int n, char** w) {{ if (n < 2) return 3; {choices} return 3; }}"
         text, program = self.folder / "loop.cpp", self.folder / "loop"

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.backend import _BACKENDS
+from meshloom.backend.cpu import CpuBackend
 from meshloom.library.reductions import add_up
 from meshloom.operation.loop import Kernel, count_draws
 
@@ -31,6 +33,7 @@ def test_a_kernel_of_a_room_that_calls_kernels_has_one_text_for_all_who_call_it(
 ) -> None:
     """Or every line that calls one would make a compiler do the same work again. Its own lines are not told from those
     of the tracer, so that there is no comment."""
+    monkeypatch.setitem(_BACKENDS, "cpu", CpuBackend())  # which has nothing loaded
     ml.use("cpu", threads=1)
     monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path))
     once, texts, built = ml.Set(1, "once"), [], []

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.backend import _BACKENDS
+from meshloom.backend.cpu import CpuBackend
 from meshloom.errors import CompilerError
 from meshloom.native import compiler, together
 from meshloom.process.children import NobodyWaits, run_apart, stopping
@@ -90,6 +92,7 @@ def test_a_program_that_nobody_waits_for_is_ended() -> None:
 def test_loops_of_a_program_are_begun_before_the_first_is_waited_for(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(_BACKENDS, "cpu", CpuBackend())  # which has nothing loaded
     ml.use("cpu")
     order: list[str] = []
     start, load = together.start, compiler.load

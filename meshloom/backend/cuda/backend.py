@@ -156,14 +156,14 @@ class CudaBackend(CompilingBackend):
 
     def _tables(self, bound: BoundLoop, lowered: Lowered) -> dict[str, Any]:
         """The arrays of the plan that kernels receive, by name; loops with one plan share them."""
-        plan, wide = bound.plan(), lowered.options.wide_index
+        plan, wide_index = bound.plan(), lowered.options.wide_index
         received = {name for one in lowered.kernels for _, name in one.parameters}
         there = self._plans.setdefault(plan, {})
         arrays = {name: array for name, array in plan_arrays(plan).items() if name in received}
         for name, array in arrays.items():
-            if (name, wide) not in there:
-                there[name, wide] = self.engine.upload(array if wide else narrow(array))
-        return {name: there[name, wide] for name in arrays}
+            if (name, wide_index) not in there:
+                there[name, wide_index] = self.engine.upload(array if wide_index else narrow(array))
+        return {name: there[name, wide_index] for name in arrays}
 
 
 class EmulatedCuda(CudaBackend):
@@ -253,14 +253,8 @@ def _check_shared(bound: BoundLoop, shared: list[int]) -> None:
 def _grids(one: Pass, sizes: dict[str, int], plan: Plan) -> Iterator[LaunchRange]:
     """Those of the launches of a pass that have anything to do."""
     extra_blocks = -(-number_of(one.extra_items[0], sizes) // plan.block) if one.extra_items else 0
-    for low, high in _ranges(one, sizes, plan):
+    ends = [0, number_of(one.count, sizes)] if one.colors is None else plan_arrays(plan)[one.colors.name].tolist()
+    for low, high in pairwise(ends):
         grid = high - low if one.blocked else -(-(high - low) // plan.block)
         if grid > 0:
             yield low, high, extra_blocks, extra_blocks + grid
-
-
-def _ranges(one: Pass, sizes: dict[str, int], plan: Plan) -> list[tuple[int, int]]:
-    if one.colors is None:
-        return [(0, number_of(one.count, sizes))]
-    offsets = [int(x) for x in plan_arrays(plan)[one.colors.name]]
-    return list(pairwise(offsets))

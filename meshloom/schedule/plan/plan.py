@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -42,6 +43,11 @@ class Plan:
 
     strategy: str
     block: int
+
+    @cached_property
+    def leaves(self) -> tuple[tuple[Path, Any], ...]:
+        """Its arrays and numbers, and the way to each."""
+        return tuple(leaves(self))
 
     def check(self, topology: Topology) -> None:
         """Raise PlanError unless the plan, whose form is right, is right for these maps."""
@@ -91,12 +97,12 @@ def part_of(plan: Plan, *path: str | int) -> Name:
 
 def arrays(plan: Plan) -> dict[str, np.ndarray]:
     """All arrays, by what generated code calls them."""
-    return _named((path, one) for path, one in leaves(plan) if isinstance(one, np.ndarray))
+    return _named((path, one) for path, one in plan.leaves if isinstance(one, np.ndarray))
 
 
 def sizes(plan: Plan) -> dict[str, int]:
     """All numbers, by what generated code calls them."""
-    return _named((path, int(one)) for path, one in leaves(plan) if not isinstance(one, np.ndarray))
+    return _named((path, int(one)) for path, one in plan.leaves if not isinstance(one, np.ndarray))
 
 
 def _named(found: Any) -> dict[str, Any]:
