@@ -129,7 +129,7 @@ def test_a_mesh_file_that_has_changed_is_named(meshloom: Command, tmp_path: Path
 
 
 def test_a_slow_back_end_is_told_once_and_in_spite_of_quiet(meshloom: Command, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ml, "backends", lambda: {"numpy": None, "cpu": "no compiler", "cuda": "no GPU"})
+    monkeypatch.setattr(ml, "backends", lambda ask=True: {"numpy": None, "cpu": "no compiler", "cuda": "no GPU"})
     for quiet in ((), ("--quiet",)):
         result = meshloom("run", "airfoil", *MESH[:-1], "--iterations", "1", *quiet)
         assert result.code == 0 and "which is slow" not in result.out

@@ -236,7 +236,7 @@ def test_info_without_compilers(meshloom: Command, monkeypatch: pytest.MonkeyPat
 def test_info_names_the_gpu(meshloom: Command, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("meshloom.cli.info.copy_bandwidth", lambda: 4.2e10)
     monkeypatch.setattr("meshloom.cli.info.gpu_names", lambda: ["Model A", "Model B"])
-    monkeypatch.setattr(ml, "backends", lambda: {"numpy": None, "cpu": None, "cuda": None})
+    monkeypatch.setattr(ml, "backends", lambda ask=True: {"numpy": None, "cpu": None, "cuda": None})
     out = meshloom("info").out
     assert "gpu        Model A, Model B\n" in out and "cuda: available (run takes this one)" in out
     assert "42.0 GB/s copy" in out

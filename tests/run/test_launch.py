@@ -26,7 +26,7 @@ NO_COMPILER, NO_GPU = "no C++ compiler was found", "there is no CUDA device"
 def test_auto_takes_the_fastest(monkeypatch: pytest.MonkeyPatch, cpu: str | None, cuda: str | None, chosen: str):
     found = {"numpy": None, "cpu": cpu, "cuda": cuda}
     used: list[tuple[str, Any]] = []
-    monkeypatch.setattr(ml, "backends", lambda: found)
+    monkeypatch.setattr(ml, "backends", lambda ask=True: found)
     monkeypatch.setattr(ml, "use", lambda name, threads: used.append((name, threads)))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
