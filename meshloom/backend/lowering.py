@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 import numpy as np
 
@@ -170,12 +170,16 @@ class CompilingBackend(Backend):
         """A solver that goes through colors has hundreds of loops which are one loop over other rows: where a plan has
         no arrays, and the same numbers if any, that of the last such loop serves."""
         spec, plan = bound.spec, bound.plan()
-        options = self.options(bound, plan)
-        key: Hashable = (Same(spec), Same(plan), options)
-        if not any(isinstance(one, np.ndarray) for _, one in plan.leaves):
-            signs = repr(spec.starts_from)  # 0.0 == -0.0
-            key = (spec, signs, type(plan), plan.strategy, plan.block, plan.leaves, options)
-        return self._lowered.find_or_make(key, lambda: self.lower(spec, plan, options))
+        options, has_arrays = self.options(bound, plan), any(isinstance(one, np.ndarray) for _, one in plan.leaves)
+        signs = repr(spec.starts_from)  # 0.0 == -0.0
+        content = spec, signs, type(plan), plan.strategy, plan.block, plan.leaves, options
+        key = (Same(spec), Same(plan), options) if has_arrays else content
+        found = self._lowered.find(key)
+        if found is None:
+            found = self._lowered.keep(key, self.lower(spec, plan, options))
+            if has_arrays:  # without the plan nobody asks for it
+                finalize(plan, self._lowered.pop, key, None).atexit = False
+        return found
 
     def loaded(self, lowered: Lowered) -> Loaded:
         """That of another loop with the same text, as long as there is one."""

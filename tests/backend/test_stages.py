@@ -244,6 +244,20 @@ def test_a_sum_that_starts_from_another_zero_is_lowered_anew(backend: str) -> No
         assert repr(float(total.value)) == repr(start)
 
 
+@pytest.mark.parametrize("backend", BACK_ENDS)
+def test_what_is_lowered_for_a_plan_goes_with_it(backend: str) -> None:
+    ml.use(backend)
+    used = current()
+    assert isinstance(used, CompilingBackend)
+    Ring().loop()()
+    before = len(used._lowered)
+    loop = Ring().loop()
+    loop()
+    assert len(used._lowered) == before + 1
+    del loop
+    assert len(used._lowered) == before
+
+
 # ----- caches -----------------------------------------------------------------------------------------------------
 #: Every cache of ``meshloom/backend``. Of stages there are the first two; what is compiled is on disk.
 CACHES = {
