@@ -33,9 +33,7 @@ _ON_DEVICE = ("ElementwiseKernel", "ReductionKernel", "RawKernel", "ufunc")
 _RECORDED = tuple(f"{_PACKAGE}.{room}" for room in ("mesh", "kernel", "operation", "schedule", "backend", "native"))
 
 
-def executed_in_turn(
-    now: Callable[[], Tape], tape: Tape, times: int, way: Way, watched: Sequence[Global]
-) -> Replayed:
+def executed_in_turn(now: Callable[[], Tape], tape: Tape, times: int, way: Way, watched: Sequence[Global]) -> Replayed:
     """Run a tape with calls. ``now``: gives the tape of the Python values of now; ``watched``: globals that somebody
     looks at after replays."""
     tape.begin()

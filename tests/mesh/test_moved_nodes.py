@@ -193,6 +193,7 @@ def test_a_program_that_moves_nodes_and_uses_what_is_measured_of_them_is_refused
 
 def test_what_is_measured_goes_with_its_mesh() -> None:
     """Whatever is kept of a program that was given a part of it."""
+
     @ml.program
     def measured(part: Any, out: ml.Field) -> None:
         copied(part, part.normal, out)
