@@ -76,8 +76,8 @@ def gpu_forms(spec: LineSpec, lines: LineGeometry, target: Target) -> tuple[Cand
             points = min(points, max(numbers.least_points, 1 << (lines.length - 1).bit_length()))
             made = LineForm(kind, points, tile=tile, threads=most)
             declined = _too_much(spec, lines, made, target)
-            wide = made if declined else replace(made, tile=_widened(spec, lines, made, target))
-            offered.append(Candidate(wide, declined=declined))
+            tile = made.tile if declined else _widened(spec, lines, made, target)
+            offered.append(Candidate(replace(made, tile=tile), declined=declined))
     return rank([*offered, Candidate(LineForm(SWEPT, 1, 0, 1))])
 
 

@@ -303,7 +303,7 @@ def tiles(spec: LoopSpec) -> tuple[Candidate[Index], ...]:
     def declined(along: int, beside: int) -> str | None:
         chosen, room = tile(along, beside), numbers.most_loaded if beside > 1 else numbers.most_in_a_row
         if beside > most:
-            return f"{beside} points beside each other, not {most}: lines are short, or much is stored"
+            return f"{beside} points next to each other, not {most}: lines are short, or much is stored"
         if along * beside * nodes > numbers.most_nodes:
             return f"{along * beside * nodes} operations, more than {numbers.most_nodes}"
         if not _near(spec, chosen):
