@@ -61,6 +61,8 @@ _ABOVE = {"run_case": "meshloom.studies", "study": "meshloom.studies"}
 if not _TYPE_CHECKING:  # where it would make a name of every misspelt one
 
     def __getattr__(name: str) -> object:
+        if name == "Sequence":
+            raise AttributeError("ml.Sequence is gone: call programs, solvers and ml.call(function) inside @ml.program")
         if name not in _ABOVE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(_import_module(_ABOVE[name]), name)

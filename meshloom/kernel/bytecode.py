@@ -17,7 +17,8 @@ _LOCALS = ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW", "LOAD_FAST_AND_CL
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _STORES = ("STORE_FAST", "STORE_DEREF", "STORE_GLOBAL", "STORE_NAME")
 _CONSTANTS = ("LOAD_CONST", "LOAD_SMALL_INT", "LOAD_COMMON_CONSTANT")
-_CALL = "call"  # as ``ml.call`` is known
+_CALL, _PARTIAL = "call", "partial"  # as ``ml.call`` and ``functools.partial`` are known
+_MAKES_FUNCTION = ("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE")
 
 
 @dataclass(frozen=True)
@@ -114,13 +115,24 @@ def _reads(code: CodeType, free: frozenset[str], first: str, imported: Mapping[s
 
 
 def _first_argument(steps: Sequence[dis.Instruction], start: int) -> Iterator[int]:
-    """The numbers of the steps that make the first argument of a call, whose name has been loaded before ``start``:
-    they lie, in the text, within the longest one that begins where their first does."""
+    """The step that names the function which is given to a call, whose own name has been loaded before ``start``, or
+    that loads the code of a lambda; of ``partial`` what it is given. None where another expression gives the function:
+    what is read there decides which. The argument's steps lie, in the text, within the longest one that begins where
+    their first does."""
     places = [(k, one.positions) for k, one in enumerate(steps) if k >= start and one.opname != "PUSH_NULL"]
     spans = [(k, (at.lineno or 0, at.col_offset or 0), (at.end_lineno or 0, at.end_col_offset or 0))
              for k, at in places if at is not None]  # fmt: skip
+    if any(at is None or at.col_offset is None for _, at in places):  # Python was told to leave columns out
+        return
     end = max((end for _, begin, end in spans if begin == spans[0][1]), default=(0, 0))
-    yield from (k for k, begin, until in spans if spans[0][1] <= begin and until <= end)
+    inside = [k for k, begin, until in spans if spans[0][1] <= begin and until <= end]
+    names = [*inside[:1], *takewhile(lambda k: steps[k].opname in _ATTRIBUTES, inside[1:])]
+    if len(names) == len(inside):
+        yield from inside[:1]
+    elif steps[inside[-1]].opname in _MAKES_FUNCTION:
+        yield from (k for k in inside if isinstance(steps[k].argval, CodeType))
+    elif steps[names[-1]].argval == _PARTIAL:
+        yield from _first_argument(steps, names[-1] + 1)
 
 
 def _roots(

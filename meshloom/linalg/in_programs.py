@@ -19,18 +19,24 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def called_in_programs(solve: Callable[P, T]) -> Callable[P, T]:
-    """Decorator of methods ``solve(x, b)``."""
+def called_in_programs(solve: Callable[P, T], *, reads_temporaries: bool = True) -> Callable[P, T]:
+    """Decorator of methods ``solve(x, b)``. ``reads_temporaries``: may these be temporary fields of the program?"""
 
     @wraps(solve)
     def either(*args: P.args, **named: P.kwargs) -> Any:
         record = recorder.get()
         if record is None:
             return solve(*args, **named)
-        given = signature(solve).bind(*args, **named)
+        try:
+            given = signature(solve).bind(*args, **named)
+        except TypeError as error:
+            raise TypeError(f"{solve.__qualname__}(): {error}") from None
         solver, x, b = given.args
         for name, one in (("x", x), ("b", b)):
             instance(f"{solver.name}: {name}", one, Field, error=MeshError)
+            if one.temporary and not reads_temporaries:
+                raise ProgramError(f"{solver.name}: {name} is a temporary field ({one.name}), which a solver that runs"
+                                   " programs of its own cannot read; make it an ordinary one, temporary=False")
         later = partial(getattr(solver, solve.__name__), x, b, **given.kwargs)
         record(called(CalledFunction(later, _read_by(solver, x, b), (x,)), f"{solver.name}.solve"))
         return _Later(solver.name)
@@ -51,6 +57,15 @@ class _Later:
 
     def __init__(self, solver: str):
         self._solver = solver
+
+    def __repr__(self) -> str:
+        return f"what {self._solver} will report at every replay"
+
+    def __bool__(self) -> NoReturn:
+        self.__getattr__("converged")
+
+    def __iter__(self) -> NoReturn:
+        self.__getattr__("converged")
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -78,7 +79,7 @@ class Solver(ABC):
         self._made: tuple[tuple[Any, ...], Iteration] | None = None
 
     @exclusive
-    @called_in_programs
+    @partial(called_in_programs, reads_temporaries=False)  # it runs programs of its own, where they have no values
     def solve(self, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None) -> Report:
         """Improve x until the norm of b - A x is at most ``tol`` times that of b (for b = 0, that of x = 0, where
         ghosts make a right-hand side), in at most so many iterations (unless said, as many as there are unknowns, and

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
-from types import FunctionType, MethodType
+from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any, cast
 
 from meshloom.backend.lowering import Launch, Launches
@@ -141,12 +141,15 @@ def _itself(function: Any) -> Hashable:
     """What tells a function from others, methods and functions that are made anew whenever they are named included."""
     if isinstance(function, MethodType):
         return Same(function.__func__), _itself(function.__self__)
+    if isinstance(function, BuiltinMethodType):  # such as append of a list
+        return function.__name__, Same(function.__self__)
     if isinstance(function, partial):
         given = (*function.args, *function.keywords.values())
         return _itself(function.func), tuple(function.keywords), *map(_itself, given)
     if isinstance(function, FunctionType) and not function.__defaults__ and not function.__kwdefaults__:
-        return function.__code__, *map(Same, function.__closure__ or ())
-    return function if isinstance(function, int | float | str | None) else Same(function)
+        return function.__code__, Same(function.__globals__), *map(Same, function.__closure__ or ())
+    plain = isinstance(function, int | float | str | None)  # 1, 1.0 and True are equal, 0.0 and -0.0 too
+    return (type(function), repr(function)) if plain else Same(function)
 
 
 def needs_nothing(function: Callable[..., Any]) -> bool:

@@ -237,6 +237,15 @@ class Dataflow:
             if one in self.operations[k].reads:
                 yield k
 
+    def temporaries_across_calls(self) -> set[Field]:
+        """Temporary fields that a function of Python's leaves alone and somebody reads behind it, or that it uses."""
+        calls = [(k, one) for k, one in enumerate(self.operations) if one.domain.is_call]
+        used = {s for _, one in calls for s in one.temporary_fields if not one.defines(s)}
+        written = [(a, field) for field, accesses in self.accesses.items() for a in accesses
+                   if a.writes and isinstance(field, Field) and field.temporary]  # fmt: skip
+        return used | {field for a, field in written
+                       if any(a.position < k and self.consumers(field, k, a.region) for k, _ in calls)}  # fmt: skip
+
     def uniform_at_end(self) -> dict[Field, float]:
         """Fields that are one number everywhere when a replay ends, by the last write to each: the next one finds that.
         Not temporary ones, whose values end with the replay, nor those that other ranks write to."""

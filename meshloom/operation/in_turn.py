@@ -18,8 +18,9 @@ from meshloom.backend.base import Recording, Replayed
 from meshloom.errors import ProgramError, SolveError
 from meshloom.kernel.outside import is_followed
 from meshloom.kernel.sameness import IdentityDict
-from meshloom.mesh.core import Global
+from meshloom.mesh.core import Field, Global
 from meshloom.operation.call import functions_of
+from meshloom.operation.operation import Operation
 from meshloom.operation.replay import Way
 from meshloom.operation.tape import Tape
 
@@ -41,10 +42,11 @@ def executed_in_turn(now: Callable[[], Tape], tape: Tape, times: int, way: Way, 
     if not times:
         for one in tape.segments:
             one.execute(0, way, ())  # which compiles it
+    turns = _InTurn(now, tape)
     try:
-        return way(Recording([_InTurn(now, tape)]), times)
+        return way(Recording([turns]), times)
     finally:
-        for field in {field for one in tape.segments for field in one.carries}:
+        for field in turns.carried:
             field.undefined_after = tape.name
 
 
@@ -53,6 +55,7 @@ class _InTurn:
 
     def __init__(self, now: Callable[[], Tape], tape: Tape):
         self._now, self._tape, self._replays = now, tape, 0
+        self.carried = _carried(tape)  # by any tape that has run
         # asked anew in every run: solvers may have got a callback since
         self._followed = not calls_only_ours(*functions_of(tape.calls))
 
@@ -71,6 +74,7 @@ class _InTurn:
                 if self._followed and (new := self._now()) is not tape:
                     place = _place_behind(tape, place, new)
                     tape = new
+                    self.carried |= _carried(new)
                     tape.begin()
         except SolveError as error:
             error.replays = self._replays
@@ -80,15 +84,40 @@ class _InTurn:
 
 def _place_behind(tape: Tape, place: int, new: Tape) -> int:
     """Where another tape goes on behind the calls that have been made of one; ProgramError where it has none there."""
-    made, others = ([one.name for one in pieces if not isinstance(one, Tape)]
-                    for pieces in (tape.pieces[:place], new.pieces))  # fmt: skip
-    if others[: len(made)] == made:
-        calls = [k for k, one in enumerate(new.pieces, 1) if not isinstance(one, Tape)]
-        return calls[len(made) - 1]
-    if place < len(tape.pieces):
-        raise ProgramError(f"program {tape.name}: {made[-1]} has changed a Python value by which other functions are"
-                           " called before it; change it at the end of a replay, or between two runs")  # fmt: skip
-    return len(new.pieces)
+    both = (tape.pieces[:place], new.pieces)
+    made, others = ([one for one in pieces if not isinstance(one, Tape)] for pieces in both)
+    changed = f"program {tape.name}: {made[-1].name} has changed a Python value by which"
+    instead = "; change it at the end of a replay, or between two runs"
+    if [one.body.known_by for one in others[: len(made)]] != [one.body.known_by for one in made]:
+        if place == len(tape.pieces):
+            return len(new.pieces)
+        raise ProgramError(f"{changed} other functions are called before it{instead}")
+    calls = [k for k, one in enumerate(new.pieces, 1) if not isinstance(one, Tape)]
+    behind = calls[len(made) - 1]
+    lost = _not_there(tape, new, behind)
+    if lost:
+        raise ProgramError(f"{changed} {lost[0]} is read behind it, which has no values: what was recorded before did"
+                           f" not store it{instead}")  # fmt: skip
+    return behind
+
+
+def _not_there(tape: Tape, new: Tape, place: int) -> list[str]:
+    """Fields and globals that a new tape reads from a place on and the old one has not stored until there, by name:
+    those that the function itself makes are others now, temporary ones may have been fused away, fills left out."""
+    before, behind = (_operations(pieces) for pieces in (new.pieces[:place], new.pieces[place:]))
+    read = {s for one in behind for s in one.reads}
+    own = {s for one in before for s in one.writes} - {s for one in tape.operations for s in one.storages}
+    dropped = {s for one in tape.operations if one not in tape.loops for s in one.writes}
+    return sorted({s.name for s in read & (own | dropped | (_carried(new) - _carried(tape)))})
+
+
+def _operations(pieces: Sequence[Operation | Tape]) -> list[Operation]:
+    return [each for one in pieces for each in (one.loops if isinstance(one, Tape) else (one,))]
+
+
+def _carried(tape: Tape) -> set[Field]:
+    """Temporary fields that have to have values across calls."""
+    return {field for one in tape.segments for field in one.carries}
 
 
 def calls_only_ours(*functions: Callable[..., Any]) -> bool:

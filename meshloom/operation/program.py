@@ -21,7 +21,7 @@ from meshloom.markup import Explanation
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
-from meshloom.operation.call import functions_of, with_loops_of_calls
+from meshloom.operation.call import functions_of, may_change_anything, with_loops_of_calls
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion.program import FusedProgram
@@ -327,7 +327,8 @@ class Program(NoCopy, Distinct):
         what decides when to end."""
         if not arguments and not named and not self.parameters.names:
             tape = self._own_tape()
-            check_decides(self.name, until, tape.left[0])
+            if not any(map(may_change_anything, tape.calls)):
+                check_decides(self.name, until, tape.left[0])
             if tape.calls:
                 return executed_in_turn(self._own_tape, tape, times, way, watched)
             return tape.execute(times, way, watched)

@@ -56,6 +56,7 @@ class Tape:
         self.name, self.recorded, self.operations = name, recorded, with_everything(recorded)
         self.fuse = self.branches = True
         self.carries = set[Field]()  # as a segment: temporary fields across a call, which fused loops need not store
+        self.rotates = True  # may a replay do what the next one begins with? a segment runs one at a time
         self.spent = Spent()  # as a segment, in all
         self._kept: tuple[tuple[Any, ...], ReadyProgram] | None = None  # as a segment: what runs of it, decided so
         self._ready: tuple[bool, Recording] | None = None  # with ``branches``, or without
@@ -80,12 +81,11 @@ class Tape:
         for is_call, between in groupby(self.loops, _is_call):
             listed = tuple(between)
             found += listed if is_call else [Tape(self.name, listed, self._had_its_say)]
-        segments = [one for one in found if isinstance(one, Tape)]
-        across = {field for one in segments for _, field in Dataflow(one.operations).undefined()}
-        across |= {s for o in self.calls for s in o.temporary_fields if not o.defines(s)}
-        for one in segments:
-            one.loops = one.operations
-            one.carries = across & {s for o in one.loops for s in o.temporary_fields}
+        across = Dataflow(self.loops).temporaries_across_calls()
+        for one in found:
+            if isinstance(one, Tape):
+                one.loops, one.rotates = one.operations, False
+                one.carries = across & {s for o in one.loops for s in o.temporary_fields}
         return tuple(found)
 
     @cached_property
@@ -101,6 +101,7 @@ class Tape:
         found = tuple([one for one in self.pieces if isinstance(one, Tape)])
         for one in found:
             one.fuse, one.branches = self.fuse and not one.carries, self.branches
+            one.layouts = {f: best for f, best in self.layouts.items() if any(f in o.storages for o in one.loops)}
         return found
 
     @property
@@ -337,7 +338,7 @@ class Tape:
         if self._fused is None or self._fused[0] != signature:
             self._check_memory()
             with PREPARING:
-                self._fused = signature, fuse(Dataflow(self.loops)), []
+                self._fused = signature, fuse(Dataflow(self.loops), rotates=self.rotates), []
         return self._fused[1:]
 
     # ----- questions ----------------------------------------------------------------------------------------------

@@ -179,7 +179,9 @@ class Runner:
             found = self.task.advance(count)
         except SolveError as error:
             last = self.iteration + error.replays + 1
-            raise RunError(breakdown(self.task, self.good.state, self.good.iteration, last).text) from None
+            why = breakdown(self.task, self.good.state, self.good.iteration, last)
+            again = f"{error} in iteration {last}; repeated from the last good state, it did not fail again"
+            raise RunError(again if why.iteration is None else why.text) from None
         self.times.done(len(found), time.perf_counter() - before)
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from meshloom.errors import one_line
 from meshloom.kernel.state import compared_once
@@ -89,14 +89,14 @@ class FusedProgram:
         return "\n".join(map(one_line, text_lines))
 
 
-def fuse(graph: Dataflow) -> FusedProgram:
+def fuse(graph: Dataflow, *, rotates: bool = True) -> FusedProgram:
     """A recorded program with its loops fused where that is possible; what points of a grid look for at others they may
-    compute themselves."""
+    compute themselves. ``rotates``: may what a replay begins with be done by the one before?"""
     with plans_held(), compared_once():
-        return with_recomputing(graph, _fused)
+        return with_recomputing(graph, partial(_fused, rotates=rotates))
 
 
-def _fused(graph: Dataflow) -> FusedProgram:
+def _fused(graph: Dataflow, *, rotates: bool) -> FusedProgram:
     """The same, every loop as it is.
 
     Operations at its start that write temporary fields only may be done at its end as well, for the next replay, where
@@ -106,22 +106,22 @@ def _fused(graph: Dataflow) -> FusedProgram:
     """
     (target,) = {o.backend.target for o in graph.operations if not o.domain.all_memory}
     moved = passed(graph, FUSION_PASSES)
-    best, every = FusedProgram((), graph.operations, {}), _ways(moved, True)
+    best, every = FusedProgram((), graph.operations, {}), _ways(moved, True, rotates)
     if target.is_simt:
         straight, *rotated = every
         less = [way for way in rotated if way.bytes_moved < straight.bytes_moved]
         return ranked_ways((straight, *less, best), target.rates)[0].what
     gathered = any(step.spec.racy_maps for way in every for step in way.body if step.composed)
-    for ways in (_ways(moved, False), every) if gathered else (every,):
+    for ways in (_ways(moved, False, rotates), every) if gathered else (every,):
         way = ranked_ways(ways, target.rates)[0]
         if way.seconds < target.numbers.fusion.worth * best.seconds(target.rates):
             best = way.what
     return best
 
 
-def _ways(graph: Dataflow, gathers: bool) -> list[FusedProgram]:
+def _ways(graph: Dataflow, gathers: bool, rotates: bool) -> list[FusedProgram]:
     """The program fused in every way that there is; ``gathers``: see ``grouped``."""
-    head = _head(graph, gathers)
+    head = _head(graph, gathers) if rotates else 0
     rotated = _rotated(graph, gathers, head) if 0 < head < len(graph.operations) else None
     return [_straight(graph, gathers), *([rotated] if rotated else [])]  # whoever takes one takes the first of equals
 

@@ -100,5 +100,6 @@ class Candidates(dict[str, tuple[Candidate[Any], ...]]):
 
 
 def _table(name: str, ranked: Sequence[Candidate[Any]]) -> list[str]:
-    width = max(len(f"{one.what}") for one in ranked)
-    return [name, *(one_line(f"  {one.what!s:<{width}}  {one.said}".rstrip()) for one in ranked)]
+    rows = [(f"{one.what}", one.said) for one in ranked]
+    width = max(len(what) for what, _ in rows)
+    return [name, *(one_line(f"  {what:<{width}}  {said}" if said else f"  {what}") for what, said in rows)]
