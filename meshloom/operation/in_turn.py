@@ -42,11 +42,11 @@ def executed_in_turn(now: Callable[[], Tape], tape: Tape, times: int, way: Way, 
     if not times:
         for one in tape.segments:
             one.execute(0, way, ())  # which compiles it
-    turns = _InTurn(now, tape)
+    replays = _InTurn(now, tape)
     try:
-        return way(Recording([turns]), times)
+        return way(Recording([replays]), times)
     finally:
-        for field in turns.carried:
+        for field in replays.carried:
             field.undefined_after = tape.name
 
 

@@ -200,7 +200,7 @@ def test_one_thread_is_told_of_and_only_where_bits_are_the_same(monkeypatch: pyt
     loop = strict_loop()
     serial, other = loop.candidates["one thread"]
     assert serial.what == "serial" and other.what == loop.schedule.strategy and serial.seconds < other.seconds
-    assert "one thread goes through the elements" in loop.reason and "if (threads == 1)" in loop.source
+    assert "goes through the elements in their order" in loop.reason and "if (threads == 1)" in loop.source
 
     def summed(u: ml.Read, change: ml.Inc, total: ml.Sum):
         change[0] += u[1]
@@ -252,7 +252,7 @@ def test_they_print_as_a_table() -> None:
     found = residual().candidates
     head, *rows = str(found).splitlines()
     assert head == "strategy" and len(rows) == len(ml.strategies()) and rows[0].startswith("  block_color block=")
-    assert " ms of one core) = max(bytes " in rows[0] and "not taken: only" in rows[1]
+    assert " ms counts) = max(bytes " in rows[0] and "not taken: only" in rows[1]
     assert repr(found) == str(found) and "<strong>strategy</strong>" in found._repr_html_()
     assert str(Candidates(layout=rank([Candidate("aos"), Candidate("soa", declined="no")]))) == (
         "layout\n  aos\n  soa  declined: no")

@@ -126,7 +126,7 @@ def choose(spec: LoopSpec, elements: int, work: Work, wish: Schedule, *, target:
     which = "" if wish.strategy == "fastest" else f" among {these}"
     declined = "".join(f"; {one.what.strategy} declined: {one.declined}" for one in others if one.declined)
     serial = any(one.what == SERIAL for one in alone(spec, work, best.what, target=target)[:1])
-    one_thread = "; one thread goes through the elements in their order, which gives the same bits" if serial else ""
+    one_thread = "; one thread by itself goes through the elements in their order, with the same bits" if serial else ""
     return best.what, f"least estimated time{which}{beside}{declined}{one_thread}"
 
 

@@ -56,7 +56,7 @@ class Candidate(Generic[T]):
     @property
     def said(self) -> str:
         """All but ``what``, in words."""
-        of_one = "" if self.ranked_by is None else f" ({1e3 * self.ranked_by:.4g} ms of one core)"
+        of_one = "" if self.ranked_by is None else f" (of one core {1e3 * self.ranked_by:.4g} ms counts)"
         time = f"{1e3 * self.seconds:.4g} ms{of_one} = {self._made_of()}" if self.parts else ""
         forbidden = self.forbidden and f"not taken: {self.forbidden}"
         refused = self.declined and f"declined: {self.declined}"
