@@ -21,7 +21,7 @@ import meshloom as ml
 from bench.cpu_parts import command_line
 from bench.measure import surroundings
 from bench.record import Record
-from bench.report import Goal, goal_table
+from bench.report import Goal, goal_table, rows_table
 
 CASES: dict[str, tuple[str, ...]] = {"airfoil": ("airfoil",), "wing": ("onera_m6",)}
 BARE = ("--set", "output.vtu=false", "--set", "output.plot=false", "--iterations", "1", "--quiet")
@@ -51,6 +51,14 @@ def goals(rows: list[dict[str, Any]]) -> list[Goal]:
     return found
 
 
+def text_lines(result: dict[str, Any]) -> list[str]:
+    """A table of the rows, and one of the aims."""
+    head = ("case", "device", "cores", "empty cache", "again")
+    rows = [(r["case"], r["device"], str(result["cores"]), f"{r['empty_s']:.1f} s", f"{r['again_s']:.1f} s")
+            for r in result["rows"]]  # fmt: skip
+    return [*rows_table(head, rows), "", *goal_table(goals(result["rows"]))]
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.starts", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -73,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
         record.save()
         print("{case} on {device}: {empty_s:.2f} s with an empty cache, {again_s:.2f} s again".format(
             **result["rows"][-1]), flush=True)  # fmt: skip
-    print("\n".join(goal_table(goals(result["rows"]))))
+    print("\n".join(text_lines(result)))
     print(f"written to {record.file}")
     return 0
 

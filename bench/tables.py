@@ -32,6 +32,7 @@ from bench import (
     report,
     shock_tubes,
     speed,
+    starts,
     truth,
     volna_exact,
 )
@@ -204,6 +205,7 @@ TABLES: dict[str, Table] = {
                           several=True, parts=lambda r: [row["name"] for row in r["rows"]]),
     "shock_tubes": Table("shock_tubes", shock_tubes.text_lines, lambda r: not r.get("quick"), "shock_tubes"),
     "energy": Table("energy", energy.text_lines, lambda r: not r.get("quick"), "energy"),
+    "starts": Table("starts", starts.text_lines, on_gpu, "starts --device cuda"),
     "compare_gpu": Table("compare", compare.text_lines, lambda r: on_gpu(r) and compare.is_whole(r),
                          "compare --old TREE --device cuda"),
     "compare_some": Table("compare", lambda found: compare.text_lines(*found),

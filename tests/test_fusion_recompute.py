@@ -442,7 +442,7 @@ def test_a_long_program_is_weighed_in_part_only(monkeypatch: pytest.MonkeyPatch)
 
     def counted(graph: Dataflow) -> fused_program.FusedProgram:
         trials.append(len(graph.operations))
-        return fused_program._fused(graph)
+        return fused_program._fused(graph, rotates=True)
 
     def many(case: Case) -> Callable[[], None]:
         inner = ml.program(twice(case))

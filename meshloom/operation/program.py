@@ -327,8 +327,7 @@ class Program(NoCopy, Distinct):
         what decides when to end."""
         if not arguments and not named and not self.parameters.names:
             tape = self._own_tape()
-            if not any(map(may_change_anything, tape.calls)):
-                check_decides(self.name, until, tape.left[0])
+            check_decides(self.name, None if any(map(may_change_anything, tape.calls)) else until, tape.left[0])
             if tape.calls:
                 return executed_in_turn(self._own_tape, tape, times, way, watched)
             return tape.execute(times, way, watched)
