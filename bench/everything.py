@@ -88,6 +88,8 @@ JOBS: tuple[Job, ...] = (
     Job("halves", "halves", (*_GPU, "--orders", "cells", "hands", "cards"), 100, "halves"),
     Job("strict", "strict", ("--backend", "cuda"), 120, "strict",
         tiny=("--backend", "cpu", "--quick", "--only", "airfoil")),
+    Job("starts", "starts", _GPU, 240, "starts",
+        tiny=("--device", "cpu", "--only", "airfoil", "--set", "mesh.i=8", "--set", "mesh.j=12")),
     Job("grid", "grid", (*_GPU, "--quick"), 50, "grid"),
     Job("coloring", "coloring", _GPU, 300, "coloring, coloring_groups, coloring_times, coloring_by_group,"
         " coloring_strategies, coloring_program", tiny=("--device", "cpu", "--cells", "200", "--parts", "algorithms")),

@@ -115,10 +115,10 @@ def _reads(code: CodeType, free: frozenset[str], first: str, imported: Mapping[s
 
 
 def _first_argument(steps: Sequence[dis.Instruction], start: int) -> Iterator[int]:
-    """The step that names the function which is given to a call, whose own name has been loaded before ``start``, or
-    that loads the code of a lambda; of ``partial`` what it is given. None where another expression gives the function:
-    what is read there decides which. The argument's steps lie, in the text, within the longest one that begins where
-    their first does."""
+    """The steps that name the function which is given to a call, whose own name has been loaded before ``start``, or
+    that load the code of a lambda; of ``partial`` what it is given. None where something is called that gives the
+    function: what is read there decides which. The argument's steps lie, in the text, within the longest one that
+    begins where their first does."""
     places = [(k, one.positions) for k, one in enumerate(steps) if k >= start and one.opname != "PUSH_NULL"]
     spans = [(k, (at.lineno or 0, at.col_offset or 0), (at.end_lineno or 0, at.end_col_offset or 0))
              for k, at in places if at is not None]  # fmt: skip
@@ -133,6 +133,8 @@ def _first_argument(steps: Sequence[dis.Instruction], start: int) -> Iterator[in
         yield from (k for k in inside if isinstance(steps[k].argval, CodeType))
     elif steps[names[-1]].argval == _PARTIAL:
         yield from _first_argument(steps, names[-1] + 1)
+    elif not any("CALL" in steps[k].opname for k in inside):  # an item, or one of two
+        yield from inside
 
 
 def _roots(

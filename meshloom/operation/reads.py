@@ -107,7 +107,7 @@ class _ProgramSurvey(Survey):
         return found
 
     def key_of(self, value: Any) -> Hashable:
-        if not self._by_itself:
+        if not self._by_itself or not callable(value):  # such as what functions are in
             return super().key_of(value)
         parts = (value.__func__, value.__self__) if isinstance(value, types.MethodType) else (value,)
         return tuple(map(Same, parts))
