@@ -78,6 +78,8 @@ JOBS: tuple[Job, ...] = (
     Job("krylov", "krylov", _GPU, 60, "krylov, README", tiny=("--device", "cpu", "--sides", "24")),
     Job("poisson", "poisson", _GPU, 400, "poisson",
         tiny=("--device", "cpu", "--sides", "12", "--cubes", "--only", "fast", "cg")),
+    Job("starts", "starts", _GPU, 130, "starts",
+        tiny=("--device", "cpu", "--only", "airfoil", "--set", "mesh.i=8", "--set", "mesh.j=12")),
     Job("layouts", "layouts", (*_GPU, "--auto"), 260, "layouts, layout_counts, layout_wholes",
         tiny=("--device", "cpu", "--quick", "--points", "8", "--forms", "orthogonal", "--layouts", "aos", "soa")),
     Job("applications", "locality", (*_GPU, "--orders", "--loops", *PAPERS), 300, "applications", watches=True),
@@ -88,8 +90,6 @@ JOBS: tuple[Job, ...] = (
     Job("halves", "halves", (*_GPU, "--orders", "cells", "hands", "cards"), 100, "halves"),
     Job("strict", "strict", ("--backend", "cuda"), 120, "strict",
         tiny=("--backend", "cpu", "--quick", "--only", "airfoil")),
-    Job("starts", "starts", _GPU, 240, "starts",
-        tiny=("--device", "cpu", "--only", "airfoil", "--set", "mesh.i=8", "--set", "mesh.j=12")),
     Job("grid", "grid", (*_GPU, "--quick"), 50, "grid"),
     Job("coloring", "coloring", _GPU, 300, "coloring, coloring_groups, coloring_times, coloring_by_group,"
         " coloring_strategies, coloring_program", tiny=("--device", "cpu", "--cells", "200", "--parts", "algorithms")),
