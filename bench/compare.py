@@ -23,6 +23,7 @@ from bench import steps
 from bench.measure import surroundings
 from bench.record import Record
 from bench.report import Goal, rows_table
+from bench.stamp import UNKNOWN, stamp
 
 GOALS = {"cuda": 1.03, "cpu": 1.10}
 SHORT_MS = 0.02  # of a step of a few microseconds, which may take 1 and its spread as long
@@ -132,7 +133,7 @@ def line(row: dict[str, Any]) -> str:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.compare", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--old", type=Path, required=True, help="the root of the other tree")
-    parser.add_argument("--old-commit", default="unknown", help="what it is, for the result file")
+    parser.add_argument("--old-commit", help="what it is, for the result file (default: as git or its stamp says)")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cpu")
     parser.add_argument("--only", nargs="+", choices=steps.names(), help="some of the steps")
     parser.add_argument("--rounds", type=int, default=7)
@@ -140,8 +141,12 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.rounds < 2:
         parser.error("--rounds must be at least 2")
-    result = surroundings() | {"benchmark": "compare", "backend": options.device, "old_commit": options.old_commit,
-                               "rounds": options.rounds, "rows": []}  # fmt: skip
+    old_code = stamp(options.old)
+    old_commit = options.old_commit or old_code["commit"]
+    if old_commit == UNKNOWN:
+        parser.error(f"{options.old} does not say which commit it is: give --old-commit")
+    result = surroundings() | {"benchmark": "compare", "backend": options.device, "old_commit": old_commit,
+                               "old_code": old_code, "rounds": options.rounds, "rows": []}  # fmt: skip
     record = Record(result, options.json, options.device)
     roots = {"old": options.old.resolve(), "new": HERE}
     cache = Path(os.environ.get("MESHLOOM_CACHE", Path.home() / ".cache" / "meshloom"))

@@ -32,6 +32,23 @@ def seven(a: ml.Write):
 
 
 @ml.kernel
+def differences(q: ml.Read, r: ml.Inc):
+    r[0] += q[0] - q[1]
+    r[1] += q[1] - q[0]
+
+
+@ml.kernel
+def inverse(q: ml.Read, t: ml.Write):
+    t[...] = 1.0 / q
+
+
+@ml.kernel
+def advance(r: ml.ReadWrite, q: ml.ReadWrite):
+    q[...] = q + 1e-3 * r
+    r[...] = 0.0
+
+
+@ml.kernel
 def below(a: ml.Read, b: ml.Write):
     b[...] = a[0, 0] + 10.0 * a[1, 0]
 
@@ -166,40 +183,76 @@ def test_what_was_not_stored_before_a_call_is_not_read_behind_it(backend: str, w
     assert b.numpy()[0] == (4.0 if what == "a fill" else 3.0)  # of the replay before one half was done
 
 
-@pytest.mark.parametrize("backend", ["cpu", "emulated"])
-def test_what_is_between_calls_is_done_once_in_every_replay(backend: str) -> None:
-    """What a replay begins with is not done by the one before where each is run by itself."""
-    ml.use(backend)
-    cells = ml.Set(N, "cells")
-    a, t = cells.field("a", data=1.0), cells.field("t", temporary=True)
+@pytest.mark.parametrize("called", [False, True])
+def test_what_is_between_calls_is_done_once_in_every_replay(called: bool) -> None:
+    """A replay may do what the next one begins with, but not where each of them is run by itself."""
+    ml.use("emulated")
+    cells, edges = ml.Set(N, "cells"), ml.Set(N, "edges")
+    ends = ml.Map(edges, cells, np.stack([np.arange(N), (np.arange(N) + 1) % N], axis=1), "ends")
+    a, t, r = cells.field("a", data=1.0), cells.field("t", temporary=True), cells.field("r")
+    loop = differences.loop(edges, t[ends], r[ends], schedule="atomic")  # which joins no other
 
     def step() -> None:
-        to(cells, a, t)
-        add(cells, t, a)
-        ml.call(lambda: None, reads=(), writes=())
+        inverse(cells, a, t)
+        loop()
+        advance(cells, r, a)
+        if called:
+            ml.call(lambda: None, reads=(), writes=())
 
     program = ml.program(step)
-    program.run(3)
-    assert a.numpy()[0] == 8.0
-    assert [one.fusion()[0].prologue for one in program.segments if one.may_fuse()] in ([()], [])
+    program.run(2)
+    (fused,) = [one.fusion()[0] for one in program.segments]
+    assert bool(fused.prologue) == (not called), "it pays over many replays, and is not offered to one"
+    np.testing.assert_array_equal(a.numpy(), 1.0)
 
 
 def test_layouts_that_are_explained_are_those_that_run() -> None:
+    """One loop before a call likes another layout than sixty behind it: these win, and that is said of both parts."""
     ml.use("emulated")
-    cells = ml.Set(N, "cells")
-    q, r = cells.field("q", 4, data=1.0), cells.field("r", 4)
+    cells, edges = ml.Set(N, "cells"), ml.Set(2 * N, "edges")
+    ends = ml.Map(edges, cells, np.random.default_rng(1).integers(0, N, (2 * N, 2)), "ends")
+    q, first, then = (cells.field(name, 5) for name in ("q", "first", "then"))
+    before, behind = (differences.loop(edges, q[ends], found[ends], schedule=how)
+                      for found, how in ((first, "atomic"), (then, "owner")))  # fmt: skip
 
     def step() -> None:
-        to(cells, q, r)
+        before()
         ml.call(lambda: None, reads=(), writes=())
-        to(cells, r, q)
+        for _ in range(60):
+            behind()
 
     program = ml.program(step)
-    said = program.explain()
-    for field in (q, r):
-        assert (f"layout of {field.name}: soa" in said) == (program.layouts.get(field) == "soa")
-    program.run(1)
-    assert {one: str(one.layout) for one in program.layouts} == program.layouts
+    said, voted = program.explain(), program.layouts
+    assert ml.program(before).layouts.get(q) != voted.get(q), "alone it would have another"
+    for field in (q, first, then):
+        assert (f"layout of {field.name}: " in said) == (field in voted)
+
+
+def test_a_call_is_told_from_another_by_its_function() -> None:
+    ml.use("numpy")
+    seen: list[int] = []
+
+    def step() -> None:
+        ml.call(partial(seen.append, 1), (), ())
+        ml.call(partial(seen.append, 2), (), ())
+
+    both = ml.program(step)
+    one, other = both.operations
+    assert one.content != other.content and one.content == ml.program(step).operations[0].content
+
+
+def test_what_would_not_run_is_refused() -> None:
+    ml.use("numpy")
+
+    def generator() -> Any:
+        yield 1
+
+    async def coroutine() -> None:
+        return
+
+    for one in (generator, coroutine):
+        with pytest.raises(ProgramError, match="is a generator or a coroutine, of which a call does nothing"):
+            ml.program(lambda one=one: ml.call(one)).run(1)
 
 
 def test_a_call_that_may_set_anything_may_end_a_repetition() -> None:

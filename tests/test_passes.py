@@ -14,6 +14,7 @@ import meshloom as ml
 from meshloom.operation import passes
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.operation import Operation
+from tests.docs.test_rooms import files, parsed
 
 PACKAGE = Path(ml.__file__).parent
 #: Analyses of before, each of which asked on its own whether something may move past something else.
@@ -24,8 +25,8 @@ ASKED_OF_ONE = {"operation/dataflow.py", "operation/operation.py"}
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+    for path, _ in files():
+        yield path.relative_to(PACKAGE).as_posix(), parsed(path)
 
 
 def test_the_analyses_of_before_are_gone() -> None:

@@ -87,6 +87,11 @@ class Body(Distinct, ABC):
         """What tells it from others, without holding fields or sets."""
         return self.serial
 
+    @property
+    def beyond_graph(self) -> Hashable:
+        """What it does that the graph does not tell."""
+        return repr(self.operators), self.systems
+
     @abstractmethod
     def graph(self, of: Operation) -> BodyGraph:
         """The graph, in terms of the operation's operands."""

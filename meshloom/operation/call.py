@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from inspect import signature
+from inspect import iscoroutinefunction, isgeneratorfunction, signature
 from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any, cast
 
@@ -44,6 +44,8 @@ def call(
     name = name_of(function)
     if not needs_nothing(function):
         raise ProgramError(f"ml.call: {name} takes arguments, and is called without any; give functools.partial of it")
+    if isgeneratorfunction(function) or iscoroutinefunction(function):
+        raise ProgramError(f"ml.call: {name} is a generator or a coroutine, of which a call does nothing")
     body = CalledFunction(function, _storages(name, "reads", reads), _storages(name, "writes", writes))
     record = recorder.get()
     if record is None:
@@ -66,6 +68,10 @@ class CalledFunction(Body):
     @property
     def known_by(self) -> Hashable:
         return _itself(self.function), self.reads is None, self.writes is None
+
+    @property
+    def beyond_graph(self) -> Hashable:
+        return self.known_by
 
     def graph(self, of: Operation) -> BodyGraph:
         return BodyGraph(())
@@ -108,6 +114,9 @@ class _Outside(InMemory):
 
     def launches(self, of: Operation) -> Launches:
         return Launches((Launch.here(made_for, None, *functions_of([of])),))  # what it makes is its own
+
+    def words(self, of: Operation) -> str:
+        return "by Python"
 
     def explain(self, of: Operation) -> str:
         body = cast(CalledFunction, of.body)

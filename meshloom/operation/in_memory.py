@@ -95,7 +95,7 @@ class InMemory(ExecutionPolicy):
         return Launches((one,), needed=float(target.storage.size))  # a thread for each value
 
     def words(self, of: Operation) -> str:
-        return "by Python" if of.domain.is_call else "in memory"
+        return "in memory"
 
     def explain(self, of: Operation) -> str:
         return f"{of.name}: {amount(of.compulsory)} of memory, place after place"

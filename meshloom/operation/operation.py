@@ -144,10 +144,9 @@ class Operation(NoCopy):
     @property
     def content(self) -> tuple[object, ...]:
         """What it does, whatever it is called and however it runs: equal, and of one hash, for operations with the same
-        domain, operands, graph and operators."""
+        domain, operands, graph and operators, or function that is called."""
         operands = tuple([one.content for one in self.operands])
-        along = repr(self.body.operators), self.body.systems
-        return self.domain, operands, self.graph.content, *along, self.strict
+        return self.domain, operands, self.graph.content, self.body.beyond_graph, self.strict
 
     @cached_property
     def _draws(self) -> bool:

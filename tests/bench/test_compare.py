@@ -62,7 +62,12 @@ def test_a_tree_without_the_case_costs_its_row_alone(
     monkeypatch.setattr(compare, "Tree", lambda *_: next(waiting))
     file = tmp_path / "compare.json"
     arguments = ["--old", str(tmp_path), "--rounds", "2", "--only", "airfoil", "volna", "--json", str(file)]
-    assert compare.main(arguments) == 0
+    monkeypatch.delenv("MESHLOOM_COMMIT", raising=False)
+    with pytest.raises(SystemExit):
+        compare.main(arguments)
+    assert f"{tmp_path} does not say which commit it is: give --old-commit" in capsys.readouterr().err
+    assert compare.main([*arguments, "--old-commit", "abcdef0123"]) == 0
+    assert record.load(file)["old_commit"] == "abcdef0123" and record.load(file)["old_code"]["sha256"]
     rows = record.load(file)["rows"]
     assert rows[0]["new_by_old"] == pytest.approx(1.2) and rows[1] == {"step": "volna", "problem": "old: no such case"}
     assert "1 of 2 slower than allowed, 1 not timed" in capsys.readouterr().out and log[-2:] == ["close", "close"]

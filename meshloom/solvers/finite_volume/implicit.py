@@ -375,9 +375,6 @@ class DualSteps(StepsInTime):
         """Those of all its programs."""
         return tuple(loop for one in (self._shift, self.newton.looked, self.newton.advanced) for loop in one.loops)
 
-    def __repr__(self) -> str:
-        return f"BDF2 with steps of {self.dual.dt:g}"
-
     def __call__(self) -> None:
         """One step in time."""
         time, before = float(self.time.value), float(self.dt.value)
