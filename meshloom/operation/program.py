@@ -23,12 +23,13 @@ from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.call import functions_of, may_change_anything, with_loops_of_calls
 from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.execution import Spent
 from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion.program import FusedProgram
 from meshloom.operation.in_turn import executed_in_turn
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import Given, Known, Parameters, name_of
-from meshloom.operation.past_times import PastTimes, Spent, Timed, together
+from meshloom.operation.past_times import PastTimes, Timed, together
 from meshloom.operation.reads import reads_of_program
 from meshloom.operation.recorded import Outline, Recorded, difference
 from meshloom.operation.replay import ReadyProgram, Replay, Way

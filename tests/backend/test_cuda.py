@@ -90,8 +90,8 @@ def airfoil_loops(backend: Any, form: ml.Schedule, layout: str, dtype: type) -> 
                          schedule=wish),
         k.update.loop(cells, qold, q, res, adt, ml.Global(0.0)),
     ]  # fmt: skip
+    loops = [loop.on(backend) for loop in loops]
     for loop in loops:
-        loop.backend = backend
         loop.prepare()
     return loops
 
@@ -116,10 +116,8 @@ def test_the_fused_airfoil_iteration_compiles_without_spills(precision: str) -> 
     plain = AirfoilConfig()
     case = Airfoil(replace(plain, mesh=AirfoilMeshOptions(i=40, j=30), run=replace(plain.run, precision=precision)))
     backend = CompileBackend()
-    for loop in case.program.loops:
-        if loop.domain.visits_elements:
-            loop.backend = backend
-    FusedRecording(fuse(Dataflow(case.program.loops)), backend)
+    loops = [loop.on(backend) if loop.domain.visits_elements else loop for loop in case.program.loops]
+    FusedRecording(fuse(Dataflow(loops)), backend)
     found = backend.engine.resources
     assert len(found) == 3 * len(ARCHITECTURES)  # before the first iteration, first stage, second stage
     for name, per_kernel in found.items():
@@ -147,8 +145,7 @@ def test_tables_and_random_numbers_compile() -> None:
     program = ml.program(lambda: (look(cells, kind, x, density, out), kick(cells, out, dice))[0])
     backend = CompileBackend()
     for loop in program.loops:
-        loop.backend = backend
-        loop.prepare()
+        loop.on(backend).prepare()
     assert len(backend.engine.resources) == len(program.loops) * len(ARCHITECTURES) > 2
 
 
@@ -163,9 +160,7 @@ def test_what_one_engine_has_loaded_is_not_run_by_another() -> None:
 
     first, second = cells.field("first"), cells.field("second")
     for one, backend in ((first, CompileBackend()), (second, EmulatedCuda())):
-        loop = up.loop(cells, one)
-        loop.backend = backend
-        loop()
+        up.loop(cells, one).on(backend)()
     assert first.numpy().tolist() == [0.0] * 3 and second.numpy().tolist() == [1.0] * 3
 
 
@@ -179,8 +174,7 @@ def test_every_kernel_of_the_matrix_compiles(
 
     case = Case("structured", dtype, layout)
     loop = everything.loop(case.edges, *case.arguments, schedule=form.having(block=32, order=ordering))
-    loop.backend = CompileBackend((architecture,))
-    loop.prepare()
+    loop.on(CompileBackend((architecture,))).prepare()
 
 
 @needs_nvrtc
