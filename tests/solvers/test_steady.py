@@ -49,6 +49,6 @@ def test_a_run_to_a_steady_state_ends_with_a_verdict(name: str) -> None:
 def test_a_few_iterations_have_a_verdict(name: str) -> None:
     case = small(name)
     if case.residual is not None:
-        rows = case.monitor_rows(case.program.run(8, record=case.recorded))
+        rows = case.monitor_rows(case.program.run(32, record=case.recorded))
         found = case.verdict(dict(zip(case.monitors, rows.T, strict=True)))
         assert found is not None and found.state != TOO_SHORT

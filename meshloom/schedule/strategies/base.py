@@ -37,8 +37,8 @@ class Emitter(ABC):
             raise ScheduleError(f"strategy {cls.__name__}: name must be a word such as 'mine', got {shown(cls.name)}")
         if cls.name in (*AUTOMATIC, *Emitter.registry):
             raise ScheduleError(f"strategy '{cls.name}' is there already; {cls.__name__} needs another name")
-        words = [word for word in dir(cls) if not word.startswith("_")]
-        lacks = [word for word in words if getattr(getattr(cls, word), "__isabstractmethod__", False)]
+        asked = sorted({word for kind in cls.__mro__ for word in vars(kind)})
+        lacks = [word for word in asked if getattr(getattr(cls, word, None), "__isabstractmethod__", False)]
         if lacks:
             raise ScheduleError(f"strategy '{cls.name}' lacks {', '.join(lacks)}; docs/schedules.md has a whole one")
         Emitter.registry[cls.name] = cls()
