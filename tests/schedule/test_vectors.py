@@ -177,8 +177,7 @@ def body(unit: TranslationUnit) -> str:
     [(np.float64, 1, "aos", 16), (np.float32, 1, "aos", 16), (np.float64, 3, "soa", 32), (np.float64, 3, "aos", 16)],
 )
 def test_the_compiler_makes_one_instruction_of_16_bytes(dtype: Any, dim: int, layout: str, vector: int) -> None:
-    loop = loop_of(dtype, dim, layout, 1000, ml.Schedule(vector=vector))
-    loaded(loop)
+    loop = loop_of(dtype, dim, layout, 1000, ml.Schedule(vector=vector)).on(CompileBackend(()))
     text = nvrtc.assembly(loop.source, "copy", "sm_90")
     wide = [line for line in text.splitlines() if ".global" in line and (".v2.u64" in line or ".v2.b64" in line
             or ".v2.f64" in line or ".v4." in line)]  # fmt: skip
