@@ -21,6 +21,8 @@ T = TypeVar("T")
 class Recorder(Protocol):
     """Whoever records a program. Fields and globals know no operations, so they say what they are set to."""
 
+    made: dict[Any, None]  # fields and globals, in the order in which they were made
+
     def __call__(self, operation: Any) -> None:
         """An operation was called."""
 

@@ -55,8 +55,8 @@ def call(
 
 @dataclass(frozen=True)
 class CalledFunction(Body):
-    """A function of Python's; what it has not said that it reads, or writes, is None. ``key``: what tells it from others
-    where it is another object at every recording."""
+    """A function of Python's; what it has not said that it reads, or writes, is None. ``key``: what tells it from
+    others where it is another object at every recording."""
 
     function: Callable[[], Any]
     reads: Storages | None
@@ -174,7 +174,9 @@ class Later:
         return f"{self._what} at every replay"
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise ProgramError(f"{self._what} is known at every replay, and not when a program is recorded: {self._instead}")
+        raise ProgramError(
+            f"{self._what} is known at every replay, and not when a program is recorded: {self._instead}"
+        )
 
     __bool__ = __int__ = __index__ = __float__ = __iter__ = __len__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse

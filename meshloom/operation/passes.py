@@ -20,7 +20,8 @@ def check_defined(graph: Dataflow) -> Dataflow:
                 why = f"the call of {ended.name}, which has not said what it reads and writes"
                 instead = f"say it (ml.call({ended.name}, reads=(...), writes=(...))), or "
             raise KernelError(
-                f"field {one.name} is temporary, and has no values behind {why}; {instead}make the field an ordinary one"
+                f"field {one.name} is temporary, and has no values behind {why}; {instead}make the field an ordinary"
+                " one"
             )
         raise KernelError(
             f"field {one.name} is temporary, but a program reads it before it is written; write it first, or make it an"

@@ -221,8 +221,8 @@ class Program(NoCopy, Distinct):
         differs = "" if reads.comparable else difference(new, self._recorded_again(given))
         if differs:
             raise ProgramError(
-                f"{Parameters(self.function).place}program {self.name} calls something else each time ({differs}): its replays"
-                " could not follow; put what changes into an ml.Global before each run"
+                f"{Parameters(self.function).place}program {self.name} calls something else each time ({differs}): its"
+                " replays could not follow; put what changes into an ml.Global before each run"
             )
 
     def _values_now(self) -> object:
@@ -266,8 +266,8 @@ class Program(NoCopy, Distinct):
         except Exception as error:
             what = one_line(f"{type(error).__name__}: {error}")
             raise ProgramError(
-                f"{Parameters(self.function).place}program {self.name} fails when it is called again ({what}): its replays could"
-                " not follow; read what it needs before, and put it into an ml.Global"
+                f"{Parameters(self.function).place}program {self.name} fails when it is called again ({what}): its replays"
+                " could not follow; read what it needs before, and put it into an ml.Global"
             ) from error
 
     @exclusive

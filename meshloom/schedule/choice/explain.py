@@ -41,10 +41,12 @@ class ExplainedOperand(Protocol):
 class Explained(Protocol):
     """What a loop must tell about itself to be explained."""
 
-    name: str
-    backend: Any
-    calls: int
-
+    @property
+    def name(self) -> str: ...
+    @property
+    def backend(self) -> Any: ...
+    @property
+    def calls(self) -> int: ...
     @property
     def operands(self) -> Sequence[ExplainedOperand]: ...
     @property
