@@ -266,8 +266,8 @@ class Program(NoCopy, Distinct):
         except Exception as error:
             what = one_line(f"{type(error).__name__}: {error}")
             raise ProgramError(
-                f"{Parameters(self.function).place}program {self.name} fails when it is called again ({what}): its replays"
-                " could not follow; read what it needs before, and put it into an ml.Global"
+                f"{Parameters(self.function).place}program {self.name} fails when it is called again ({what}): its"
+                " replays could not follow; read what it needs before, and put it into an ml.Global"
             ) from error
 
     @exclusive
