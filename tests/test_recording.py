@@ -293,6 +293,7 @@ HARMLESS: dict[str, Action] = {
     **{f"Global.{name}": (lambda w, name=name: getattr(w.total, name)(1.0)) for name in ("__lt__", "__le__", "__gt__",
                                                                                           "__ge__")},
     "Condition.globals": lambda w: (w.total < w.factor).globals,
+    "Condition.known_by": lambda w: ((w.total < w.factor).known_by, (w.total < 1.0).known_by),
     **{f"{kind}.{name}": (lambda w, find=find, name=name: getattr(find(w), name)) for name in ("version", "changed")
        for kind, find in (("Field", lambda w: w.u), ("Global", lambda w: w.total))},
     "linalg.LineLoop": lambda w: ml.linalg.LineLoop(w.grid, 1, w.line, w.f, w.g),
@@ -357,7 +358,7 @@ OPERATIONS: dict[str, Action] = {
 }
 ASKED: dict[str, Callable[[Any, World], Any]] = {
     **{name: (lambda o, w, name=name: getattr(o, name)) for name in (
-        "applies", "backend", "box", "calls", "candidates", "chosen", "composed", "compulsory", "content", "counts",
+        "applies", "box", "calls", "candidates", "chosen", "composed", "compulsory", "content", "counts",
         "elements", "estimate", "flops", "form", "graph", "kernels", "maps", "over", "params", "parts", "plan",
         "policy", "reads", "reason", "schedule", "seconds", "set", "spec", "spent", "storages", "strict",
         "temporary_fields", "uncut", "ways", "wish", "work", "writes", "written")},

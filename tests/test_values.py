@@ -181,16 +181,16 @@ def test_other_numbers_are_other_arguments_of_the_same_loops() -> None:
 
     step.run(1)
     (loop,) = step.loops
-    ready = step._recording()
+    ready = step._tape().recording()
     dt[0] = 10.0
     step.run(2)
-    assert step.loops == (loop,) and step._recording() is ready and u.numpy()[0] == 20.5
+    assert step.loops == (loop,) and step._tape().recording() is ready and u.numpy()[0] == 20.5
     times[0] = 2
     step.run(1)
     assert len(step.loops) == 2 and u.numpy()[0] == 40.5
     times[0], dt[0] = 1, 1.0
     step.run(1)
-    assert step.loops == (loop,) and step._recording() is ready and u.numpy()[0] == 41.5
+    assert step.loops == (loop,) and step._tape().recording() is ready and u.numpy()[0] == 41.5
 
 
 @pytest.mark.parametrize("of", ["nothing", "arguments", "what it makes", "arguments and what it makes"])

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from meshloom.backend.base import Backend
 from meshloom.backend.lowering import Launches
-from meshloom.exclusion import PREPARING, belong
+from meshloom.exclusion import PREPARING, Mutex, belong
 from meshloom.kernel.state import State
 from meshloom.operation.body import Traced
 from meshloom.recording import outside_program
@@ -33,18 +32,20 @@ class Spent(NamedTuple):
 
 
 class Execution:
-    """By a ``policy`` on a back end; fields and maps tell it when they have moved.
+    """By a ``policy``; fields and maps tell it when they have moved.
 
     ``launches``: what runs, once it is made ready. ``known``: what was derived so far, by name. ``states``: of the
     kernels, for which all of that holds. ``unsettled``: is a layout wished for that the fields have not got yet?
     """
 
-    def __init__(self, name: str, policy: ExecutionPolicy, backend: Backend):
-        self.name, self.backend = name, backend
+    _mutex: Mutex | None = None
+
+    def __init__(self, name: str, policy: ExecutionPolicy):
+        self.name = name
         self.launches: Launches | None = None
         self.known: dict[str, Any] = {}
         self.states: tuple[State, ...] = ()
-        self.spent = Spent()
+        self.seconds, self.calls = 0.0, 0  # so far, as the host saw it
         self._preparing = False
         self.go_on_by(policy)
         belong(self)
@@ -81,4 +82,5 @@ class Execution:
 
     def add(self, seconds: float, calls: int = 1) -> None:
         """It has run."""
-        self.spent = self.spent.plus(Spent(seconds, calls))
+        self.seconds += seconds
+        self.calls += calls

@@ -82,14 +82,16 @@ class Operation(NoCopy):
     domain: Domain
     operands: tuple[Operand, ...]
     body: Body
+    backend: Backend
     execution: Execution
     #: Who executes operations where somebody looks at every one of them (``debugging.py``); None as a rule
     watched: ClassVar[Callable[[Operation, Callable[[], None]], None] | None] = None
 
     def __init__(self, name: str, domain: Domain, operands: tuple[Operand, ...], body: Body, policy: ExecutionPolicy,
                  backend: Backend | None = None):  # fmt: skip
-        execution = Execution(name, policy, current() if backend is None else backend)
-        vars(self).update(name=name, domain=domain, operands=operands, body=body, execution=execution)
+        execution = Execution(name, policy)
+        vars(self).update(name=name, domain=domain, operands=operands, body=body, execution=execution,
+                          backend=current() if backend is None else backend)  # fmt: skip
         for one in operands:
             one.storage.watch(execution)
             if one.reach.map is not None:
@@ -235,11 +237,6 @@ class Operation(NoCopy):
     def policy(self) -> ExecutionPolicy:
         """Who answers for how it runs."""
         return self.execution.policy
-
-    @property
-    def backend(self) -> Backend:
-        """What it runs on."""
-        return self.execution.backend
 
     @property
     def wish(self) -> Schedule:
@@ -393,7 +390,7 @@ class Operation(NoCopy):
         if self._draws:
             raise KernelError(f"loop {self.name} draws random numbers, and by itself would not count that it did: call"
                               " its kernel, or the program")  # fmt: skip
-        mutex = mutex_of(self.execution)
+        mutex = self.execution._mutex or mutex_of(self.execution)
         if self._shared:
             holding((mutex, *self._shared), self._run)
             return
@@ -407,8 +404,9 @@ class Operation(NoCopy):
     def _run(self) -> None:
         if self.temporary_fields:
             self.check_temporaries()
-        self.refresh()
-        execute = self.execution.launches or self.prepare()
+        execution = self.execution
+        execution.refresh(self.kernels)
+        execute = execution.launches or self.prepare()
         before = time.perf_counter()
         try:
             if Operation.watched is None:
@@ -418,7 +416,8 @@ class Operation(NoCopy):
         finally:  # it may have got half-way
             for one in self.written:
                 one.changed()
-        self.execution.add(time.perf_counter() - before)
+        execution.seconds += time.perf_counter() - before
+        execution.calls += 1
         for one in self.temporary_fields:
             if one.undefined_after and self.defines(one):
                 one.undefined_after = ""
@@ -452,12 +451,12 @@ class Operation(NoCopy):
     @property
     def spent(self) -> Spent:
         """What it has spent so far by itself, as the host saw it."""
-        return self.execution.spent
+        return Spent(self.execution.seconds, self.execution.calls)
 
     @property
     def calls(self) -> int:
         """How often it ran by itself."""
-        return self.spent.calls
+        return self.execution.calls
 
     @property
     def seconds(self) -> float | None:
@@ -465,7 +464,7 @@ class Operation(NoCopy):
         if not self.calls:
             return None
         launches = self.execution.launches
-        return (None if launches is None else launches.seconds) or self.spent.seconds / self.calls
+        return (None if launches is None else launches.seconds) or self.execution.seconds / self.calls
 
     def __repr__(self) -> str:
         """Its name, domain and operands; looking at it traces nothing."""

@@ -151,8 +151,7 @@ class Program(NoCopy, Distinct):
 
     def _follow(self) -> None:
         """Record again, and make the tape of these operations the last one; where only numbers differ it takes them."""
-        used = current().key
-        reads, tape, new = self._found_or_recorded(self._given, self._tapes)
+        used, (reads, tape, new) = current().key, self._found_or_recorded(self._given, self._tapes)
         tape = tape or Tape(self.name, new, self._had_its_say)
         others = [one for one in self._tapes if one is not tape]
         self._tapes, dropped = [*others[-MOST_TAPES + 1 :], tape], others[: -MOST_TAPES + 1]
@@ -419,9 +418,6 @@ class Program(NoCopy, Distinct):
     @exclusive
     def _fused_recording(self) -> FusedRecording | None:
         return self._tape().fused_recording()
-
-    def _recording(self) -> Recording:
-        return self._tape().recording()
 
     def _fusion(self) -> tuple[FusedProgram, list[FusedRecording]]:
         return self._tape().fusion()

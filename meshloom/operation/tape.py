@@ -331,7 +331,7 @@ class Tape:
         for one in storages:
             one.move(backend.place(one.storage))
         for operation in self.loops:
-            operation.refresh()
+            operation.execution.refresh(operation.kernels)
         states = [state for operation in self.loops for state in operation.execution.states]
         versions = [one.version for operation in self.loops for one in operation.maps]
         signature = (self.branches, *[one.storage_version for one in storages], *states, *versions)

@@ -229,7 +229,7 @@ def programs() -> None:
             up(one, u, total)
 
     assert step.run(4, record=totals).tolist() == [[50.0 * k] * 2 for k in (1, 3, 6, 10)]
-    assert isinstance(step._recording(), GraphRecording) and "up to 2 at the same time" in step.graph
+    assert isinstance(step._tape().recording(), GraphRecording) and "up to 2 at the same time" in step.graph
     assert step.repeat(until=totals[0] >= 50.0 * 5050, at_most=10**6) == 96 and fields[1].numpy()[7] == 100.0
 
 

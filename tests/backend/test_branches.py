@@ -219,7 +219,7 @@ def test_a_program_in_branches_gives_the_same_bits(fuse: bool) -> None:
     found, program = plane("shuffled", fuse=fuse)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_array_equal(a, b)
-    assert isinstance(program._fused_recording()._replay if fuse else program._recording(), ShuffledRecording)
+    assert isinstance(program._fused_recording()._replay if fuse else program._tape().recording(), ShuffledRecording)
     assert "at the same time" in program.graph and program.graph in program.explain()
 
 
@@ -233,7 +233,7 @@ def test_a_program_may_be_kept_in_one_branch() -> None:
 def test_what_is_called_twice_or_shares_corners_is_ordered() -> None:
     ml.use("silent")
     step = ml.program(fuse=False)(Plane().step)
-    before = all_before(step._recording().dealt)  # type: ignore[attr-defined]
+    before = all_before(step._tape().recording().dealt)  # type: ignore[attr-defined]
     names = [o.name for o in step.loops]
     once, again = (k for k, name in enumerate(names) if name == "size")
     assert once in before[again]
@@ -294,7 +294,7 @@ def test_large_operations_keep_their_order_and_small_ones_pass_them() -> None:
     ml.use("silent")
     wide = Plane(12)
     step = ml.program(fuse=False)(wide.step)
-    operations = step._recording().operations
+    operations = step._tape().recording().operations
     names = [o.name for o in step.loops]
     x, y = names.index("slope_x"), names.index("slope_y")
     first, last = names.index("first = 0"), names.index("second = 2")

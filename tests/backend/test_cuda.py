@@ -246,7 +246,7 @@ def test_a_program_is_a_graph_and_equals_the_cpu() -> None:
         heat = Heat()
         program = ml.program(heat.step)
         results.append((program.run(50, record=(heat.total, heat.biggest)), heat.u.numpy()))
-    assert isinstance(program._recording(), GraphRecording)
+    assert isinstance(program._tape().recording(), GraphRecording)
     np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-11)
     np.testing.assert_allclose(results[1][1], results[0][1], rtol=1e-11)
     assert all(o.domain.all_memory or o.backend.name == "cuda" for o in program.loops)

@@ -249,7 +249,7 @@ def wrong_uses() -> dict[str, Any]:
         "poisson: b must be a Field, got str": lambda: fast.solve_only(x, "b"),
         "fast_poisson: tol must be a number between 0 and 1, got 'small'": lambda: fast.solve(x, b, tol="small"),
         "fast_poisson: b must be a Field, got str": lambda: ml.program(lambda: fast.solve_only(x, "b")).run(),
-        "inside a program reports at every replay": lambda: ml.program(lambda: fast.solve(x, b).residual).run(),
+        "reports is known at every replay": lambda: ml.program(lambda: fast.solve(x, b).residual).run(),
         "making a fast Poisson solver inside a program": lambda: ml.program(
             lambda: ml.linalg.FastPoisson(fast.poisson)).run(),
         "cg: preconditioner must be .* or callable": lambda: ml.linalg.cg(fast.poisson, x, b, preconditioner=fast),
