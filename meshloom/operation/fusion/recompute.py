@@ -22,9 +22,10 @@ from meshloom.kernel.access import Mode, Read, ReadWrite, Write
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, load, topological
 from meshloom.kernel.model import Output
-from meshloom.mesh.box import Box, Index
+from meshloom.mesh.box import AXES, Box
 from meshloom.mesh.core import Field, Global
-from meshloom.mesh.grid import AXES, Grid
+from meshloom.mesh.grid import Grid
+from meshloom.mesh.offsets import Index
 from meshloom.operation.body import BodyGraph, GivenBody
 from meshloom.operation.dataflow import Dataflow, written_region
 from meshloom.operation.domain import BoxPoints
