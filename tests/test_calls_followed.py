@@ -272,11 +272,11 @@ def test_what_a_solver_reports_is_not_there_while_a_program_is_recorded() -> Non
     x, b = grid.field("x"), grid.field("b")
 
     def shows() -> None:
-        assert "will report at every replay" in repr(solver.solve(x, b))
+        assert "reports at every replay" in repr(solver.solve(x, b))
 
     ml.program(shows).run(1)
     for use in (bool, list):
-        with pytest.raises(ProgramError, match="reports at every replay"):
+        with pytest.raises(ProgramError, match="reports is known at every replay"):
             ml.program(lambda use=use: use(solver.solve(x, b))).run(1)
     with pytest.raises(TypeError, match=r"FastPoisson\.solve\(\): missing a required argument: 'b'"):
         ml.program(lambda: solver.solve(x)).run(1)  # type: ignore[call-arg]

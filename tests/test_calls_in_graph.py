@@ -190,7 +190,7 @@ def test_a_solve_inside_a_program_is_a_call(name: str) -> None:
     assert graph.may_swap(1, 2) and not graph.may_swap(0, 2) and not graph.may_swap(2, 3)
     assert f"reads x, b{', m' if on.name == 'rows' else ''} and writes x" in step.explain()
     assert calls_only_ours(*functions_of(step.operations))
-    with pytest.raises(ProgramError, match=f"solving by {name} inside a program reports at every replay") as error:
+    with pytest.raises(ProgramError, match=f"what {name} reports is known at every replay") as error:
         ml.program(lambda: print(solver.solve(x, b).converged)).run()
     assert "\n" not in str(error.value)
 

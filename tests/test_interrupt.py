@@ -156,7 +156,7 @@ def test_an_error_leaves_the_handler_as_it_was() -> None:
     ml.use("numpy")
     step, *_ = counting()
     step.loops[0].prepare()
-    step.loops[0]._launches = lambda: 1 / 0  # type: ignore[assignment]
+    step.loops[0].execution.launches = lambda: 1 / 0  # type: ignore[assignment]
     with pytest.raises(ZeroDivisionError):
         step.run(3)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

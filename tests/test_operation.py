@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 from typing import Any
 
@@ -328,3 +329,21 @@ def test_the_test_leaves_others_alone(line: str) -> None:
 def test_no_class_can_derive_from_it() -> None:
     with pytest.raises(TypeError, match="no class derives from Operation"):
         type("Sparse", (Operation,), {})
+
+
+def test_it_is_frozen_whatever_is_done_with_it() -> None:
+    world = World()
+    program = ml.program(world.step)
+    for one in program.loops:
+        before, content = {f.name: getattr(one, f.name) for f in fields(one)}, one.content
+        one.prepare()
+        one.explain()
+        one()
+        if one.domain.visits_elements:
+            one.reschedule("color")
+            assert one.wish.strategy == "color" and one.execution.launches is None
+            one()
+        assert {f.name: getattr(one, f.name) for f in fields(one)} == before and one.content == content
+        for name in (*before, "policy", "backend", "calls", "anything"):
+            with pytest.raises(FrozenInstanceError):
+                setattr(one, name, None)

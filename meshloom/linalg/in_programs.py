@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial, wraps
 from inspect import signature
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from meshloom.errors import MeshError, ProgramError, instance
 from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.poisson import Poisson
 from meshloom.mesh.core import Field
-from meshloom.operation.call import CalledFunction, Storages, called
+from meshloom.operation.call import CalledFunction, Later, Storages, called
 from meshloom.recording import recorder
 
 P = ParamSpec("P")
@@ -39,7 +39,7 @@ def called_in_programs(solve: Callable[P, T], *, reads_temporaries: bool = True)
                                    " programs of its own cannot read; make it an ordinary one, temporary=False")
         later = partial(getattr(solver, solve.__name__), x, b, **given.kwargs)
         record(called(CalledFunction(later, _read_by(solver, x, b), (x,)), f"{solver.name}.solve"))
-        return _Later(solver.name)
+        return Later(f"what {solver.name} reports", "look at it in a function that ml.call is given")
 
     return either
 
@@ -50,25 +50,3 @@ def _read_by(solver: Any, x: Field, b: Field) -> Storages | None:
     if not all(one is None or isinstance(one, str | Matrix | Poisson) for one in given):
         return None
     return x, b, *[one.values for one in given if isinstance(one, Matrix)]
-
-
-class _Later:
-    """What a solver reports at every replay: nobody can look at it while a program is recorded."""
-
-    def __init__(self, solver: str):
-        self._solver = solver
-
-    def __repr__(self) -> str:
-        return f"what {self._solver} will report at every replay"
-
-    def __bool__(self) -> NoReturn:
-        self.__getattr__("converged")
-
-    def __iter__(self) -> NoReturn:
-        self.__getattr__("converged")
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise ProgramError(f"solving by {self._solver} inside a program reports at every replay, and not when it is"
-                           f" recorded: look at its .{name} in a function that ml.call is given")  # fmt: skip

@@ -66,6 +66,11 @@ class Condition:
         """Those that it looks at."""
         return (self.left,) if isinstance(self.right, int | float) else (self.left, self.right)
 
+    @property
+    def known_by(self) -> tuple[object, ...]:
+        """What tells it from others: equal for those that compare the same."""
+        return self.left.serial, self.sign, repr(self.right) if len(self.globals) == 1 else self.globals[1].serial
+
     def in_memory(self) -> Comparison:
         """As it is until one of its Globals moves."""
         right = self.right

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutinefunction, isgeneratorfunction, signature
 from types import BuiltinMethodType, FunctionType, MethodType
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from meshloom.backend.lowering import Launch, Launches
 from meshloom.errors import ProgramError, ScheduleError, shown
@@ -55,11 +55,13 @@ def call(
 
 @dataclass(frozen=True)
 class CalledFunction(Body):
-    """A function of Python's; what it has not said that it reads, or writes, is None."""
+    """A function of Python's; what it has not said that it reads, or writes, is None. ``key``: what tells it from others
+    where it is another object at every recording."""
 
     function: Callable[[], Any]
     reads: Storages | None
     writes: Storages | None
+    key: Hashable = None
 
     @property
     def said(self) -> Storages:
@@ -67,7 +69,7 @@ class CalledFunction(Body):
 
     @property
     def known_by(self) -> Hashable:
-        return _itself(self.function), self.reads is None, self.writes is None
+        return self.key or _itself(self.function), self.reads is None, self.writes is None
 
     @property
     def beyond_graph(self) -> Hashable:
@@ -81,8 +83,7 @@ class CalledFunction(Body):
 
 
 def called(body: CalledFunction, name: str, used: Sequence[Field | Global] = ()) -> Operation:
-    """The operation. ``used``: what others use, which it may use, too, where it has not said it; temporary fields of
-    them end there."""
+    """The operation. ``used``: what it may use, too, where it has not said it; temporary fields of them end there."""
     everything = body.reads is None or body.writes is None
     ends = frozenset(s for s in used if isinstance(s, Field) and s.temporary and s not in body.said)
     rest = frozenset(used) - ends
@@ -124,7 +125,9 @@ class _Outside(InMemory):
             "everything" if one is None else ", ".join(s.name for s in one) or "nothing"
             for one in (body.reads, body.writes)
         )
-        return f"{of.name}: a call from Python, which reads {read} and writes {written}"
+        inside = getattr(body.function, "explain", None)
+        told = f"{of.name}: a call from Python, which reads {read} and writes {written}"
+        return told if inside is None else f"{told}, {inside()}"
 
 
 _OUTSIDE = _Outside()
@@ -159,6 +162,27 @@ def _itself(function: Any) -> Hashable:
         return function.__code__, Same(function.__globals__), *map(Same, function.__closure__ or ())
     plain = isinstance(function, int | float | str | None)  # 1, 1.0 and True are equal, 0.0 and -0.0 too
     return (type(function), repr(function)) if plain else Same(function)
+
+
+class Later:
+    """What a call gives at every replay: nobody can look at it while a program is recorded. ``instead``: what to do."""
+
+    def __init__(self, what: str, instead: str):
+        self._what, self._instead = what, instead
+
+    def __repr__(self) -> str:
+        return f"{self._what} at every replay"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise ProgramError(f"{self._what} is known at every replay, and not when a program is recorded: {self._instead}")
+
+    __bool__ = __int__ = __index__ = __float__ = __iter__ = __len__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self._refuse()
 
 
 def needs_nothing(function: Callable[..., Any]) -> bool:

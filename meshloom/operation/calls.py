@@ -67,17 +67,17 @@ class KeptCall:
         found = self._known.find(states)
         if found is None:
             loop = make(*arguments, numbers=self.numbers) if self.numbers else make(*arguments)
-            loop.settled()
+            loop.execution.unsettled = False  # the fields have been given it
             found = self._renewed(loop)
         self.now = found
 
     def _renewed(self, loop: Operation) -> Ready:
         loop.check_temporaries()
-        execute, fields = loop.prepare(), loop.temporary_fields
+        execute, fields, states = loop.prepare(), loop.temporary_fields, loop.execution.states
         needed = tuple([weakref.ref(one) for one in fields if loop.needs(one)])
         defined = tuple([weakref.ref(one) for one in fields if loop.defines(one)])
         written = tuple([weakref.ref(one) for one in loop.written])
-        return self._known.keep(loop.states, Ready(execute, loop.states, needed, defined, written))
+        return self._known.keep(states, Ready(execute, states, needed, defined, written))
 
     def __call__(self) -> None:
         execute, _, needed, defined, written = self.now

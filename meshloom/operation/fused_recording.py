@@ -9,8 +9,9 @@ import numpy as np
 from meshloom.backend.base import Backend, Replayed
 from meshloom.native.together import together
 from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.execution import Spent
 from meshloom.operation.fusion.fused_program import FusedProgram
-from meshloom.operation.past_times import Spent, Timed
+from meshloom.operation.past_times import Timed
 from meshloom.operation.replay import Replay, StartValue, prepared
 
 

@@ -69,8 +69,7 @@ class _InTurn:
                     continue
                 before = time.perf_counter()
                 piece.prepare()()
-                piece.total_seconds += time.perf_counter() - before
-                piece.calls += 1
+                piece.execution.add(time.perf_counter() - before)
                 if self._followed and (new := self._now()) is not tape:
                     place = _place_behind(tape, place, new)
                     tape = new

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, final, overload
 
@@ -13,9 +14,8 @@ from meshloom.backend import current
 from meshloom.backend.base import Backend
 from meshloom.backend.lowering import Launches
 from meshloom.errors import KernelError, MeshError, ScheduleError
-from meshloom.exclusion import PREPARING, Mutex, belong, holding, mutex_of, mutexes_of
+from meshloom.exclusion import PREPARING, Mutex, holding, mutex_of, mutexes_of
 from meshloom.kernel.model import Param
-from meshloom.kernel.state import State
 from meshloom.markup import Explanation, table
 from meshloom.mesh.box import Box, Offsets
 from meshloom.mesh.copies import NoCopy
@@ -24,10 +24,11 @@ from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.random import Random
 from meshloom.operation.body import Body, BodyGraph, Traced
 from meshloom.operation.domain import EVERYWHERE, INSIDE, Domain, Extent, Part
+from meshloom.operation.execution import Execution, Spent
 from meshloom.operation.operand import Operand
 from meshloom.operation.policy import ExecutionPolicy, Form, Wish
 from meshloom.order import TYPICAL_BLOCK
-from meshloom.recording import not_in_program, outside_program, recorder, refuse_in_program
+from meshloom.recording import not_in_program, recorder, refuse_in_program
 from meshloom.schedule.choice.cost import Work
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.choice.schedule import Schedule
@@ -68,36 +69,31 @@ class derived(Generic[T]):
 
 
 @final
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class Operation(NoCopy):
-    """What a program holds, a back end runs and fusion rewrites: ``body`` over ``domain`` on ``operands``.
+    """What a program holds, a back end runs and fusion rewrites: ``body`` over ``domain`` on ``operands``. It never
+    changes.
 
-    ``how`` it runs is chosen when it first does: it is prepared by a back end then, and again when a field has moved or
-    one of its ``kernels`` reads other values than before.
+    How it runs is chosen when it first does: it is prepared by a back end then, and again when a field has moved or one
+    of its ``kernels`` reads other values than before. All that is known of that is its ``execution``'s.
     """
 
-    calls = 0
-    total_seconds = 0.0
-    states: tuple[State, ...] = ()
+    name: str
+    domain: Domain
+    operands: tuple[Operand, ...]
+    body: Body
+    execution: Execution
     #: Who executes operations where somebody looks at every one of them (``debugging.py``); None as a rule
     watched: ClassVar[Callable[[Operation, Callable[[], None]], None] | None] = None
-    _launches: Launches | None = None
-    _mutex: Mutex | None = None
-    _preparing = False
 
     def __init__(self, name: str, domain: Domain, operands: tuple[Operand, ...], body: Body, policy: ExecutionPolicy,
                  backend: Backend | None = None):  # fmt: skip
-        self.name, self.domain, self.operands, self.body, self.policy = name, domain, operands, body, policy
-        self.backend: Backend = current() if backend is None else backend
-        self.kernels: tuple[Traced, ...] = body.kernels
-        self.storages = tuple([one.storage for one in operands])
-        self._shared = mutexes_of(self.storages)
-        belong(self)
-        self._unsettled = bool(policy.wish.layout)
-        for storage in self.storages:
-            storage.watch(self)
+        execution = Execution(name, policy, current() if backend is None else backend)
+        vars(self).update(name=name, domain=domain, operands=operands, body=body, execution=execution)
         for one in operands:
+            one.storage.watch(execution)
             if one.reach.map is not None:
-                one.reach.map.watch(self)
+                one.reach.map.watch(execution)
 
     def __init_subclass__(cls) -> NoReturn:
         raise TypeError("no class derives from Operation: what differs is a domain, a body, or how it runs")
@@ -177,6 +173,21 @@ class Operation(NoCopy):
     def temporary_fields(self) -> tuple[Field, ...]:
         return tuple(s for s in self.storages if isinstance(s, Field) and s.temporary)
 
+    @cached_property
+    def storages(self) -> tuple[Field | Global, ...]:
+        """Fields and globals, one for each operand."""
+        return tuple([one.storage for one in self.operands])
+
+    @cached_property
+    def kernels(self) -> tuple[Traced, ...]:
+        """Those whose captured values it depends on."""
+        return self.body.kernels
+
+    @cached_property
+    def _shared(self) -> tuple[Mutex, ...]:
+        """Those of objects whose work space it uses."""
+        return mutexes_of(self.storages)
+
     # ----- what it does with its operands -----------------------------------------------------------------------
     @cached_property
     def reads(self) -> tuple[Field | Global, ...]:
@@ -220,6 +231,16 @@ class Operation(NoCopy):
         return Operation(self.name, self.domain, self.operands, body, self.policy, self.backend)
 
     # ----- how it runs ------------------------------------------------------------------------------------------
+    @property
+    def policy(self) -> ExecutionPolicy:
+        """Who answers for how it runs."""
+        return self.execution.policy
+
+    @property
+    def backend(self) -> Backend:
+        """What it runs on."""
+        return self.execution.backend
+
     @property
     def wish(self) -> Schedule:
         """The schedule that was asked for."""
@@ -307,84 +328,55 @@ class Operation(NoCopy):
         """The same by another schedule, on the back end in use now: an operation of its own."""
         return Operation(self.name, self.domain, self.operands, self.body, self.policy.asked(self.name, wish))
 
+    def on(self, backend: Backend) -> Operation:
+        """The same on another back end: an operation of its own."""
+        return Operation(self.name, self.domain, self.operands, self.body, self.policy, backend)
+
     @not_in_program("another schedule for loop {}", "give it before")
     def reschedule(self, wish: Wish) -> None:
         """Run otherwise from now on; programs that have recorded it and have not run yet follow."""
-        self.policy = self.policy.asked(self.name, wish)
-        self._unsettled = bool(self.policy.wish.layout)
-        self.invalidate()
+        self.execution.go_on_by(self.policy.asked(self.name, wish))
 
     def layout_of(self, one: Field) -> Layout:
         """The layout that a field has when it runs."""
-        wished = parse_layout(self.wish.layout) if self._unsettled and self.wish.layout else None
+        wished = parse_layout(self.wish.layout) if self.execution.unsettled and self.wish.layout else None
         return wished if wished is not None and one.dim > 1 else one.layout
 
     def settle(self) -> None:
         """Give the fields the layout that was wished for, once, before it first runs."""
-        if self._unsettled:
-            self._unsettled = False
+        if self.execution.unsettled:
+            self.execution.unsettled = False
             for one in self.storages:
                 if isinstance(one, Field) and one.dim > 1 and self.wish.layout:
                     one.relayout(self.wish.layout)
-
-    def settled(self) -> None:
-        """They have been given it: leave them as they are."""
-        self._unsettled = False
 
     def explain(self) -> str:
         """How it runs, why, and the figures."""
         return Explanation(self.policy.explain(self))
 
-    # ----- what was derived -------------------------------------------------------------------------------------
-    @cached_property
-    def known(self) -> dict[str, Any]:
-        """What was derived so far, by name."""
-        return {}
-
     def known_of(self, name: str) -> dict[str, Any]:
         """Where something derived is kept."""
-        return self.form.known if name in SHARED else self.known
+        return self.form.known if name in SHARED else self.execution.known
 
     def refresh(self) -> None:
         """Forget what was derived if a kernel reads other values now."""
-        if self._preparing:
-            return
-        states = tuple([one.state for one in self.kernels])
-        if states != self.states:
-            if self.states:
-                self.invalidate()
-            self.states = states
-
-    def invalidate(self) -> None:
-        """A field moved, or a kernel changed: all that depends on it is made again at the next call."""
-        self._launches = None
-        self.known.clear()
+        self.execution.refresh(self.kernels)
 
     # ----- running it -------------------------------------------------------------------------------------------
     def prepare(self) -> Launches:
         """Schedule and compile now; running does it by itself."""
         self.refresh()
-        return self._launches or self._with_the_same_values(self._made_launches)
+        return self.execution.launches or self.execution.with_the_same_values(self._made_launches)
 
     def _made_launches(self) -> Launches:
-        self._launches = found = self.policy.launches(self)
+        self.execution.launches = found = self.policy.launches(self)
         return found
 
     def begin_to_prepare(self) -> None:
         """Have a compiler begin with it, where it can work by itself; ``prepare`` then waits for it."""
         self.refresh()
-        if self._launches is None and self.backend.compiles_apart and self.domain.compiled:
-            self._with_the_same_values(lambda: self.backend.begin(self.policy.bound(self)))
-
-    def _with_the_same_values(self, action: Callable[[], T]) -> T:
-        """What an action gives; what kernels read does not change meanwhile."""
-        with PREPARING:
-            before, self._preparing = self._preparing, True
-            try:
-                with outside_program():
-                    return action()
-            finally:
-                self._preparing = before
+        if self.execution.launches is None and self.backend.compiles_apart and self.domain.compiled:
+            self.execution.with_the_same_values(lambda: self.backend.begin(self.policy.bound(self)))
 
     def check_temporaries(self) -> None:
         """ProgramError where it reads a temporary field that a program has left without values."""
@@ -401,7 +393,7 @@ class Operation(NoCopy):
         if self._draws:
             raise KernelError(f"loop {self.name} draws random numbers, and by itself would not count that it did: call"
                               " its kernel, or the program")  # fmt: skip
-        mutex = self._mutex or mutex_of(self)
+        mutex = mutex_of(self.execution)
         if self._shared:
             holding((mutex, *self._shared), self._run)
             return
@@ -410,13 +402,13 @@ class Operation(NoCopy):
 
     def _run_counted(self) -> None:
         """The same for whoever counts it, or repeats a call, where it draws random numbers; never recorded."""
-        holding((mutex_of(self), *self._shared), self._run)
+        holding((mutex_of(self.execution), *self._shared), self._run)
 
     def _run(self) -> None:
         if self.temporary_fields:
             self.check_temporaries()
         self.refresh()
-        execute = self._launches or self.prepare()
+        execute = self.execution.launches or self.prepare()
         before = time.perf_counter()
         try:
             if Operation.watched is None:
@@ -426,8 +418,7 @@ class Operation(NoCopy):
         finally:  # it may have got half-way
             for one in self.written:
                 one.changed()
-        self.total_seconds += time.perf_counter() - before
-        self.calls += 1
+        self.execution.add(time.perf_counter() - before)
         for one in self.temporary_fields:
             if one.undefined_after and self.defines(one):
                 one.undefined_after = ""
@@ -447,7 +438,7 @@ class Operation(NoCopy):
         if not self.domain.compiled:
             raise ScheduleError(f"{self.name} has no text of its own: {self.policy.words(self)}")
         self.refresh()
-        return self._with_the_same_values(lambda: self.backend.source(self.policy.described(self)))
+        return self.execution.with_the_same_values(lambda: self.backend.source(self.policy.described(self)))
 
     def run_plainly(self) -> None:
         """The kernel called element by element on plain arrays, its results merged one after the other."""
@@ -459,11 +450,22 @@ class Operation(NoCopy):
             one.undefined_after = program
 
     @property
+    def spent(self) -> Spent:
+        """What it has spent so far by itself, as the host saw it."""
+        return self.execution.spent
+
+    @property
+    def calls(self) -> int:
+        """How often it ran by itself."""
+        return self.spent.calls
+
+    @property
     def seconds(self) -> float | None:
         """Average seconds of one execution so far (on a device: seconds of the last one); None before the first."""
         if not self.calls:
             return None
-        return (None if self._launches is None else self._launches.seconds) or self.total_seconds / self.calls
+        launches = self.execution.launches
+        return (None if launches is None else launches.seconds) or self.spent.seconds / self.calls
 
     def __repr__(self) -> str:
         """Its name, domain and operands; looking at it traces nothing."""
@@ -482,11 +484,11 @@ def asking(operations: Sequence[Operation]) -> Iterator[list[Field | Global]]:
     """A question that only an operation that is ready can answer: what is brought to a device, or turned to another
     layout for it, is where and as it was afterwards. Gives what that was, behind the block."""
     before = {one: one.placement() for operation in operations for one in operation.storages}
-    unsettled = [one for one in operations if one._unsettled]
+    unsettled = [one.execution for one in operations if one.execution.unsettled]
     moved: list[Field | Global] = []
     try:
         yield moved
     finally:
         moved += [one for one, placement in before.items() if one.put_back(placement)]
-        for operation in unsettled:
-            operation._unsettled = True
+        for execution in unsettled:
+            execution.unsettled = True

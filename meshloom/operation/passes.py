@@ -13,11 +13,14 @@ from meshloom.operation.fusion.split_boxes import split_boxes
 def check_defined(graph: Dataflow) -> Dataflow:
     """KernelError where a temporary field is read before it is written: between replays it has no values."""
     for _, one in graph.undefined():
-        if ended := next((o.name for o in graph.operations if o.domain.is_call and o.defines(one)), ""):
+        ended = next((o for o in graph.operations if o.domain.is_call and o.defines(one)), None)
+        if ended is not None:
+            why, instead = f"program {ended.name}, which runs by itself", ""
+            if ended.domain.everything:
+                why = f"the call of {ended.name}, which has not said what it reads and writes"
+                instead = f"say it (ml.call({ended.name}, reads=(...), writes=(...))), or "
             raise KernelError(
-                f"field {one.name} is temporary, and has no values behind the call of {ended}, which has not said what"
-                f" it reads and writes; say it (ml.call({ended}, reads=(...), writes=(...))), or make the field an"
-                " ordinary one"
+                f"field {one.name} is temporary, and has no values behind {why}; {instead}make the field an ordinary one"
             )
         raise KernelError(
             f"field {one.name} is temporary, but a program reads it before it is written; write it first, or make it an"

@@ -6,20 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from meshloom.operation.execution import Spent
 from meshloom.operation.operation import Operation
-
-
-class Spent(NamedTuple):
-    """Seconds of something so far, and how often it ran."""
-
-    seconds: float = 0.0
-    calls: int = 0
-
-    def plus(self, other: Spent) -> Spent:
-        return Spent(self.seconds + other.seconds, self.calls + other.calls)
-
-    def minus(self, other: Spent) -> Spent:
-        return Spent(self.seconds - other.seconds, self.calls - other.calls)
 
 
 class Timed(NamedTuple):
@@ -44,7 +32,7 @@ class PastTimes:
 
     def since(self, loops: Iterable[Operation]) -> list[Timed]:
         """What loops have spent by themselves, each once, besides what is known here."""
-        found = [Timed(one, Spent(one.total_seconds, one.calls)) for one in dict.fromkeys(loops) if one.calls]
+        found = [Timed(one, one.spent) for one in dict.fromkeys(loops) if one.calls]
         return [Timed(one, spent.minus(self._counted.get(one, Spent()))) for one, spent in found]
 
     def add(self, loops: Iterable[Operation], fused: Iterable[Timed]) -> None:

@@ -171,7 +171,7 @@ class StrategyPolicy(ExecutionPolicy):
     def form(self, of: Operation) -> Form:
         layouts = tuple(of.layout_of(s) if isinstance(s, Field) else None for s in of.storages)
         # kernels, given bodies and maps may come and go, and their forms, with plans, with them
-        parts = (*of.states, *of.body.given_as, *of.ways)
+        parts = (*of.execution.states, *of.body.given_as, *of.ways)
         through = tuple([one.reach.as_member for one in of.operands])  # which its parameters do not tell
         serials = [one.serial for one in parts]
         key = (*serials, of.strict, of.backend.key, self.wish, of.params, layouts, through, of.box)

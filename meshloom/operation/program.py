@@ -23,19 +23,21 @@ from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.call import functions_of, may_change_anything, with_loops_of_calls
 from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.execution import Spent
 from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion.program import FusedProgram
 from meshloom.operation.in_turn import executed_in_turn
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import Given, Known, Parameters, name_of
-from meshloom.operation.past_times import PastTimes, Spent, Timed, together
+from meshloom.operation.past_times import PastTimes, Timed, together
 from meshloom.operation.reads import reads_of_program
 from meshloom.operation.recorded import Outline, Recorded, difference
+from meshloom.operation.repeated import RepeatedProgram
 from meshloom.operation.replay import ReadyProgram, Replay, Way
 from meshloom.operation.run_arguments import check_decides, checked_record
 from meshloom.operation.tape import Tape
 from meshloom.operation.ties import Kept, tied
-from meshloom.recording import outside_program, recorder, refuse_in_program
+from meshloom.recording import outside_program, recorder
 
 MOST_REPLAYS = 2**48
 MOST_INLINED = 100_000  # operations that a program takes from one inside it
@@ -219,7 +221,7 @@ class Program(NoCopy, Distinct):
         differs = "" if reads.comparable else difference(new, self._recorded_again(given))
         if differs:
             raise ProgramError(
-                f"{_place(self.function)}program {self.name} calls something else each time ({differs}): its replays"
+                f"{Parameters(self.function).place}program {self.name} calls something else each time ({differs}): its replays"
                 " could not follow; put what changes into an ml.Global before each run"
             )
 
@@ -264,7 +266,7 @@ class Program(NoCopy, Distinct):
         except Exception as error:
             what = one_line(f"{type(error).__name__}: {error}")
             raise ProgramError(
-                f"{_place(self.function)}program {self.name} fails when it is called again ({what}): its replays could"
+                f"{Parameters(self.function).place}program {self.name} fails when it is called again ({what}): its replays could"
                 " not follow; read what it needs before, and put it into an ml.Global"
             ) from error
 
@@ -303,7 +305,8 @@ class Program(NoCopy, Distinct):
         """Replay until a condition such as ``residual < 1e-6`` holds, ``at_most`` so many times; how often it was.
 
         The condition is asked for after every replay, so there is at least one; one of not a number is never true.
-        ``arguments``: what the function takes. Ctrl-C as for ``run``. Not inside another program.
+        ``arguments``: what the function takes. Ctrl-C as for ``run``. Inside another program it is an operation of
+        that, which repeats anew at every replay; how often it was then nobody can ask.
         """
         if not isinstance(until, Condition):
             raise ProgramError(
@@ -311,7 +314,12 @@ class Program(NoCopy, Distinct):
                 f" residual < 1e-6; got {shown(until)}"
             )
         most = whole_number(f"program {self.name}: at_most", at_most, 1, MOST_REPLAYS, error=ProgramError)
-        refuse_in_program(f"repeating program {self.name} until {until}", "repeat the outer one, or run it n times")
+        into = recorder.get()
+        if into is not None:
+            given, made = self.parameters.given(arguments, named), tuple(into.made)
+            loops = self._recorded(given if given.parts else self._given)
+            self._check_calls(loops)
+            return RepeatedProgram(self, given, until, most).recorded(into, loops, made)
 
         def way(one: Recording | Replay, most: int) -> Replayed:
             return one.repeat(most, until.in_memory())
@@ -473,10 +481,6 @@ class BoundProgram(Program):
         self._given = given
         self._had_its_say = program._had_its_say
         self._tape()
-
-
-def _place(function: Callable[..., None]) -> str:
-    return Parameters(function).place
 
 
 def _nothing() -> None:

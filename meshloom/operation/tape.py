@@ -26,13 +26,14 @@ from meshloom.native.together import together
 from meshloom.operation.arguments import check_memory
 from meshloom.operation.call import with_everything
 from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.execution import Spent
 from meshloom.operation.field_layouts import layouts_by_votes
 from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion.program import FusedProgram, fuse
 from meshloom.operation.measures import Measures, check_nodes_stay
 from meshloom.operation.operation import Operation, asking
 from meshloom.operation.passes import PASSES, passed
-from meshloom.operation.past_times import Spent, Timed
+from meshloom.operation.past_times import Timed
 from meshloom.operation.recorded import Outline, Recorded
 from meshloom.operation.replay import (
     ReadyProgram,
@@ -248,8 +249,7 @@ class Tape:
         """The same; its times are kept, loop by loop."""
         for operation, took in zip(self.loops, done.seconds.tolist(), strict=True):
             if math.isfinite(took):
-                operation.total_seconds += took
-                operation.calls += len(done.history)
+                operation.execution.add(took, len(done.history))
         return done
 
     def note(self, replay: Replay | None, done: Replayed) -> None:
@@ -332,7 +332,7 @@ class Tape:
             one.move(backend.place(one.storage))
         for operation in self.loops:
             operation.refresh()
-        states = [state for operation in self.loops for state in operation.states]
+        states = [state for operation in self.loops for state in operation.execution.states]
         versions = [one.version for operation in self.loops for one in operation.maps]
         signature = (self.branches, *[one.storage_version for one in storages], *states, *versions)
         if self._fused is None or self._fused[0] != signature:

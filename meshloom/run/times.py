@@ -15,8 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from meshloom.errors import CompilerError, MeshloomError, one_line
+from meshloom.operation.execution import Spent
 from meshloom.operation.operation import Operation
-from meshloom.operation.past_times import Spent, Timed
+from meshloom.operation.past_times import Timed
 from meshloom.operation.program import Program
 from meshloom.operation.replay import backends_of
 

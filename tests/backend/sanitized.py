@@ -90,7 +90,7 @@ class Case:
         loop = exchange.loop(self.faces, *self.arguments, schedule=wish)
         if spoil:
             loop.prepare()  # fields move to the device, which makes a loop forget its plan: so this comes first
-            loop.__dict__["plan"], loop._launches = spoil(loop.plan), None
+            loop.__dict__["plan"], loop.execution.launches = spoil(loop.plan), None
         loop()
         return [f.numpy() for f in (self.res, self.high, self.flow)] + [np.array(self.total.value)]
 

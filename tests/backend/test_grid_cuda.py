@@ -19,8 +19,8 @@ KINDS = {"periodic": True, "closed": False}
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_a_stencil_compiles_without_spills_and_reads_no_indices(precision: str) -> None:
     grid = ml.Grid((16, 16, 128), periodic=True)
-    loop = star3.loop(grid, grid.field("u", dtype=precision)[grid.star(1)], grid.field("out", dtype=precision))
-    loop.backend = backend = CompileBackend()
+    u, out, backend = grid.field("u", dtype=precision), grid.field("out", dtype=precision), CompileBackend()
+    loop = star3.loop(grid, u[grid.star(1)], out).on(backend)
     loop.prepare()
     found = backend.engine.resources
     assert set(found) == {f"star3 {a}" for a in ARCHITECTURES}
@@ -42,8 +42,8 @@ def test_reductions_and_every_mode_compile_without_spills(layout: str, precision
     results = [ml.Global(0.0), ml.Global(0.0, dtype=precision), ml.Global(0.0, dtype=precision)]
     at_v, at_s = (grid.offsets(*o) for o in MIXED_OFFSETS)
     loop = mixed.loop(grid.interior(1), v[at_v], s[at_s], *written, *results)
-    loop.backend = backend = CompileBackend()
-    loop.prepare()
+    backend = CompileBackend()
+    loop.on(backend).prepare()
     assert len(backend.engine.resources) == len(ARCHITECTURES)
     assert all(r["pass0"]["spills"] == 0 for r in backend.engine.resources.values())
 

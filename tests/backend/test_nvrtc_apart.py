@@ -100,9 +100,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def on_cuda(*loops: Operation) -> list[Operation]:
     """The same loops for one back end."""
     backend = CudaWithoutDevice()
-    for one in loops:
-        one.backend = backend
-    return [*loops]
+    return [one.on(backend) for one in loops]
 
 
 def two_loops() -> list[Operation]:

@@ -182,7 +182,7 @@ def run_sanitized(form: ml.Schedule, folder: Path, spoil: Callable[[Plan], Plan]
         ml.use("numpy")
         loop = exchange.loop(mesh.faces, q[cells], w, res[cells], low[cells], schedule=wish)
         if backend == "sanitized":
-            loop.backend = SanitizedCuda(folder, target)
+            loop = loop.on(SanitizedCuda(folder, target))
             if spoil:
                 loop.__dict__["plan"] = spoil(loop.plan)
         loop()

@@ -127,7 +127,7 @@ def test_asking_changes_no_stage(backend: str) -> None:
     ml.use(backend)
     loop = Ring().loop()
     text = loop.source
-    assert loop._launches is None and loop.form.pinned == {}
+    assert loop.execution.launches is None and loop.form.pinned == {}
     before = loop.prepare()
     stages = lowered(loop), loaded(loop), dict(loop.form.pinned)
     assert loop.source == text and loop.explain() and loop.estimate > 0.0 and repr(loop) and loop.counts.flops

@@ -14,7 +14,7 @@ from tests.docs.test_rooms import files, parsed
 RUN, TYPES = "run", "types"
 #: Circles that remain, of types alone -> what makes them.
 KNOWN = {
-    ("meshloom.operation.body", "meshloom.operation.operation", "meshloom.operation.policy"): (
+    tuple(f"meshloom.operation.{one}" for one in ("body", "execution", "operation", "policy")): (
         "an operation hands itself to its body and its policy, and these, wherever they are derived, take it as it is"
     ),
 }

@@ -205,8 +205,7 @@ def test_operations_compile_for_a_device(name: str) -> None:
     ml.use("numpy")
     kernel, _, on, fields = everything_of(name, supported(name))
     loop, backend = kernel.loop(on, *fields), CompileBackend(("sm_90",))
-    loop.backend = backend
-    loop.prepare()
+    loop.on(backend).prepare()
     assert len(backend.engine.resources) == 1
 
 

@@ -101,8 +101,7 @@ def test_sums_of_integers_compile_for_a_gpu(dtype: str) -> None:
     x, compiler, compiled = faces.field("x", dtype=dtype), CompileBackend(("sm_90",)), 0
     for strategy in names():
         y, z, everything = *(cells.field(name, dtype=dtype) for name in "yz"), ml.Global(0, dtype=dtype)
-        loop = both.loop(faces, x, y[to], z[to], everything, schedule=strategy)
-        loop.backend = compiler
+        loop = both.loop(faces, x, y[to], z[to], everything, schedule=strategy).on(compiler)
         if loop.applies:
             loop.prepare()
             compiled += 1

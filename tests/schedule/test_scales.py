@@ -247,15 +247,16 @@ def test_a_captured_coefficient_of_any_size_gives_the_same_digits(formula: Formu
 @pytest.mark.parametrize("mode", MODES)
 @every_formula
 def test_a_captured_coefficient_at_every_scale_under_every_strategy(formula: Formula, mode: str) -> None:
-    for data, factor in PAIRS:
-        for backend in ("cpu", "emulated"):
+    """Every coefficient is compiled anew: strategies meet each on one of the back ends, which take turns."""
+    for k, (data, factor) in enumerate(PAIRS):
+        for n, form in enumerate(FORMS):
+            backend = ("cpu", "emulated")[(k + n) % 2]
             ml.use(backend)
-            for form in FORMS:
-                case = Case(formula, data, factor, captured=True, mode=mode)
-                loop = case.loop(form.having(block=32))
-                if loop.applies:
-                    what = f"{backend} {form} {data} {factor}"
-                    assert_close(case.results(loop), case.expected(), DIGITS[np.float64], what)
+            case = Case(formula, data, factor, captured=True, mode=mode)
+            loop = case.loop(form.having(block=32))
+            if loop.applies:
+                what = f"{backend} {form} {data} {factor}"
+                assert_close(case.results(loop), case.expected(), DIGITS[np.float64], what)
 
 
 def check_every_scale(formula: Formula, form: ml.Schedule, backend: str, dtype: type, layout: str, mode: str) -> int:

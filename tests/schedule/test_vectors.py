@@ -161,7 +161,8 @@ def test_a_width_that_does_not_exist_is_refused() -> None:
 
 def loaded(loop: ml.Loop) -> TranslationUnit:
     """What would be compiled."""
-    loop.backend = backend = CompileBackend(())
+    backend = CompileBackend(())
+    loop = loop.on(backend)
     loop.prepare()
     return backend.lowered(loop.policy.described(loop)).unit
 
@@ -194,8 +195,7 @@ def test_vectors_compile_without_spills(dtype: Any) -> None:
     results = ml.Global(1.5, dtype=dtype), ml.Global(0.0), ml.Global(0.0)
     q, k, *written = fields
     loop = everything.loop(points, q, k, results[0], *written, *results[1:], schedule=ml.Schedule(vector=16))
-    loop.backend = backend
-    loop.prepare()
+    loop.on(backend).prepare()
     (used,) = backend.engine.resources.values()
     assert used["pass0"]["spills"] == 0 and used["pass0"]["registers"] <= 96
 

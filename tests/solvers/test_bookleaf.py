@@ -336,8 +336,7 @@ def test_every_loop_compiles_for_a_gpu():
     case = make(Saltzmann, "gas.hourglass=0.01")
     loops = [loop for loop in case.program.loops if loop.domain.visits_elements]
     for loop in loops:
-        loop.backend = backend
-        loop.prepare()
+        loop.on(backend).prepare()
     assert len(backend.engine.resources) == len(loops)
     assert all(part["spills"] == 0 for parts in backend.engine.resources.values() for part in parts.values())
 

@@ -197,8 +197,7 @@ def test_kernels_compile_for_a_gpu(precision: str):
     backend = CompileBackend(("sm_90",))
     for loop in lulesh(3, "schedule.forces=staged", f"run.precision={precision}").program.loops:
         if not loop.domain.all_memory:
-            loop.backend = backend
-            loop.prepare()
+            loop.on(backend).prepare()
     found = backend.engine.resources
     assert len(found) == len(kernels(LuleshConfig()))
     for name, per_kernel in found.items():

@@ -281,8 +281,7 @@ def test_every_racy_loop_with_viscosity(backend: str, strategy: str):
 def test_the_viscous_flux_fits_into_the_registers_of_a_gpu():
     one, compiler = case("plate", {"mesh.cells": [3, 2, 2]}), CompileBackend(("sm_90",))
     loop = next(loop for loop in one.program.loops if loop.name == "face_flux")
-    loop.backend = compiler
-    loop.prepare()
+    loop.on(compiler).prepare()
     resources = compiler.engine.resources["face_flux sm_90"]["pass0"]
     assert resources["spills"] == 0 and 100 < resources["registers"] <= 255
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -180,14 +180,25 @@ def runs_two_steps(name: str, key: str, word: str) -> None:
     assert rows.shape == (2, len(case.monitors)) and np.isfinite(rows).all(), (key, word)
 
 
+def family(name: str) -> str:
+    return cases()[name].__module__.split(".")[2]
+
+
+def in_turn(rows: Iterable[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Each word in one case of every family: cases of a family share what a word means, and take turns."""
+    by_word: dict[tuple[str, str, str], list[tuple[str, str, str]]] = {}
+    for name, key, word in rows:
+        by_word.setdefault((family(name), key, word), []).append((name, key, word))
+    return [those[turn % len(those)] for turn, those in enumerate(by_word.values())]
+
+
 def once_in_each_family() -> Iterator[Any]:
     """Each word runs in one case of every family of solvers in every run, in the others when slow: those of a family
     share what a word means."""
     tried = set()
     for name, key, word in QUICK:
-        family = cases()[name].__module__.split(".")[2]
-        marks = (pytest.mark.slow,) if (family, key, word) in tried else ()
-        tried.add((family, key, word))
+        marks = (pytest.mark.slow,) if (family(name), key, word) in tried else ()
+        tried.add((family(name), key, word))
         yield pytest.param(name, key, word, marks=marks)
 
 
@@ -197,7 +208,7 @@ def test_every_word_that_is_offered_runs(name: str, key: str, word: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "key", "word"), REST)
+@pytest.mark.parametrize(("name", "key", "word"), in_turn(REST))
 def test_every_word_that_is_offered_runs_slow(name: str, key: str, word: str) -> None:
     runs_two_steps(name, key, word)
 
@@ -205,6 +216,8 @@ def test_every_word_that_is_offered_runs_slow(name: str, key: str, word: str) ->
 def test_there_are_words_to_choose_from() -> None:
     assert {key for _, key, _ in QUICK} >= {"run.precision", "scheme.form", "flow.scheme"}
     assert len(QUICK) > 2 * len(ALL) and len(REST) > 10 * len(ALL)
+    assert {(family(n), k, w) for n, k, w in in_turn(REST)} == {(family(n), k, w) for n, k, w in REST}
+    assert {name for name, _, _ in in_turn(REST)} >= {name for name in ALL if family(name) == "finite_volume"} - {"fv"}
 
 
 # --- scheme.solver ------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def test_turbulence_goes_back_with_the_flow() -> None:
     case.program.run(1)
     assert newton.model.kept.numpy().tolist() == nu.tolist() != model.nu.numpy().tolist()
     after, cfl = model.nu.numpy().copy(), float(newton.cfl.value)
-    newton._back()
+    ml.Program(newton.take_back)()
     for field, before in ((model.nu, nu), (model.eddy, eddy), (case.flow.u, u)):
         np.testing.assert_allclose(field.numpy(), before, rtol=1e-13)
     newton._go_back(1.0)

@@ -262,11 +262,15 @@ class Newton:
         self.change.fill(0.0)
         self._update()
 
-    def _once_more(self) -> None:
-        """The last step again, with the ``cfl`` of now, and what is measured behind it."""
+    def take_back(self) -> None:
+        """The flow, and its turbulence, before the last step."""
         keep(self.flow.mesh.cells, self.kept, self.flow.u)
         if self.model is not None:
             self.model.take_back()
+
+    def _once_more(self) -> None:
+        """The last step again, with the ``cfl`` of now, and what is measured behind it."""
+        self.take_back()
         # the inflow is that of the step after: measured again
         self.measure()
         self.advance()

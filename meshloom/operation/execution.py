@@ -1,0 +1,84 @@
+"""How an operation runs, as far as it is known by now: what was asked for, derived, made ready and measured. The
+operation itself never changes; all that does is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from meshloom.backend.base import Backend
+from meshloom.backend.lowering import Launches
+from meshloom.exclusion import PREPARING, belong
+from meshloom.kernel.state import State
+from meshloom.operation.body import Traced
+from meshloom.recording import outside_program
+
+if TYPE_CHECKING:
+    from meshloom.operation.policy import ExecutionPolicy
+
+T = TypeVar("T")
+
+
+class Spent(NamedTuple):
+    """Seconds of something so far, and how often it ran."""
+
+    seconds: float = 0.0
+    calls: int = 0
+
+    def plus(self, other: Spent) -> Spent:
+        return Spent(self.seconds + other.seconds, self.calls + other.calls)
+
+    def minus(self, other: Spent) -> Spent:
+        return Spent(self.seconds - other.seconds, self.calls - other.calls)
+
+
+class Execution:
+    """By a ``policy`` on a back end; fields and maps tell it when they have moved.
+
+    ``launches``: what runs, once it is made ready. ``known``: what was derived so far, by name. ``states``: of the
+    kernels, for which all of that holds. ``unsettled``: is a layout wished for that the fields have not got yet?
+    """
+
+    def __init__(self, name: str, policy: ExecutionPolicy, backend: Backend):
+        self.name, self.backend = name, backend
+        self.launches: Launches | None = None
+        self.known: dict[str, Any] = {}
+        self.states: tuple[State, ...] = ()
+        self.spent = Spent()
+        self._preparing = False
+        self.go_on_by(policy)
+        belong(self)
+
+    def go_on_by(self, policy: ExecutionPolicy) -> None:
+        """Run so from now on."""
+        self.policy, self.unsettled = policy, bool(policy.wish.layout)
+        self.invalidate()
+
+    def invalidate(self) -> None:
+        """A field moved, or a kernel changed: all that depends on it is made again when it is next needed."""
+        self.launches = None
+        self.known.clear()
+
+    def refresh(self, kernels: Sequence[Traced]) -> None:
+        """Forget what was derived if a kernel reads other values now."""
+        if self._preparing:
+            return
+        states = tuple([one.state for one in kernels])
+        if states != self.states:
+            if self.states:
+                self.invalidate()
+            self.states = states
+
+    def with_the_same_values(self, action: Callable[[], T]) -> T:
+        """What an action gives; what kernels read does not change meanwhile."""
+        with PREPARING:
+            before, self._preparing = self._preparing, True
+            try:
+                with outside_program():
+                    return action()
+            finally:
+                self._preparing = before
+
+    def add(self, seconds: float, calls: int = 1) -> None:
+        """It has run."""
+        self.spent = self.spent.plus(Spent(seconds, calls))
