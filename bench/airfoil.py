@@ -26,7 +26,8 @@ from bench.race_loop import Cuda
 from bench.record import Record
 from meshloom.case import PRECISIONS as CASE_PRECISIONS
 from meshloom.case import Case
-from meshloom.mesh.reorder import SETS, Permutation, renumbered
+from meshloom.mesh.permutation import SETS, Permutation
+from meshloom.mesh.reorder import renumbered
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig
 
 SHUFFLED = "shuffled"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.mesh.reorder import SETS
+from meshloom.mesh.permutation import SETS
 from meshloom.schedule.strategies import strategy
 
 Outcome = tuple[np.ndarray, ...]  # what a loop writes, each field by number, (n,) or (n, dim)

@@ -30,7 +30,7 @@ from meshloom.run.rehearsal import rehearse
 from meshloom.run.report import RunReport
 from meshloom.run.resume import put_in
 from meshloom.run.runner import Outcome, Runner
-from meshloom.run.samples import Sampler, check_measured
+from meshloom.run.sampler import Sampler, check_measured
 from meshloom.toml import toml_key, toml_shown
 
 CASE, CASE_TEXT = ("case",), ("case_sha256",)  # the keys that name it in a file, and the text of its own file

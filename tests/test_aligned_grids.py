@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import meshloom as ml
 from meshloom import compact
 from meshloom.errors import MeshError
-from meshloom.mesh.grid import ALIGNMENT
+from meshloom.mesh.box import ALIGNMENT
 
 SHAPE = (5, 7, 19)
 FEW = (2, 3, 5)  # lines, where every thread of a block is a fibre

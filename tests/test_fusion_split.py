@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.operation.fusion import split_boxes as splitting
-from meshloom.operation.fusion.program import FusedProgram
+from meshloom.operation.fusion.fused_program import FusedProgram
 from meshloom.solvers.fractional_step.cells import CellGrid, even_edges
 from meshloom.solvers.fractional_step.terms import kernels
 from tests.fitted import changed

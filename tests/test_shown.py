@@ -110,7 +110,7 @@ def test_nothing_is_costly_or_raises(mesh: ml.Mesh, monkeypatch: pytest.MonkeyPa
         assert "cannot be read" in read(field).text
     with monkeypatch.context() as patched:
         patched.setattr(shown, "_MOST_DRAWN", 10)
-        patched.setattr(shown, "_MOST_READ", 10)
+        patched.setattr(shown, "MOST_READ", 10)
         patched.setattr(type(field), "numpy", broken)
         assert "not looked at" in read(field).text and "img" not in read(field).tags
     assert "no elements" in read(mesh.cells.subset([]).field("none")).text

@@ -5,42 +5,21 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from meshloom.backend.bound import BoundLoop
+from meshloom.backend.lowering import Launches
 from meshloom.errors import ScheduleError
-from meshloom.mesh.box import Box
 from meshloom.mesh.condition import Comparison
-from meshloom.mesh.core import Field, Global, Map, on_host
+from meshloom.mesh.core import Global, on_host
 from meshloom.native.runtime import copy_bandwidth
 from meshloom.process.signals import held_back
-from meshloom.schedule.choice.schedule import Schedule
-from meshloom.schedule.plan.plan import Plan
-from meshloom.schedule.spec import LoopSpec
 from meshloom.target import CPU, Rates, Target
-
-if TYPE_CHECKING:
-    from meshloom.backend.lowering import Launches
 
 #: Of each operation of a program the positions of the earlier ones that it has to wait for; asked for at need
 Waits = Callable[[], Sequence[Collection[int]]]
-
-
-@dataclass(frozen=True)
-class BoundLoop:
-    """A loop with its data: what a back end executes. ``plan()`` builds (or fetches) the plan when it is needed."""
-
-    spec: LoopSpec
-    elements: int
-    storages: tuple[Field | Global, ...]
-    maps: tuple[Map, ...]
-    schedule: Schedule
-    plan: Callable[[], Plan]
-    box: Box | None = None  # of a grid: the elements are its points
-    serial: bool = False  # does one thread of a CPU go through the elements in their order? bits are the same
-    pinned: dict[Any, Any] = field(default_factory=dict)  # what stays loaded for loops of the same form, by back end
 
 
 class Backend(ABC):

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from meshloom.backend import lowering
-from meshloom.backend.base import BoundLoop, Recording, Replayed, Waits
+from meshloom.backend.base import Recording, Replayed, Waits
+from meshloom.backend.bound import BoundLoop
+from meshloom.backend.compiling import CompilingBackend
 from meshloom.backend.cpu_dialect import ENTRY, render
-from meshloom.backend.lowering import Compiled, CompilingBackend, Launch, Launches, Loaded, Lowered
+from meshloom.backend.lowering import Compiled, Launch, Launches, Loaded, Lowered
 from meshloom.backend.unit import Argument, check_arrays, color_counts, make_unit, scratch_of, sizes_of, values_of
 from meshloom.errors import CompilerError
 from meshloom.mesh.condition import SIGNS, Comparison

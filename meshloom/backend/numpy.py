@@ -8,7 +8,8 @@ from functools import cache
 
 import numpy as np
 
-from meshloom.backend.base import Backend, BoundLoop
+from meshloom.backend.base import Backend
+from meshloom.backend.bound import BoundLoop
 from meshloom.backend.lowering import Launch, Launches
 from meshloom.backend.numpy_buffer import Buffer, buffer_of
 from meshloom.backend.numpy_lines import line_work, run_lines

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.base import BoundLoop
+from meshloom.backend.bound import BoundLoop
 from meshloom.backend.numpy_buffer import Buffer
 from meshloom.kernel.evaluate import Evaluation
 from meshloom.kernel.expr import Node
-from meshloom.mesh.box import Index
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
+from meshloom.mesh.offsets import Index
 from meshloom.schedule.lines.spec import LineSpec
 
 _MERGE: dict[str, Callable[[Any, Any], Any]] = {

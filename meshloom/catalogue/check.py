@@ -8,8 +8,7 @@ from typing import Any
 from meshloom.case import Case, OutputOptions, RunOptions
 from meshloom.config import Setting, build, check_definition
 from meshloom.errors import ConfigError, UserError, shown
-from meshloom.mesh.field import Field
-from meshloom.mesh.globals import Global
+from meshloom.mesh.core import Field, Global
 from meshloom.run.names import file_name
 
 _SECTIONS = {"run": RunOptions, "output": OutputOptions}

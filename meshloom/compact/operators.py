@@ -18,8 +18,9 @@ from meshloom.errors import SchemeError
 from meshloom.exclusion import Mutex, holding, made_for, mutexes_of, unowned
 from meshloom.kernel.access import Read, Write
 from meshloom.linalg import LineOperator, LineStencil, Tridiagonal, line_loop
+from meshloom.mesh.box import AXES
 from meshloom.mesh.core import Field
-from meshloom.mesh.grid import AXES, Grid
+from meshloom.mesh.grid import Grid
 from meshloom.operation.loop import Kernel, kernel
 from meshloom.recording import outside_program
 

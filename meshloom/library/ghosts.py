@@ -7,9 +7,10 @@ from typing import Any
 
 from meshloom.errors import MeshError, instance, known_name
 from meshloom.kernel.access import Read, Write
-from meshloom.mesh.box import Box, Index
+from meshloom.mesh.box import AXES, SIDES, Box
 from meshloom.mesh.core import Field
-from meshloom.mesh.grid import AXES, SIDES, Grid
+from meshloom.mesh.grid import Grid
+from meshloom.mesh.offsets import Index
 from meshloom.operation.loop import Kernel, kernel
 
 #: What ghosts beyond a closed end hold: the value at the end, or that of the point as far inside.

@@ -25,7 +25,8 @@ from meshloom.linalg.map_matrix import MapMatrix
 from meshloom.linalg.matrix import Matrix, library
 from meshloom.linalg.poisson import floating
 from meshloom.linalg.row_storage import few_widths
-from meshloom.mesh.core import MOST_LISTED, Field, Global, Map, Set, Subset
+from meshloom.mesh.assigned import MOST_LISTED
+from meshloom.mesh.core import Field, Global, Map, Set, Subset
 from meshloom.native.algorithms import distinct
 from meshloom.native.cholesky import Sparse
 from meshloom.operation.loop import kernel

@@ -28,9 +28,9 @@ from meshloom.linalg.poisson import Poisson, check_held, rounding
 from meshloom.linalg.solid_cells import Solids, solid_mask
 from meshloom.linalg.spectral_solve import COMPLEX, Modes, Where, sum_of
 from meshloom.linalg.transforms import Waves, fast, transform_of
+from meshloom.mesh.box import AXES
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field
-from meshloom.mesh.grid import AXES
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
 MOST_TIMES = 3  # that what rounding has left is solved for again

@@ -14,9 +14,9 @@ from meshloom.kernel.access import Read, Write
 from meshloom.library.ghosts import fill_ghosts
 from meshloom.linalg.matrix import Matrix, block_of, made_through
 from meshloom.linalg.spmv import times
-from meshloom.mesh.box import Index, Offsets
 from meshloom.mesh.core import Arg, Field, Map, Set
 from meshloom.mesh.grid import Grid
+from meshloom.mesh.offsets import Index, Offsets
 from meshloom.mesh.values import named
 from meshloom.operation.loop import Kernel, kernel
 from meshloom.recording import MAKE_BEFORE, refuse_in_program

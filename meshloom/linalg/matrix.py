@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 from meshloom.errors import MeshError, instance, shown, whole_number, yes_or_no
 from meshloom.kernel.dense import LARGEST
 from meshloom.linalg.spmv import inversion
-from meshloom.mesh.box import Offsets
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Arg, Field, Map, Set, Subset
+from meshloom.mesh.offsets import Offsets
 from meshloom.recording import READ_LATER, refuse_in_program
 
 LARGEST_BLOCK = 16

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError, nearest, shown
 from meshloom.linalg.axis_cells import DIRICHLET, NEUMANN, PERIODIC, AxisCells
-from meshloom.mesh.grid import AXES, Grid
+from meshloom.mesh.box import AXES
+from meshloom.mesh.grid import Grid
 from meshloom.mesh.values import same_kind
 
 

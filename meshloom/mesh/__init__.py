@@ -1,1 +1,13 @@
-"""The nouns: sets, maps, fields, globals, meshes and their generators."""
+"""The nouns: sets, maps, fields, globals, meshes and their generators.
+
+    what a person gives  values, layout, components, kinds, input_checks
+    fields, globals      stored and copies (buffers), array_interop, reduced, field, shown; condition (Global)
+    sets and maps        numbering (rows of a set), assigned, formula, core (Set, Map, Field, Subset)
+    grids                offsets, box (points by index), grid (places in space)
+    connectivity         cell_kinds, connectivity (CSR lists), faces, groups, joints, connected
+    geometry             geometry, corners, distance, measured, locate, location, integrals
+    parts and order      owner_mesh, parts; permutation, reorder, arrange, periodic
+    validation           validation, hanging, faults
+    meshes               protocols (what functions need of a mesh), mesh, shown_mesh, generate
+    arguments of loops   number, random
+"""

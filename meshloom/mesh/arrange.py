@@ -7,13 +7,11 @@ judges the order in which faces use cells and cells use nodes. Faces keep their 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from meshloom.errors import CompilerError, ScheduleError, known_name
-from meshloom.mesh.reorder import Permutation, ordering
-
-if TYPE_CHECKING:
-    from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.permutation import Permutation
+from meshloom.mesh.protocols import MeshData
+from meshloom.mesh.reorder import ordering
 
 AUTO = "auto"
 _BEST = "hilbert"  # cheap, works on any mesh, and as fast as the order of a structured grid
@@ -34,7 +32,7 @@ class Arrangement:
         return f"{'as given' if self.order == 'given' else f'renumbered by {self.order}'}: {self.reason}"
 
 
-def arrangement(mesh: Mesh, order: str, *, block: int = 256, seed: int = 0) -> Arrangement:
+def arrangement(mesh: MeshData, order: str, *, block: int = 256, seed: int = 0) -> Arrangement:
     """The arrangement of ``mesh`` by an ordering, or by the rule above for "auto"."""
     from meshloom.order import BAD_EXCESS, blocks_of, excess, names
 

@@ -7,17 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import prod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError, shown
 from meshloom.mesh.layout import Layout
+from meshloom.mesh.numbering import Rows
 from meshloom.mesh.values import FIELD_DTYPES, same_kind
-
-if TYPE_CHECKING:
-    from meshloom.mesh.core import Set
 
 _tracing: ContextVar[bool] = ContextVar("tracing", default=False)
 _COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
@@ -158,7 +156,7 @@ class SharedMemory(ArrayInterop):
     """A field as others see it: rows that are taken for elements are those of its elements, by number."""
 
     __slots__ = ()
-    set: Set
+    set: Rows
     dim: int
     components: tuple[int, ...]
     dtype: np.dtype

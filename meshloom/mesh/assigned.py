@@ -7,28 +7,28 @@ something of it: loops plan again when they next run, recorded ones included, an
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError
 from meshloom.mesh.copies import ItsOwnCopy
+from meshloom.mesh.numbering import Rows, S_co
 from meshloom.mesh.values import index_dtype, whole_numbers
 from meshloom.recording import not_in_program
 
-if TYPE_CHECKING:
-    from meshloom.mesh.core import Map, Set
-
-M = TypeVar("M", bound="Assignable")
+MOST_LISTED = 64  # elements that one leads to by a map of varying arity: kernels are unrolled over them
+CHUNK = 1 << 16  # elements whose targets are computed at a time
 _MADE_OF_INDICES = ("indices", "digest", "ascends")  # cached properties
 
 
-class Assignable(ItsOwnCopy):
+class Assignable(ItsOwnCopy, Generic[S_co]):
     """A map whose indices may be replaced. ``version``: how often they have been."""
 
-    source: Set
-    target: Set
+    source: S_co
+    target: S_co
     name: str
     positions: np.ndarray
     version = 0
@@ -63,13 +63,13 @@ class Assignable(ItsOwnCopy):
             self._watchers = weakref.WeakSet()
         self._watchers.add(watcher)
 
-    def kept_for(self: M, why: str) -> M:
+    def kept_for(self, why: str) -> Self:
         """The same map, which cannot be assigned to from now on: the first reason given counts."""
         self.held_by = self.held_by or why
         return self
 
 
-def checked_indices(indices: ArrayLike, source: Set, target: Set, name: str) -> np.ndarray:
+def checked_indices(indices: ArrayLike, source: Rows, target: Rows, name: str) -> np.ndarray:
     """Indices of a map as (source.total, arity) whole numbers of elements that there are."""
     array = whole_numbers(indices, f"map {name}: indices")
     if array.ndim == 1:
@@ -83,7 +83,7 @@ def checked_indices(indices: ArrayLike, source: Set, target: Set, name: str) -> 
     return array
 
 
-def check_range(array: np.ndarray, target: Set, name: str, first: int = 0) -> None:
+def check_range(array: np.ndarray, target: Rows, name: str, first: int = 0) -> None:
     """MeshError that names the entry where one leads to no element. ``first``: the number of the first row."""
     if array.size and (array.min() < 0 or array.max() >= target.total):
         row, slot = np.argwhere((array < 0) | (array >= target.total))[0]
@@ -93,7 +93,47 @@ def check_range(array: np.ndarray, target: Set, name: str, first: int = 0) -> No
         )
 
 
-def as_positions(source: Set, target: Set, rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def checked_lists(
+    starts: ArrayLike, entries: ArrayLike, source: Rows, target: Rows, name: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Starts (source.total + 1,) and entries of a map of varying arity, by number, as read-only copies."""
+    first, listed = (np.array(whole_numbers(one, f"map {name}: {what}"), np.int64)
+                     for one, what in ((starts, "starts"), (entries, "entries")))  # fmt: skip
+    if first.shape != (source.total + 1,) or listed.ndim != 1:
+        shapes = f"got the shapes {first.shape} and {listed.shape}"
+        raise MeshError(f"map {name}: starts must be {source.total + 1} integers, one more than {source.name} has"
+                        f" elements, and entries a list; {shapes}")  # fmt: skip
+    counts = np.diff(first)
+    if first[0] != 0 or first[-1] != len(listed) or (counts < 0).any():
+        raise MeshError(f"map {name}: starts must ascend from 0 to {len(listed)}, the number of entries")
+    outside = np.flatnonzero((listed < 0) | (listed >= target.total))
+    if outside.size:
+        raise MeshError(f"map {name}: entry {outside[0]} is {listed[outside[0]]}, but {target.name} has"
+                        f" {target.total} elements (0 to {target.total - 1})")  # fmt: skip
+    most = int(counts.max(initial=0))
+    if most > MOST_LISTED:
+        raise MeshError(f"map {name}: element {int(np.argmax(counts))} leads to {most} others, and a kernel takes"
+                        f" {MOST_LISTED} at most; loop over a set of the pairs, and add up with Inc")  # fmt: skip
+    if source.total and not target.total:
+        raise MeshError(f"map {name}: {target.name} has no elements, so there is nothing to lead to")
+    for one in (first, listed):
+        one.flags.writeable = False
+    return first, listed
+
+
+def ascending(rows: Callable[[int, int], np.ndarray], count: int) -> bool:
+    """Does each of ``count`` elements lead to one target, which comes after that of the element before? ``rows``: those
+    of the elements [first, last)."""
+    before = -1
+    for first in range(0, count, CHUNK):
+        part = rows(first, min(first + CHUNK, count))[:, 0]
+        if part[0] <= before or not (part[1:] > part[:-1]).all():
+            return False
+        before = part[-1]
+    return True
+
+
+def as_positions(source: Rows, target: Rows, rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Indices by number as they lie in memory, read-only: plans are made of them."""
     placed = source.by_position(rows)
     placed = placed if target.position is None else target.position[placed]
@@ -102,12 +142,12 @@ def as_positions(source: Set, target: Set, rows: np.ndarray, dtype: np.dtype) ->
     return made
 
 
-def new_positions(source: Set, target: Set, rows: np.ndarray, dtype: Any, name: str) -> np.ndarray:
+def new_positions(source: Rows, target: Rows, rows: np.ndarray, dtype: Any, name: str) -> np.ndarray:
     """The same for a new map, in 32 bits where they fit unless ``dtype`` asks for more."""
     return as_positions(source, target, rows, index_dtype(target.total, dtype, name))
 
 
-def assigned_name(maps: tuple[Map, ...], numbers: tuple[int, ...] | None = None) -> str:
+def assigned_name(maps: tuple[Assignable[Rows], ...], numbers: tuple[int, ...] | None = None) -> str:
     """The name of the first of some maps, or of those with these numbers, that has been assigned to; else ''."""
     chosen = maps if numbers is None else [maps[number] for number in numbers]
     return next((one.name for one in chosen if one.version), "")

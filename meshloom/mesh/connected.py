@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -12,12 +12,9 @@ from meshloom.mesh.cell_kinds import CellKind
 from meshloom.mesh.connectivity import CellTable, MeshLists, NodeLists
 from meshloom.mesh.core import Field, Map, Set, VaryingMap
 from meshloom.mesh.faces import cells_across
+from meshloom.mesh.joints import Joints
 from meshloom.mesh.parts import BoundaryPart, MeshPart, MeshSet, map_of
-from meshloom.mesh.periodic import Joints
 from meshloom.recording import MAKE_BEFORE, outside_program, refuse_in_program
-
-if TYPE_CHECKING:
-    from meshloom.mesh.mesh import Mesh
 
 EdgeSet = tuple[Set, Map, Map | VaryingMap, Map | VaryingMap]  # edges, their nodes, their cells, those of cells
 
@@ -29,6 +26,8 @@ class Connected:
     cells: MeshSet
     boundary_faces: MeshSet
     face_cells: Map
+    boundary_cells: Map
+    boundary_nodes: Map
     boundary_group: Field
     groups: dict[str, int]
     cell_groups: dict[str, np.ndarray]
@@ -48,7 +47,8 @@ class Connected:
         known_name("boundary group", name, self.groups, error=MeshError)
         if ("boundary", name) not in self._parts:
             refuse_in_program(f"making boundary {name}", MAKE_BEFORE)
-            self._parts["boundary", name] = BoundaryPart(cast("Mesh", self), name)
+            self._parts["boundary", name] = BoundaryPart(self.boundary_faces, self.group(name), name,
+                                                         self.boundary_cells, self.boundary_nodes)  # fmt: skip
         return cast(BoundaryPart, self._parts["boundary", name])
 
     def cell_group(self, name: str) -> np.ndarray:

@@ -23,28 +23,29 @@ from numpy.typing import ArrayLike, DTypeLike
 from meshloom.errors import MeshError, instance, known_name, whole_number
 from meshloom.exclusion import unowned
 from meshloom.kernel.expr import written
-from meshloom.mesh.assigned import Assignable, check_range, checked_indices, new_positions
+from meshloom.mesh.assigned import Assignable, ascending, checked_indices, checked_lists, new_positions
 from meshloom.mesh.components import Components
+from meshloom.mesh.condition import Global
+from meshloom.mesh.connectivity import NodeLists
 from meshloom.mesh.copies import ItsOwnCopy
-from meshloom.mesh.field import AnyMap, Arg, Field
-from meshloom.mesh.formula import computed_rows, least_and_most, traced_formula
-from meshloom.mesh.globals import Global
+from meshloom.mesh.field import FieldValues
+from meshloom.mesh.formula import check_targets, computed_rows, traced_formula
 from meshloom.mesh.kinds import Kinds, checked_kinds
 from meshloom.mesh.layout import Layout
-from meshloom.mesh.numbering import Rows, checked_numbering
+from meshloom.mesh.numbering import Rows, checked_numbering, chosen_rows, part_numbering
+from meshloom.mesh.offsets import Offsets
+from meshloom.mesh.shown import field_table
 from meshloom.mesh.stored import on_host
-from meshloom.mesh.values import as_array, enough_memory, index_dtype, named, whole_numbers
+from meshloom.mesh.values import as_array, enough_memory, index_dtype, named
 from meshloom.recording import outside_program
 
 __all__ = ["MOST_ELEMENTS", "AnyMap", "Arg", "ComputedMap", "Field", "Global", "Map", "Set", "Subset",
            "VaryingMap", "check_ends", "on_host"]  # fmt: skip
 MOST_ELEMENTS = 2**40  # of a set: with any number of components, places in memory are still numbers of 64 bits
-MOST_LISTED = 64  # elements that one leads to by a map of varying arity: kernels are unrolled over them
 M = TypeVar("M", "Map", "VaryingMap")
-CHUNK = 1 << 16  # elements whose formulas are looked at at a time
 
 
-class Set(ItsOwnCopy, Rows):
+class Set(Rows):
     """``size`` things of one kind; ``halo`` more are copies owned by another rank, and come last.
 
     ``points`` (total, d), optional: where each is in space, by number; used by geometric orderings. ``numbering``
@@ -52,8 +53,6 @@ class Set(ItsOwnCopy, Rows):
     in kind, the numbers of those of each, by name: {"triangle": [0, 2], "quad": [1]}.
     """
 
-    usual_layout: ClassVar[str] = "aos"  # of fields that are given none
-    layout_is_free: ClassVar[bool] = True  # may a program change that?
     _made_again: ClassVar[tuple[str, ...]] = ("kept",)
 
     def __init__(
@@ -113,7 +112,16 @@ class Set(ItsOwnCopy, Rows):
 
         A loop over it takes fields of this set as they are, fields of its own, and those that its maps lead to.
         """
-        return chosen(self, which, f"part of {self.name}" if name is None else name)
+        called = f"part of {self.name}" if name is None else name
+        if isinstance(which, Map | VaryingMap):
+            return self.part(self._led_to(which, called), called)
+        return self.part(chosen_rows(self, which, called), called)
+
+    def _led_to(self, map_: Map | VaryingMap, name: str) -> np.ndarray:
+        """The elements that a map leads to, ascending, each once; ghosts not counted."""
+        if map_.target is not self:
+            raise MeshError(f"{name}: map {map_.name} leads to {map_.target.name} and not to {self.name}")
+        return np.intersect1d(self.choices, map_.entries if isinstance(map_, VaryingMap) else map_.indices)
 
     def part(self, numbers: np.ndarray, name: str) -> Subset:
         """The part that has these numbers, which are right: they ascend, each once."""
@@ -165,13 +173,21 @@ class Set(ItsOwnCopy, Rows):
         return Field(self, name, dim, dtype=dtype, data=data, layout=layout, temporary=temporary, wrap=wrap)
 
 
+class AnyMap(ItsOwnCopy):
+    """From every element of ``source`` to some of ``target``: a Map to as many each, a VaryingMap to lists of them."""
+
+    source: Set
+    target: Set
+    name: str
+
+
 def check_ends(name: str, source: object, target: object) -> None:
     """MeshError unless a map of this name can lead from one to the other."""
     for one, which in ((source, "source"), (target, "target")):
         instance(f"map {named('a map', name)}: {which}", one, Set, error=MeshError)
 
 
-class Map(Assignable, AnyMap):
+class Map(Assignable[Set], AnyMap):
     """For every element of ``source``, the numbers of ``arity`` elements of ``target``: ``indices``, by number;
     ``assign`` gives it others.
 
@@ -231,15 +247,7 @@ class Map(Assignable, AnyMap):
     def ascends(self) -> bool:
         """Does each element lead to one target, which comes after that of the element before? Then no two lead to the
         same one; copies of another rank's do not count."""
-        if self.arity != 1:
-            return False
-        before = -1
-        for first in range(0, self.source.owned, CHUNK):
-            part = self.rows(first, min(first + CHUNK, self.source.owned))[:, 0]
-            if part[0] <= before or not (part[1:] > part[:-1]).all():
-                return False
-            before = part[-1]
-        return True
+        return self.arity == 1 and ascending(self.rows, self.source.owned)
 
     @cached_property
     def digest(self) -> str:
@@ -274,11 +282,7 @@ class ComputedMap(Map):
                                 " not; give the indices, ml.Map(...)")  # fmt: skip
         self.formula = traced_formula(function, name)
         self._made: ref[np.ndarray] | None = None
-        span = least_and_most(self.formula, 0, source.total) if source.total else (0, -1)
-        if span is not None and span[0] >= 0 and span[1] < target.total:
-            return
-        for first in range(0, source.total, CHUNK):
-            check_range(self.rows(first, min(first + CHUNK, source.total)), target, name, first)
+        check_targets(self.formula, source, target, name)
 
     def rows(self, first: int, last: int) -> np.ndarray:
         """The targets of some elements, (last - first, arity)."""
@@ -341,28 +345,8 @@ class VaryingMap(AnyMap):
 
     def __init__(self, source: Set, target: Set, starts: ArrayLike, entries: ArrayLike, name: str = "map"):
         check_ends(name, source, target)
-        first, listed = (np.array(whole_numbers(one, f"map {name}: {what}"), np.int64)
-                         for one, what in ((starts, "starts"), (entries, "entries")))  # fmt: skip
-        if first.shape != (source.total + 1,) or listed.ndim != 1:
-            shapes = f"got the shapes {first.shape} and {listed.shape}"
-            raise MeshError(f"map {name}: starts must be {source.total + 1} integers, one more than {source.name} has"
-                            f" elements, and entries a list; {shapes}")  # fmt: skip
-        counts = np.diff(first)
-        if first[0] != 0 or first[-1] != len(listed) or (counts < 0).any():
-            raise MeshError(f"map {name}: starts must ascend from 0 to {len(listed)}, the number of entries")
-        outside = np.flatnonzero((listed < 0) | (listed >= target.total))
-        if outside.size:
-            raise MeshError(f"map {name}: entry {outside[0]} is {listed[outside[0]]}, but {target.name} has"
-                            f" {target.total} elements (0 to {target.total - 1})")  # fmt: skip
-        most = int(counts.max(initial=0))
-        if most > MOST_LISTED:
-            raise MeshError(f"map {name}: element {int(np.argmax(counts))} leads to {most} others, and a kernel takes"
-                            f" {MOST_LISTED} at most; loop over a set of the pairs, and add up with Inc")  # fmt: skip
-        if source.total and not target.total:
-            raise MeshError(f"map {name}: {target.name} has no elements, so there is nothing to lead to")
-        self.source, self.target, self.name, self.starts, self.entries = source, target, name, first, listed
-        for one in (first, listed):
-            one.flags.writeable = False
+        self.source, self.target, self.name = source, target, name
+        self.starts, self.entries = checked_lists(starts, entries, source, target, name)
 
     @property
     def indices(self) -> np.ndarray:
@@ -384,12 +368,6 @@ class VaryingMap(AnyMap):
         for one in (self.starts, self.entries):
             state.update(one.astype("<i8", copy=False).data)
         return state.hexdigest()
-
-    def rows_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Starts and entries of some elements, in that order."""
-        counts = np.diff(self.starts)[numbers]
-        starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-        return starts, self.entries[np.arange(starts[-1]) + np.repeat(self.starts[numbers] - starts[:-1], counts)]
 
     @cached_property
     def padded(self) -> Map:
@@ -424,7 +402,7 @@ class Subset(Set):
 
     def __init__(self, whole: Set, numbers: np.ndarray, name: str):
         points = None if whole.points is None else whole.points[numbers]
-        super().__init__(len(numbers), name, points=points, numbering=_as_in_memory(whole, numbers))
+        super().__init__(len(numbers), name, points=points, numbering=part_numbering(whole, numbers))
         self.whole = whole
         self.members = Map(self, whole, numbers, f"members of {self.name}").kept_for(f"it makes {self.name} a part")
         self._members_of = {whole: self.members}
@@ -457,42 +435,61 @@ class Subset(Set):
             if isinstance(map_, Map):
                 self._restricted[map_] = RestrictedMap(self, map_, numbers, name)
             else:
-                self._restricted[map_] = VaryingMap(self, map_.target, *map_.rows_of(numbers), name)
+                lists = NodeLists(map_.starts, map_.entries).taken(numbers)
+                self._restricted[map_] = VaryingMap(self, map_.target, lists.starts, lists.entries, name)
         return self._restricted[map_]  # type: ignore[return-value]
 
 
-def chosen(whole: Set, which: ArrayLike | Map | VaryingMap, name: str) -> Subset:
-    """The part of a set that a mask (size,), or numbers of elements, choose, or a map leads to; of a grid a mask of
-    its shape, or numbers of its points, ghosts not counted."""
-    if isinstance(which, Map | VaryingMap):
-        return whole.part(_led_to(whole, which, name), name)
-    what, choices = f"{named('a part of a set', name)}: numbers of {whole.name}", whole.choices
-    given = as_array(which, what)
-    if given.dtype == bool:
-        if given.shape != choices.shape:
-            raise MeshError(f"{name}: a mask of {whole.name} has the shape {choices.shape}, got {given.shape}")
-        return whole.part(choices[given], name)
-    numbers = whole_numbers(given, what)
-    if numbers.ndim != 1:
-        raise MeshError(f"{name}: expected a mask or a list of numbers of {whole.name}, got shape {numbers.shape}")
-    outside = numbers[(numbers < 0) | (numbers >= choices.size)]
-    if outside.size:
-        raise MeshError(f"{name}: {whole.name} has no element {outside[0]}; its {choices.size} are counted from 0")
-    ascending, times = np.unique(numbers, return_counts=True)
-    if (times > 1).any():
-        raise MeshError(f"{name}: element {ascending[times > 1][0]} of {whole.name} is named twice")
-    return whole.part(choices.reshape(-1)[ascending], name)
+class Field(FieldValues[Set]):
+    """``dim`` values per element of a set, in a layout that nobody but the engine sees.
+
+    ``components`` is their shape at one element: () for a number, (d,) for a vector, (5, 3) for a matrix. In memory
+    they are ``dim`` values one after the other, the last axis fastest.
+    """
+
+    __slots__ = ()
+
+    @property
+    def direct(self) -> Arg:
+        """The field as a loop over its own set sees it."""
+        return Arg(self, None)
+
+    def __getitem__(self, through: AnyMap | Offsets) -> Arg:
+        """Access through a map (a row of it gives ``arity`` elements of this field's set), or at offsets of a grid."""
+        if isinstance(through, AnyMap):
+            if through.target is not self.set:
+                what = f"map {through.name} leads to {through.target.name}"
+                raise MeshError(f"field {self.name} lives on {self.set.name}, but {what}")
+            return Arg(self, through)
+        if not isinstance(through, Offsets):
+            raise MeshError(
+                f"field {self.name}: index it with a Map or a grid's offsets, got {type(through).__name__};"
+                " use .numpy() to read values"
+            )
+        if through.grid is not self.set:
+            what = f"the offsets are of {through.grid.name}"
+            raise MeshError(f"field {self.name} lives on {self.set.name}, but {what}")
+        return Arg(self, None, through)
+
+    def _repr_html_(self) -> str:
+        return field_table(self)
 
 
-def _led_to(whole: Set, map_: Map | VaryingMap, name: str) -> np.ndarray:
-    """The elements of a set that a map leads to, ascending, each once; ghosts not counted."""
-    if map_.target is not whole:
-        raise MeshError(f"{name}: map {map_.name} leads to {map_.target.name} and not to {whole.name}")
-    return np.intersect1d(whole.choices, map_.entries if isinstance(map_, VaryingMap) else map_.indices)
+class Arg:
+    """A field as a loop sees it: directly, through a map, or at offsets of its grid. Made anew whenever it is asked
+    for: if the field kept it, the two would keep each other.
 
+    ``as_member``: in a loop over a part of the field's set, the map leads from each element to itself in the whole.
+    ``slots``: the shape in which a kernel sees the map's entries where that is not (arity,): those of a matrix.
+    """
 
-def _as_in_memory(whole: Set, numbers: np.ndarray) -> np.ndarray | None:
-    """A numbering that lays the part's elements out in the order in which those of the whole lie."""
-    if whole.position is None:
-        return None
-    return np.argsort(whole.position[numbers], kind="stable")
+    __slots__ = ("as_member", "field", "map", "offsets", "slots")
+
+    def __init__(self, field: Field, map: Any, offsets: Offsets | None = None, *, as_member: bool = False,
+                 slots: tuple[int, ...] = ()):  # fmt: skip
+        self.field, self.map, self.offsets, self.as_member, self.slots = field, map, offsets, as_member, slots
+
+    def __repr__(self) -> str:
+        if self.offsets is not None:
+            return f"{self.field.name}[{self.offsets.name}]"
+        return self.field.name if self.map is None else f"{self.field.name}[{self.map.name}]"

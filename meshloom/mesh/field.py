@@ -1,10 +1,10 @@
-"""Field: values on a set; Arg: a field as a loop sees it, by itself, through a map, or at offsets of its grid."""
+"""The values of a field: as many for each row of a set, in one buffer and a layout that nobody but the engine sees."""
 
 from __future__ import annotations
 
 from copy import copy
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -12,41 +12,24 @@ from numpy.typing import ArrayLike, DTypeLike
 from meshloom.errors import MeshError, ProgramError, yes_or_no
 from meshloom.exclusion import Mutex
 from meshloom.mesh.array_interop import SharedMemory, wrapped
-from meshloom.mesh.box import Offsets
 from meshloom.mesh.components import Components, component_shape
-from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.layout import Layout, parse_layout
-from meshloom.mesh.numbering import Rows
+from meshloom.mesh.numbering import Rows, S_co
 from meshloom.mesh.reduced import Reduced
-from meshloom.mesh.shown import ShownField
 from meshloom.mesh.stored import Stored, on_host, overwrite
 from meshloom.mesh.values import enough_memory, field_dtype, named, one_number, same_kind
 from meshloom.recording import MAKE_BEFORE, READ_LATER, not_in_program, recorder, refuse_in_program
 
-if TYPE_CHECKING:
-    from meshloom.mesh.core import Set
 
-
-class AnyMap(ItsOwnCopy):
-    """From every element of ``source`` to some of ``target``: a Map to as many each, a VaryingMap to lists of them."""
-
-    source: Set
-    target: Set
-    name: str
-
-
-class Field(Stored, SharedMemory, Reduced, ShownField):
-    """``dim`` values per element of a set, in a layout that nobody but the engine sees.
-
-    ``components`` is their shape at one element: () for a number, (d,) for a vector, (5, 3) for a matrix. In memory
-    they are ``dim`` values one after the other, the last axis fastest.
-    """
+class FieldValues(Stored, SharedMemory, Reduced, Generic[S_co]):
+    """A field as far as its values are concerned, whatever loops make of them: see ``Field``."""
 
     __slots__ = ("components", "dim", "layout", "layout_is_free", "set", "temporary")
+    set: S_co
 
     def __init__(
         self,
-        on: Set,
+        on: S_co,
         name: str,
         dim: Components = 1,
         *,
@@ -98,11 +81,6 @@ class Field(Stored, SharedMemory, Reduced, ShownField):
         return {**super().placement(), "layout": self.layout, "layout_is_free": self.layout_is_free}
 
     @property
-    def direct(self) -> Arg:
-        """The field as a loop over its own set sees it."""
-        return Arg(self, None)
-
-    @property
     def _places(self) -> int:
         return self.layout.stride(self.set.total) * self.dim
 
@@ -125,21 +103,21 @@ class Field(Stored, SharedMemory, Reduced, ShownField):
         """The same for the engine: whatever is in memory."""
         return self.layout.unpack(on_host(self.storage), self.set.total, self.dim)
 
-    def like(self, name: str) -> Field:
+    def like(self, name: str) -> Self:
         """Another field on the same set, zero, with the same components, type of numbers and layout."""
-        made = Field(self.set, name, self.components, dtype=self.dtype, layout=self.layout)
+        made = type(self)(self.set, name, self.components, dtype=self.dtype, layout=self.layout)
         made.layout_is_free = self.layout_is_free
         return made
 
-    def copy(self, name: str | None = None) -> Field:
+    def copy(self, name: str | None = None) -> Self:
         """Another field on the same set with the same values, under another name where one is given."""
         made = copy(self)
         made.name = self.name if name is None else named("a field", name)
         return made
 
     @not_in_program("copying field {}", MAKE_BEFORE)
-    def __copy__(self) -> Field:
-        made = Field(self.set, self.name, self.components, dtype=self.dtype, layout=self.layout)
+    def __copy__(self) -> Self:
+        made = type(self)(self.set, self.name, self.components, dtype=self.dtype, layout=self.layout)
         made.temporary = self.temporary
         made.layout_is_free, made.undefined_after = self.layout_is_free, self.undefined_after
         made.repack(self.unpacked())
@@ -206,43 +184,6 @@ class Field(Stored, SharedMemory, Reduced, ShownField):
             self.layout = new
             self.move(new.pack(values))
 
-    def __getitem__(self, through: AnyMap | Offsets) -> Arg:
-        """Access through a map (a row of it gives ``arity`` elements of this field's set), or at offsets of a grid."""
-        if isinstance(through, AnyMap):
-            if through.target is not self.set:
-                what = f"map {through.name} leads to {through.target.name}"
-                raise MeshError(f"field {self.name} lives on {self.set.name}, but {what}")
-            return Arg(self, through)
-        if not isinstance(through, Offsets):
-            raise MeshError(
-                f"field {self.name}: index it with a Map or a grid's offsets, got {type(through).__name__};"
-                " use .numpy() to read values"
-            )
-        if through.grid is not self.set:
-            what = f"the offsets are of {through.grid.name}"
-            raise MeshError(f"field {self.name} lives on {self.set.name}, but {what}")
-        return Arg(self, None, through)
-
     def __repr__(self) -> str:
         each = self.components if len(self.components) > 1 else self.dim
         return f"Field({self.name}: {self.set.name} x {each}, {self.dtype}, {self.layout})"
-
-
-class Arg:
-    """A field as a loop sees it: directly, through a map, or at offsets of its grid. Made anew whenever it is asked
-    for: if the field kept it, the two would keep each other.
-
-    ``as_member``: in a loop over a part of the field's set, the map leads from each element to itself in the whole.
-    ``slots``: the shape in which a kernel sees the map's entries where that is not (arity,): those of a matrix.
-    """
-
-    __slots__ = ("as_member", "field", "map", "offsets", "slots")
-
-    def __init__(self, field: Field, map: Any, offsets: Offsets | None = None, *, as_member: bool = False,
-                 slots: tuple[int, ...] = ()):  # fmt: skip
-        self.field, self.map, self.offsets, self.as_member, self.slots = field, map, offsets, as_member, slots
-
-    def __repr__(self) -> str:
-        if self.offsets is not None:
-            return f"{self.field.name}[{self.offsets.name}]"
-        return self.field.name if self.map is None else f"{self.field.name}[{self.map.name}]"

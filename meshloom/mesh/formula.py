@@ -14,6 +14,8 @@ from meshloom.kernel.expr import INT64, Node
 from meshloom.kernel.symbols import Symbol
 from meshloom.kernel.trace import explained
 from meshloom.kernel.values import objects
+from meshloom.mesh.assigned import CHUNK, check_range
+from meshloom.mesh.numbering import Rows
 
 MOST_OPERATIONS = 200  # of a formula: it is computed wherever an entry is needed
 Formula = tuple[Node, ...]  # of each slot, of the element's number
@@ -25,6 +27,15 @@ def computed_rows(formula: Formula, first: int, last: int) -> np.ndarray:
     with np.errstate(all="ignore"):
         columns = evaluate(list(formula), lambda _: numbers)
     return np.stack([np.broadcast_to(column, numbers.shape) for column in columns], axis=1)
+
+
+def check_targets(formula: Formula, source: Rows, target: Rows, name: str) -> None:
+    """MeshError that names the entry where a formula leads from an element of ``source`` to none of ``target``."""
+    span = least_and_most(formula, 0, source.total) if source.total else (0, -1)
+    if span is not None and span[0] >= 0 and span[1] < target.total:
+        return
+    for first in range(0, source.total, CHUNK):
+        check_range(computed_rows(formula, first, min(first + CHUNK, source.total)), target, name, first)
 
 
 def least_and_most(formula: Formula, first: int, last: int) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from meshloom.mesh.cell_kinds import KINDS
 from meshloom.mesh.connectivity import CellTable, NodeLists, node_lists
 from meshloom.mesh.core import Set
 from meshloom.mesh.faults import Fault
-from meshloom.mesh.reorder import SETS, Permutation
+from meshloom.mesh.permutation import SETS, Permutation
 from meshloom.mesh.values import as_array, same_kind
 from meshloom.native.algorithms import distinct
 

@@ -7,7 +7,7 @@ import numpy as np
 from meshloom.errors import MeshError
 from meshloom.mesh import geometry
 from meshloom.mesh.connected import Connected
-from meshloom.mesh.core import Field, Map
+from meshloom.mesh.core import Field
 from meshloom.mesh.distance import face_distances
 from meshloom.mesh.parts import MeshSet
 
@@ -17,7 +17,6 @@ class Measured(Connected):
 
     coordinates: Field
     faces: MeshSet
-    boundary_cells: Map
 
     @property
     def dim(self) -> int:

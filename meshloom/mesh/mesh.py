@@ -35,16 +35,18 @@ from meshloom.mesh.input_checks import (
     made_set,
     numbered,
 )
+from meshloom.mesh.joints import Joints
 from meshloom.mesh.measured import Measured
-from meshloom.mesh.owner_mesh import belong_to
+from meshloom.mesh.owner_mesh import belong_to, owner_of
 from meshloom.mesh.parts import MeshPart, MeshSet, map_of
-from meshloom.mesh.periodic import Joints, joined, opened
-from meshloom.mesh.reorder import SETS, Permutation, ordering, renumbered
-from meshloom.mesh.shown import ShownMesh
+from meshloom.mesh.periodic import joined, opened
+from meshloom.mesh.permutation import SETS, Permutation
+from meshloom.mesh.reorder import ordering, renumbered
+from meshloom.mesh.shown_mesh import mesh_table
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
 
-class Mesh(Measured, ItsOwnCopy, ShownMesh):
+class Mesh(Measured, ItsOwnCopy):
     """Cells of one kind or several, with everything a face or cell loop needs.
 
     Sets: ``nodes``, ``cells``, ``faces`` (interior: two cells each), ``boundary_faces`` (one cell each). In 2-D faces
@@ -385,6 +387,9 @@ class Mesh(Measured, ItsOwnCopy, ShownMesh):
             f" {len(self.nodes)} nodes; {groups})"
         )
 
+    def _repr_html_(self) -> str:
+        return mesh_table(self, self.arrangement)
+
     @property
     def _joined_names(self) -> str:
         said = ", ".join(f"{one} to {other}" for one, other in self.periodic_sides.items())
@@ -398,3 +403,9 @@ class Mesh(Measured, ItsOwnCopy, ShownMesh):
     @property
     def _cell_group_names(self) -> str:
         return f"; cell groups: {', '.join(self.cell_groups)}" if self.cell_groups else ""
+
+
+def mesh_of(on: Set) -> Mesh | None:
+    """The mesh that a set is one of, or a part of one of; None where there is none, or none any more."""
+    found = owner_of(on)
+    return found if isinstance(found, Mesh) else None

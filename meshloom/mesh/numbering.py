@@ -9,24 +9,38 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError
-from meshloom.mesh.values import whole_numbers
+from meshloom.mesh.copies import ItsOwnCopy
+from meshloom.mesh.values import as_array, named, whole_numbers
 
 
-class Rows:
-    """A set as far as rows are concerned."""
+class Rows(ItsOwnCopy):
+    """A set as far as rows are concerned: all that fields and maps need of one."""
 
+    name: str
     numbering: np.ndarray | None
+    usual_layout: ClassVar[str] = "aos"  # of fields that are given none
+    layout_is_free: ClassVar[bool] = True  # may a program change that?
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of its elements."""
 
     @property
     @abstractmethod
     def total(self) -> int:
         """The rows of a field."""
+
+    @property
+    @abstractmethod
+    def choices(self) -> np.ndarray:
+        """Among rows by number those that a person may choose, in the shape of a mask of them."""
 
     @property
     def padding(self) -> np.ndarray:
@@ -75,6 +89,10 @@ class Rows:
         return self.by_position(values)
 
 
+#: The set of a field or map, which is more than rows to whoever uses it.
+S_co = TypeVar("S_co", bound=Rows, covariant=True)
+
+
 def checked_numbering(numbering: ArrayLike, name: str, owned: int, total: int) -> np.ndarray:
     """The numbering of a set as a read-only int64 array, after checking that it names every element once, halo last."""
     numbers = whole_numbers(numbering, f"set {name}: numbering")
@@ -91,3 +109,30 @@ def checked_numbering(numbering: ArrayLike, name: str, owned: int, total: int) -
     numbers = numbers.astype(np.int64)
     numbers.flags.writeable = False
     return numbers
+
+
+def chosen_rows(of: Rows, which: ArrayLike, name: str) -> np.ndarray:
+    """The rows by number, ascending, that a mask (size,) or numbers of elements choose for a part called ``name``; of a
+    grid a mask of its shape, or numbers of its points, ghosts not counted."""
+    what, choices = f"{named('a part of a set', name)}: numbers of {of.name}", of.choices
+    given = as_array(which, what)
+    if given.dtype == bool:
+        if given.shape != choices.shape:
+            raise MeshError(f"{name}: a mask of {of.name} has the shape {choices.shape}, got {given.shape}")
+        return choices[given]
+    numbers = whole_numbers(given, what)
+    if numbers.ndim != 1:
+        raise MeshError(f"{name}: expected a mask or a list of numbers of {of.name}, got shape {numbers.shape}")
+    outside = numbers[(numbers < 0) | (numbers >= choices.size)]
+    if outside.size:
+        raise MeshError(f"{name}: {of.name} has no element {outside[0]}; its {choices.size} are counted from 0")
+    ascending, times = np.unique(numbers, return_counts=True)
+    if (times > 1).any():
+        raise MeshError(f"{name}: element {ascending[times > 1][0]} of {of.name} is named twice")
+    return choices.reshape(-1)[ascending]
+
+
+def part_numbering(of: Rows, numbers: np.ndarray) -> np.ndarray | None:
+    """A numbering that lays out a part, whose elements have these numbers in the set that it is a part ``of``, in the
+    order in which that one's lie."""
+    return None if of.position is None else np.argsort(of.position[numbers], kind="stable")

@@ -1,25 +1,22 @@
-"""Which mesh a set is one of: files of its fields need it."""
+"""Which mesh a set is one of, as far as the mesh's own parts need it; ``mesh_of`` is for all others."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from weakref import ref
 
 from meshloom.mesh.core import Set
-
-if TYPE_CHECKING:
-    from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.protocols import MeshData
 
 _MESH = "mesh"
 
 
-def belong_to(mesh: Mesh, *sets: Set) -> None:
+def belong_to(mesh: MeshData, *sets: Set) -> None:
     """These are the sets of a mesh."""
     for one in sets:
         one.kept[_MESH] = ref(mesh)  # weakly: the mesh holds its sets
 
 
-def mesh_of(on: Set) -> Mesh | None:
+def owner_of(on: Set) -> MeshData | None:
     """The mesh that a set is one of, or a part of one of; None where there is none, or none any more."""
-    found = on.outermost.kept.get(_MESH)
+    found: ref[MeshData] | None = on.outermost.kept.get(_MESH)
     return None if found is None else found()

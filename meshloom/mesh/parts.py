@@ -4,7 +4,7 @@ faces of a group of its boundary."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from weakref import ref
 
 import numpy as np
@@ -15,12 +15,9 @@ from meshloom.exclusion import PREPARING, unowned
 from meshloom.mesh.connectivity import NodeLists
 from meshloom.mesh.core import Field, Map, Set, Subset, VaryingMap
 from meshloom.mesh.kinds import Kinds
-from meshloom.mesh.owner_mesh import mesh_of
+from meshloom.mesh.owner_mesh import owner_of
+from meshloom.mesh.protocols import MeshData
 from meshloom.recording import outside_program
-
-if TYPE_CHECKING:
-    from meshloom.mesh.mesh import Mesh
-
 
 #: What a part of each set of a mesh has: maps and measures of the mesh, by the names that the part has for them.
 _MAPS = {
@@ -64,7 +61,7 @@ class MeshPart(Subset):
         of_mesh = _MEASURES.get(self.outermost.name, {}).get(name)
         if of_mesh is None:
             raise AttributeError(name)  # which ``__getattr__`` explains
-        mesh, known = mesh_of(self), self.__dict__.setdefault("_measures", {})
+        mesh, known = owner_of(self), self.__dict__.setdefault("_measures", {})
         if mesh is None:
             if name in known:
                 return cast(Field, known[name][1])
@@ -76,7 +73,7 @@ class MeshPart(Subset):
 
     @unowned
     @outside_program()
-    def _measure_now(self, mesh: Mesh, name: str, of_mesh: str, known: dict[str, tuple[int, Field]]) -> None:
+    def _measure_now(self, mesh: MeshData, name: str, of_mesh: str, known: dict[str, tuple[int, Field]]) -> None:
         """Make the field of a measure, or give it the values of now."""
         now = mesh.coordinates.version
         if name not in known or known[name][0] != now:
@@ -102,7 +99,7 @@ class MeshPart(Subset):
         maps, measures = _MAPS.get(of, {}), _MEASURES.get(of, {})
         if name not in maps:
             raise AttributeError(f"{self.name}, a part of {of}, has no {name}; it has {', '.join((*maps, *measures))}")
-        mesh = mesh_of(self)
+        mesh = owner_of(self)
         if mesh is None:
             raise MeshError(self._alone())
         with outside_program():
@@ -158,9 +155,9 @@ class BoundaryPart(MeshPart):
     """The faces of a group of the boundary. ``cells`` (1 each) and ``nodes`` are maps; ``normal``, a field, is normal
     times area, out of the domain; ``centre`` is the centre of mass."""
 
-    def __init__(self, mesh: Mesh, group: str):
-        super().__init__(mesh.boundary_faces, mesh.group(group), group)
-        self.cells, self.nodes = self.restricted(mesh.boundary_cells), self.restricted(mesh.boundary_nodes)
+    def __init__(self, faces: MeshSet, numbers: np.ndarray, group: str, cells: Map, nodes: Map):
+        super().__init__(faces, numbers, group)
+        self.cells, self.nodes = self.restricted(cells), self.restricted(nodes)
         self.measure("normal")  # a part of the boundary has them even where its mesh is gone
         self.measure("centre")
 

@@ -1,16 +1,9 @@
-"""Periodic boundaries: the faces of two groups are paired, and every pair becomes one interior face.
-
-The two sides of such a face, a ``Joint``, lie apart by a shift. The face has the nodes, and so the place, of its first
-cell's side; its second cell lies next to it once the shift is added to its place. Nodes stay what they are: those
-of the two sides are different ones.
-"""
+"""Periodic boundaries: the faces of two groups are paired, and every pair becomes one interior face, a joint."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,81 +11,14 @@ from meshloom.errors import MeshError, known_name, shown
 from meshloom.mesh.connectivity import NodeLists, SizeBlock
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.input_checks import by_name
-
-if TYPE_CHECKING:
-    from meshloom.mesh.mesh import Mesh
-    from meshloom.mesh.reorder import Permutation
+from meshloom.mesh.joints import Joints
+from meshloom.mesh.protocols import MeshData
 
 _MOST_APART = 0.1  # of the size of a face: what is further away is another place
 _SAME_SHAPE = 1e-3  # of the size of a face: nodes of partners lie no further apart, seen from their middles
 
 
-@dataclass(frozen=True, eq=False)
-class Joints:
-    """The faces that join two sides of a mesh: their numbers (p,); what to add to the place of the second cell of each
-    (p, d); its nodes as its second cell has them, in the order of the first one's; the numbers of the groups that its
-    two sides were in (p, 2), which ``groups`` names."""
-
-    faces: np.ndarray
-    shifts: np.ndarray
-    nodes: NodeLists
-    sides: np.ndarray
-    groups: Mapping[str, int]
-
-    @classmethod
-    def none(cls, dimension: int) -> Joints:
-        """Those of most meshes."""
-        nodes = NodeLists.of_rows(np.zeros((0, dimension), np.int64))
-        return cls(np.zeros(0, np.int64), np.zeros((0, dimension)), nodes, np.zeros((0, 2), np.int64), {})
-
-    def __len__(self) -> int:
-        return len(self.faces)
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of all that makes them."""
-        state = hashlib.sha256(f"{sorted(self.groups.items())} {self.nodes.digest()}".encode())
-        for one in (self.faces, self.shifts, self.sides):
-            state.update(np.ascontiguousarray(one, one.dtype.newbyteorder("<")).data)
-        return state.hexdigest()
-
-    def second(self, faces: NodeLists) -> NodeLists:
-        """The nodes of all faces as their second cells have them."""
-        return replaced(faces, self.faces, self.nodes)
-
-    def renumbered(self, step: Permutation, new_node: np.ndarray, faces: NodeLists) -> tuple[Joints, NodeLists]:
-        """After a renumbering; and the nodes of all faces before it, by the side that is the first one after it.
-
-        A face that changes its direction has its place at its other side.
-        """
-        if len(self) == 0:
-            return self, faces
-        number = step.inverse("faces")[self.faces]
-        flipped = step.flipped[number]
-        mine, theirs = faces.taken(self.faces), self.nodes
-        nodes = choice(flipped, mine, theirs).mapped(new_node).turned(flipped)
-        joints = Joints(number, np.where(flipped[:, None], -self.shifts, self.shifts), nodes,
-                        np.where(flipped[:, None], self.sides[:, ::-1], self.sides), self.groups)  # fmt: skip
-        return joints, replaced(faces, self.faces, choice(flipped, theirs, mine))
-
-
-def replaced(lists: NodeLists, numbers: np.ndarray, new: NodeLists) -> NodeLists:
-    """Lists some of which have other nodes, as many as before."""
-    if len(numbers) == 0:
-        return lists
-    entries = lists.entries.copy()
-    places = np.arange(new.starts[-1]) + np.repeat(lists.starts[numbers] - new.starts[:-1], new.lengths)
-    entries[places] = new.entries
-    return NodeLists(lists.starts, entries, None if lists.rows is None else entries.reshape(lists.rows.shape))
-
-
-def choice(first: np.ndarray, one: NodeLists, other: NodeLists) -> NodeLists:
-    """Of each element the nodes of ``one`` where ``first`` (n,) is true, else those of the other."""
-    numbers = np.flatnonzero(first)
-    return replaced(other, numbers, one.taken(numbers))
-
-
-def paired_groups(mesh: Mesh, twins: Sequence[np.ndarray]) -> dict[str, str]:
+def paired_groups(mesh: MeshData, twins: Sequence[np.ndarray]) -> dict[str, str]:
     """Groups of the boundary that belong together, {"xmin": "xmax"}, by pairs of nodes (n, 2) of periodic sides: each
     node, and the one that it is a copy of. A group whose faces have no partners, or such in two groups, is left out."""
     names = {number: name for name, number in mesh.groups.items()}
@@ -117,7 +43,7 @@ def paired_groups(mesh: Mesh, twins: Sequence[np.ndarray]) -> dict[str, str]:
     return result
 
 
-def joined(mesh: Mesh, pairs: Mapping[str, str], tolerance: float) -> dict[str, Any]:
+def joined(mesh: MeshData, pairs: Mapping[str, str], tolerance: float) -> dict[str, Any]:
     """What the mesh with paired groups is made of, by the names of the arguments of ``Mesh``."""
     names = by_name("periodic", pairs)
     if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0.0 < tolerance <= _MOST_APART:
@@ -137,7 +63,7 @@ def joined(mesh: Mesh, pairs: Mapping[str, str], tolerance: float) -> dict[str, 
     return _with_faces(mesh, np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found]), used)
 
 
-def _paired(mesh: Mesh, name: str, other: str, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
+def _paired(mesh: MeshData, name: str, other: str, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
     """Boundary faces (p,) of one group and of the other that are matched by translation."""
     from scipy.spatial import cKDTree
 
@@ -168,14 +94,14 @@ def _paired(mesh: Mesh, name: str, other: str, tolerance: float) -> tuple[np.nda
     return here, partner
 
 
-def _no_partner(mesh: Mesh, face: int, name: str, other: str, shift: np.ndarray, why: str) -> Fault:
+def _no_partner(mesh: MeshData, face: int, name: str, other: str, shift: np.ndarray, why: str) -> Fault:
     by = ", ".join(f"{part:.6g}" for part in shift)
     fault = Fault(f"periodic: face {{nodes}} of group {name} has no partner in group {other}, shifted by ({by}): {why}",
                   nodes=mesh.lists.boundary_faces[int(face)])  # fmt: skip
     return fault.placed(mesh.coordinates.numpy())
 
 
-def _with_faces(mesh: Mesh, here: np.ndarray, there: np.ndarray, used: list[str]) -> dict[str, Any]:
+def _with_faces(mesh: MeshData, here: np.ndarray, there: np.ndarray, used: list[str]) -> dict[str, Any]:
     """The mesh with pairs of boundary faces as interior ones, behind those that it has."""
     of = mesh.boundary_cells.indices[:, 0]
     later = of[here] > of[there]  # the smaller cell comes first, as everywhere
@@ -234,7 +160,7 @@ def _matched(x: np.ndarray, mine: NodeLists, theirs: NodeLists) -> NodeLists:
     return NodeLists.of_sizes(len(mine), parts)
 
 
-def opened(mesh: Mesh) -> dict[str, Any]:
+def opened(mesh: MeshData) -> dict[str, Any]:
     """What the mesh is made of with the two sides of its joints as boundary faces again, in their groups."""
     joints, lists = mesh.joints, mesh.lists
     inner = np.setdiff1d(np.arange(len(mesh.faces)), joints.faces)

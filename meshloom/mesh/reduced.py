@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from meshloom.mesh.field import Field
-    from meshloom.mesh.globals import Global
+from meshloom.mesh.condition import Global
 
 #: What reduces a field, and perhaps another one, by name: whoever has loops puts it here (``library.reductions``).
 reducer: list[Callable[[str, Any, Any], Any]] = []
@@ -45,7 +43,7 @@ class Reduced:
         """The root of the sum of squares, in double precision."""
         return reducer[0]("norm", self, None)
 
-    def dot(self, other: Field) -> Global:
+    def dot(self, other: Self) -> Global:
         """The sum of products with another field of the same set and components; as ``sum`` of these."""
         return reducer[0]("dot", self, other)
 

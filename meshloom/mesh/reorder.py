@@ -1,4 +1,4 @@
-"""Renumbering a mesh: which number every node, cell and face gets, and the way back.
+"""Renumbering a mesh: which number every node, cell and face gets.
 
 Cell orderings (random, RCM, GPS, Hilbert, recursive bisection) number the cells; a face then follows the later of
 its two cells, so that a loop over faces meets new cells one after the other and finds the others in the cache; after
@@ -9,85 +9,19 @@ those of one color, which share no cell, lie together; cells and nodes stay. "gi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError, nearest
-from meshloom.mesh.core import Field, Set
+from meshloom.mesh.core import Set
+from meshloom.mesh.permutation import Permutation
+from meshloom.mesh.protocols import MeshData
 
-if TYPE_CHECKING:
-    from meshloom.mesh.mesh import Mesh
-
-SETS = ("nodes", "cells", "faces", "boundary_faces")
 BLOCK_ORDERINGS = ("greedy", "kaminpar", "metis")
 FACE_ORDERINGS = ("color",)
 
 
-@dataclass(frozen=True, eq=False)
-class Permutation:
-    """Where everything came from: position k of each array holds the old number of what is now number k.
-
-    ``flipped`` (faces,) is true where a face changed its direction: its two cells and its nodes are swapped, so a
-    value that has a sign by the direction of the face (a flux) changes its sign too.
-    """
-
-    nodes: np.ndarray
-    cells: np.ndarray
-    faces: np.ndarray
-    boundary_faces: np.ndarray
-    flipped: np.ndarray
-
-    @classmethod
-    def identity(cls, nodes: int, cells: int, faces: int, boundary_faces: int) -> Permutation:
-        flipped = np.zeros(faces, dtype=bool)
-        return cls(np.arange(nodes), np.arange(cells), np.arange(faces), np.arange(boundary_faces), flipped)
-
-    def of(self, on: str) -> np.ndarray:
-        """The array of one set, new to old."""
-        if on not in SETS:
-            raise MeshError(f"unknown set {on!r} of a mesh{nearest(str(on), SETS)}")
-        array: np.ndarray = getattr(self, on)
-        return array
-
-    def inverse(self, on: str) -> np.ndarray:
-        """Old to new: position k holds the new number of what was number k."""
-        forward = self.of(on)
-        backward = np.empty_like(forward)
-        backward[forward] = np.arange(len(forward))
-        return backward
-
-    def apply(self, on: str, values: Field | ArrayLike) -> np.ndarray:
-        """Values (n, ...) in the old numbering, brought into the new one."""
-        return self._rows(on, values)[self.of(on)]
-
-    def undo(self, on: str, values: Field | ArrayLike) -> np.ndarray:
-        """Values (n, ...) in the new numbering, brought back into the old one."""
-        new = self._rows(on, values)
-        old = np.empty_like(new)
-        old[self.of(on)] = new
-        return old
-
-    def then(self, later: Permutation) -> Permutation:
-        """This renumbering followed by ``later``, as one."""
-        return Permutation(
-            self.nodes[later.nodes],
-            self.cells[later.cells],
-            self.faces[later.faces],
-            self.boundary_faces[later.boundary_faces],
-            self.flipped[later.faces] ^ later.flipped,
-        )
-
-    def _rows(self, on: str, values: Field | ArrayLike) -> np.ndarray:
-        array = values.numpy() if isinstance(values, Field) else np.asarray(values)
-        if array.ndim == 0 or len(array) != len(self.of(on)):
-            raise MeshError(f"values of shape {array.shape} do not fit {on}, which has {len(self.of(on))} elements")
-        return array
-
-
-def ordering(mesh: Mesh, name: str, *, block: int, seed: int) -> Permutation:
+def ordering(mesh: MeshData, name: str, *, block: int, seed: int) -> Permutation:
     """The renumbering of ``mesh`` by the ordering ``name``; halo elements stay last."""
     from meshloom.order import follow, order_elements, order_targets
     from meshloom.order.registry import find
@@ -116,7 +50,7 @@ def ordering(mesh: Mesh, name: str, *, block: int, seed: int) -> Permutation:
     return Permutation(_halo_last(nodes, mesh.nodes), cells, faces, _halo_last(boundary, mesh.boundary_faces), flipped)
 
 
-def renumbered(mesh: Mesh, permutation: Permutation) -> dict[str, Any]:
+def renumbered(mesh: MeshData, permutation: Permutation) -> dict[str, Any]:
     """What a mesh is made of in the new numbering, by the names of the arguments of ``Mesh.from_parts``."""
     new_cell, new_node = permutation.inverse("cells"), permutation.inverse("nodes")
     lists, flipped = mesh.lists, permutation.flipped

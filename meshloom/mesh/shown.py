@@ -1,52 +1,45 @@
-"""Meshes and fields as notebooks show them: names, sizes, ranges, and of a field a small picture if that is cheap."""
+"""Fields as notebooks show them: names, sizes, ranges, and a small picture if that is cheap."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 
 from meshloom import markup
+from meshloom.mesh.field import FieldValues
+from meshloom.mesh.numbering import Rows
 from meshloom.recording import recorder
-
-if TYPE_CHECKING:
-    from meshloom.mesh.field import Field
-    from meshloom.mesh.mesh import Mesh
 
 #: What draws a small PNG of a field: whoever can draw puts it here (``io.draw.plot``).
 thumbnails: list[Callable[[Any], bytes]] = []
-_MOST_READ = 4_000_000  # values that are looked at for their range: more take long to copy
+MOST_READ = 4_000_000  # values that are looked at for their range: more take long to copy
 _MOST_DRAWN = 20_000  # elements of a field with a picture
 _MOST_RANGES = 6  # components with a range of their own
 
 
-class ShownField:
+def field_table(field: FieldValues[Rows]) -> str:
     """What a notebook shows of a field. It never raises, and never takes long."""
-
-    __slots__ = ()
-
-    def _repr_html_(self) -> str:
-        field = cast("Field", self)
-        each = " x ".join(map(str, field.components)) or "1"
-        size = " x ".join(map(str, field.set.array_shape))
-        rows: list[tuple[str, object]] = [
-            ("on", f"{field.set.name}, {size}"),
-            ("values each", f"{each}, {field.dtype}, {field.layout}"),
-            *_ranges(field),
-        ]
-        return markup.table(f"Field {field.name}", rows, markup.png(_thumbnail(field), f"field {field.name}"))
+    each = " x ".join(map(str, field.components)) or "1"
+    size = " x ".join(map(str, field.set.array_shape))
+    rows: list[tuple[str, object]] = [
+        ("on", f"{field.set.name}, {size}"),
+        ("values each", f"{each}, {field.dtype}, {field.layout}"),
+        *_ranges(field),
+    ]
+    return markup.table(f"Field {field.name}", rows, markup.png(_thumbnail(field), f"field {field.name}"))
 
 
-def _ranges(field: Field) -> list[tuple[str, object]]:
+def _ranges(field: FieldValues[Rows]) -> list[tuple[str, object]]:
     """Least, mean and greatest of each component, as far as they can be read now."""
     if recorder.get() is not None:
         return [("range", "known when the program has run")]
     if field.undefined_after:
         return [("range", f"none: temporary, and program {field.undefined_after} has run")]
-    if not field.set.size or field.set.total * field.dim > _MOST_READ:
-        return [("range", "no elements" if not field.set.size else f"not looked at: over {_MOST_READ:,} values")]
+    if not field.set.size or field.set.total * field.dim > MOST_READ:
+        return [("range", "no elements" if not field.set.size else f"not looked at: over {MOST_READ:,} values")]
     with suppress(Exception):  # whatever a device says: a notebook shows what there is
         values = field.numpy().reshape(-1, field.dim).astype(np.float64)
         shown = [(f"[{', '.join(map(str, index))}]", values[:, k])
@@ -65,44 +58,10 @@ def _range(values: np.ndarray) -> str:
     return f"{known.min():.6g} to {known.max():.6g}, mean {known.mean():.6g}{odd}"
 
 
-def _thumbnail(field: Field) -> bytes:
+def _thumbnail(field: FieldValues[Rows]) -> bytes:
     """A small picture; none where it would take long, or cannot be."""
     if recorder.get() is not None or not thumbnails or not 0 < field.set.total <= _MOST_DRAWN:
         return b""
     with suppress(Exception):  # a picture is a present, no promise
         return thumbnails[0](field)
     return b""
-
-
-class ShownMesh:
-    """What a notebook shows of a mesh."""
-
-    def _repr_html_(self) -> str:
-        mesh = cast("Mesh", self)
-        kinds = " + ".join(f"{len(numbers):,} {kind}" for kind, numbers in mesh.cells.kinds.items())
-        group_of_face = np.bincount(mesh.boundary_group.rows()[:, 0]) if recorder.get() is None else np.zeros(0, int)
-        groups = ", ".join(f"{name} ({_count(group_of_face, number)})" for name, number in mesh.groups.items())
-        rows: list[tuple[str, object]] = [
-            ("cells", kinds),
-            ("nodes", f"{len(mesh.nodes):,}"),
-            ("faces", f"{len(mesh.faces):,} interior, {len(mesh.boundary_faces):,} on the boundary"),
-            ("groups", groups or "none"),
-        ]
-        if mesh.cell_groups:
-            rows.append(("cell groups", ", ".join(f"{n} ({len(c):,})" for n, c in mesh.cell_groups.items())))
-        if len(mesh.joints):
-            rows.append(("periodic", ", ".join(mesh.joints.groups)))
-        rows += [*_extent(mesh), ("in memory", str(mesh.arrangement))]
-        return markup.table(f"Mesh in {mesh.dim} dimensions", rows)
-
-
-def _count(counts: np.ndarray, number: int) -> str:
-    return f"{counts[number]:,}" if 0 <= number < len(counts) else "0" if len(counts) else "…"
-
-
-def _extent(mesh: Mesh) -> list[tuple[str, object]]:
-    if recorder.get() is not None or mesh.nodes.total * mesh.dim > _MOST_READ or not mesh.nodes.total:
-        return []
-    x = mesh.coordinates.numpy()
-    ends = zip("xyz", x.min(axis=0), x.max(axis=0), strict=False)
-    return [("extent", ", ".join(f"{name} {low:.6g} to {high:.6g}" for name, low, high in ends))]

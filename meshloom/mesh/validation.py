@@ -22,7 +22,7 @@ from meshloom.mesh.connectivity import CellTable, NodeLists
 from meshloom.mesh.faces import check_folds
 from meshloom.mesh.faults import Fault
 from meshloom.mesh.geometry import cell_volumes
-from meshloom.mesh.periodic import Joints
+from meshloom.mesh.joints import Joints
 from meshloom.native.algorithms import distinct
 
 _SAME_PLACE = 1e-6  # of the size of a face: nodes on the two sides of a cut lie no further apart

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from meshloom.errors import ProgramError, one_line, shown
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
-from meshloom.operation.dataflow_svg import svg
+from meshloom.operation.dataflow_svg import Arrow, svg
 from meshloom.operation.domain import EVERYWHERE, INSIDE, Extent, Part, contains
 from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
@@ -292,7 +292,20 @@ class Dataflow:
 
     def svg(self, groups: Sequence[Sequence[Operation]] = ()) -> str:
         """The graph as a picture. ``groups``: operations that run as one loop get a frame."""
-        return svg(self, groups)
+        texts = [(one.name, f"over {one.over}") for one in self.operations]
+        rows = [[k for k, one in enumerate(self.operations) if one in group] for group in groups]
+        return svg(texts, list(self._arrows()), rows)
+
+    def _arrows(self) -> Iterator[Arrow]:
+        """Who reads what whom makes; those to the next replay lead back."""
+        for version in self.versions:
+            first = version.defined_at
+            if first is None:
+                continue
+            for reader in version.read_at:
+                flows = [d for d in self.between(first, reader) if d.kind == "flow" and d.field is version.storage]
+                far = next((d.distance for d in flows), "same element")  # no flow where the rest of it is kept
+                yield Arrow(first, reader, str(version) if far == "same element" else f"{version} ({far})")
 
     def _repr_html_(self) -> str:
         return self.svg()

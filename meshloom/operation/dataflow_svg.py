@@ -4,13 +4,9 @@ makes them to who reads them; those that the next replay reads go back on the le
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from meshloom.markup import escaped
-
-if TYPE_CHECKING:
-    from meshloom.operation.dataflow import Dataflow
-    from meshloom.operation.operation import Operation
 
 _LETTER, _LINE = 7, 16  # of the text, in pixels: about one letter, and from line to line
 _BOX, _GAP, _LANE, _EDGE = 40, 26, 20, 12  # height of a box, between two, between two arrows, around everything
@@ -25,15 +21,15 @@ class Arrow(NamedTuple):
     label: str
 
 
-def svg(graph: Dataflow, groups: Sequence[Sequence[Operation]] = ()) -> str:
-    """The picture as text that a browser shows. ``groups``: operations that run as one loop get a frame."""
-    here, back = _arrows(graph)
-    texts = [(one.name, f"over {one.over}") for one in graph.operations]
+def svg(texts: Sequence[tuple[str, str]], arrows: Sequence[Arrow], groups: Sequence[Sequence[int]]) -> str:
+    """The picture as text that a browser shows: two lines in each box, arrows between them, the short ones next to the
+    boxes. ``groups``: the positions of boxes that get a frame together."""
+    short = sorted(arrows, key=lambda one: abs(one.then - one.first))
+    here, back = ([one for one in short if (one.first < one.then) == forward] for forward in (True, False))
     width = 20 + _LETTER * max([len(text) for both in texts for text in both] or [1])
     left = _EDGE + _room(back)
     total, height = left + width + _room(here) + _EDGE, 2 * _EDGE + len(texts) * (_BOX + _GAP) - _GAP
-    rows = [[k for k, one in enumerate(graph.operations) if one in group] for group in groups]
-    parts = [_frame(members, left, width) for members in rows if len(members) > 1]
+    parts = [_frame(members, left, width) for members in groups if len(members) > 1]
     for k, (name, over) in enumerate(texts):
         parts.append(_rectangle(left, _top(k), width, _BOX, f'fill="{_FILL}" stroke="{_SOFT}"'))
         parts.append(_text(left + width / 2, _top(k) + _LINE, name, _INK, "middle"))
@@ -44,22 +40,6 @@ def svg(graph: Dataflow, groups: Sequence[Sequence[Operation]] = ()) -> str:
             f"<title>Data flow of a program of {len(texts)} operations</title>"
             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
             f'<path d="M0 0 8 4 0 8z" fill="{_SOFT}"/></marker></defs>{"".join(parts)}</svg>\n')  # fmt: skip
-
-
-def _arrows(graph: Dataflow) -> tuple[list[Arrow], list[Arrow]]:
-    """Those within a replay, and those to the next one; the short ones first."""
-    here, back = list[Arrow](), list[Arrow]()
-    for version in graph.versions:
-        first = version.defined_at
-        if first is None:
-            continue
-        for reader in version.read_at:
-            flows = [d for d in graph.between(first, reader) if d.kind == "flow" and d.field is version.storage]
-            far = next((d.distance for d in flows), "same element")  # no flow where the rest of it is kept
-            label = str(version) if far == "same element" else f"{version} ({far})"
-            (here if first < reader else back).append(Arrow(first, reader, label))
-    short, also_short = (sorted(those, key=lambda one: abs(one.then - one.first)) for those in (here, back))
-    return short, also_short
 
 
 def _top(position: int) -> int:

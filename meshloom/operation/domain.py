@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
-from meshloom.mesh.box import Box, Index
+from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.grid import Grid
+from meshloom.mesh.offsets import Index
 from meshloom.schedule.lines.spec import LineGeometry, geometry
 
 Part = tuple[Index, Index]  # the first point of a box, and behind its last
@@ -105,7 +106,7 @@ class BoxPoints(Domain):
     visits_elements = True
 
     @property
-    def set(self) -> Grid:
+    def set(self) -> Set:
         return self.of.grid
 
     @property

@@ -10,7 +10,7 @@ from meshloom.backend.base import Backend, Replayed
 from meshloom.native.together import together
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.execution import Spent
-from meshloom.operation.fusion.program import FusedProgram
+from meshloom.operation.fusion.fused_program import FusedProgram
 from meshloom.operation.past_times import Timed
 from meshloom.operation.replay import Replay, StartValue, prepared
 

@@ -10,7 +10,7 @@ import linecache
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,17 +20,45 @@ from meshloom.kernel.evaluate import evaluate
 from meshloom.kernel.expr import Node, function_of, topological
 from meshloom.kernel.model import Output
 from meshloom.kernel.table import is_outside
-from meshloom.mesh.core import Field, Global
+from meshloom.mesh.box import Box
+from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.location import whereabouts
+from meshloom.operation.domain import Domain
 from meshloom.operation.operand import Operand
-
-if TYPE_CHECKING:
-    from meshloom.operation.operation import Operation
 
 CHUNK = 1 << 14  # elements at a time
 MOST_STEPS = 60  # that are printed
 _SIGNS = {"add": "+=", "minimum": "min=", "maximum": "max="}
+
+
+class InspectedGraph(Protocol):
+    """What a loop computes, as far as it is looked at."""
+
+    @property
+    def outputs(self) -> tuple[Output, ...]: ...
+
+
+class Inspected(Protocol):
+    """What an operation must tell about itself to be looked at."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def domain(self) -> Domain: ...
+    @property
+    def operands(self) -> tuple[Operand, ...]: ...
+    @property
+    def graph(self) -> InspectedGraph: ...
+    @property
+    def set(self) -> Set: ...
+    @property
+    def box(self) -> Box | None: ...
+    @property
+    def elements(self) -> int: ...
+    @property
+    def composed(self) -> Sequence[object]: ...
+    def as_written(self) -> Inspected: ...
 
 
 @dataclass(frozen=True)
@@ -85,7 +113,7 @@ class Inspection:
 class LoopValues:
     """The values of a loop's operands, here and by number, and the loop's formulas as written."""
 
-    def __init__(self, loop: Operation):
+    def __init__(self, loop: Inspected):
         check_has_elements(loop)
         self.loop = loop.as_written()
         self.outputs: tuple[Output, ...] = self.loop.graph.outputs
@@ -196,13 +224,13 @@ class LoopValues:
         return self._access(number, element, values, _SIGNS.get(combine or "", "="))
 
 
-def inspect(loop: Operation, element: Any) -> Inspection:
+def inspect(loop: Inspected, element: Any) -> Inspection:
     """See ``Operation.inspect``."""
     check_has_elements(loop)
     return LoopValues(loop).at(_element(loop, element))
 
 
-def check_has_elements(loop: Operation) -> None:
+def check_has_elements(loop: Inspected) -> None:
     """MeshError where an operation has no kernel that is called at elements."""
     if not loop.domain.visits_elements or loop.composed:
         what = "solves along the lines of a grid" if loop.domain.along_lines else "has no kernel of its own"
@@ -250,7 +278,7 @@ def _steps(outputs: Sequence[Output], known: Mapping[Node, Any]) -> Iterator[Lin
         yield LineValues(where[0], where[1], line_of(where), tuple(known[n] for n in seen))
 
 
-def _element(loop: Operation, given: Any) -> int:
+def _element(loop: Inspected, given: Any) -> int:
     """The number of an element among those that a loop visits; MeshError for anything else."""
     what = f"loop {loop.name}: the element to look at"
     box = loop.box

@@ -11,7 +11,7 @@ from weakref import ref
 
 from meshloom.errors import ProgramError
 from meshloom.mesh.core import Field
-from meshloom.mesh.owner_mesh import mesh_of
+from meshloom.mesh.owner_mesh import owner_of
 from meshloom.mesh.parts import MeshPart, measured_by
 from meshloom.operation.operation import Operation
 
@@ -43,7 +43,7 @@ def check_nodes_stay(program: str, operations: Sequence[Operation]) -> None:
     between two runs cannot follow what moves within one."""
     written = {one for o in operations for one in o.writes}
     for part, name in _measured(operations):
-        mesh = mesh_of(part)
+        mesh = owner_of(part)
         if mesh is not None and mesh.coordinates in written:
             raise ProgramError(
                 f"program {program} moves the nodes of a mesh and uses {part.name}.{name}, which is measured before a"

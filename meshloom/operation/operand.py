@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from meshloom.kernel.access import Mode
 from meshloom.kernel.model import Param
-from meshloom.mesh.box import Offsets
 from meshloom.mesh.core import Field, Global, Map
 from meshloom.mesh.number import PlainNumber
+from meshloom.mesh.offsets import Offsets
 from meshloom.recording import outside_program
 
 

@@ -28,7 +28,8 @@ from meshloom.run.report import RunReport, script_report
 from meshloom.run.resume import check_fits, put_in
 from meshloom.run.resume import history as saved_history
 from meshloom.run.runner import Outcome, Runner
-from meshloom.run.samples import Wishes, check_measured, integral, line, probe
+from meshloom.run.sampler import check_measured
+from meshloom.run.samples import Wishes, integral, line, probe
 from meshloom.run.script import (
     MOST_STEPS,
     USUAL_SECONDS,

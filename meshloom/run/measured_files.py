@@ -13,7 +13,7 @@ from meshloom.io.monitors import SampleLog, read_table, write_table
 from meshloom.io.vtk import Series
 from meshloom.run.folder import RunFolder
 from meshloom.run.guard import Guard
-from meshloom.run.samples import Sampler
+from meshloom.run.sampler import Sampler
 from meshloom.run.task import Point, RunTask, is_due
 from meshloom.run.views import Chart
 

@@ -16,8 +16,7 @@ from meshloom.io.state import identity
 from meshloom.mesh.condition import Condition
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.grid import Grid
-from meshloom.mesh.mesh import Mesh
-from meshloom.mesh.owner_mesh import mesh_of
+from meshloom.mesh.mesh import Mesh, mesh_of
 from meshloom.operation.call import may_change_anything, with_loops_of_calls
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import name_of

@@ -14,8 +14,8 @@ from meshloom.kernel.access import Mode
 from meshloom.kernel.expr import C_TYPES, Node, topological
 from meshloom.kernel.model import Output
 from meshloom.kernel.table import LookupTable
-from meshloom.mesh.box import Index
 from meshloom.mesh.layout import Layout
+from meshloom.mesh.offsets import Index
 from meshloom.native.names import safe_name
 from meshloom.schedule.nest.nodes import AddressOf, Expr, Grouped, LoadRow, Name, RowOf, offset_by
 from meshloom.target import PointNumbers

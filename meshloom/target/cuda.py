@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from meshloom.target.language import language
+from meshloom.target.language import Multiprocessor, language
 from meshloom.target.target import Target
 
 
-def _bounds(threads: int, blocks: int, target: Target) -> str:
+def _bounds(threads: int, blocks: int, target: Multiprocessor) -> str:
     return f"__launch_bounds__({threads}, {blocks})"
 
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from meshloom.target.language import language
+from meshloom.target.language import Multiprocessor, language
 from meshloom.target.target import Target
 
 WAVE64, WAVE32 = 64, 32  # lanes of a wavefront
 _UNITS = {WAVE64: 4, WAVE32: 2}  # that execute wavefronts, of a multiprocessor ("compute unit")
 
 
-def _bounds(threads: int, blocks: int, target: Target) -> str:
+def _bounds(threads: int, blocks: int, target: Multiprocessor) -> str:
     """HIP counts the wavefronts that an execution unit must have room for; CUDA, the blocks of a multiprocessor."""
     units, lanes = _UNITS[target.lanes], target.lanes
     waves = -(-blocks * threads // (lanes * units))

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from meshloom.target.target import Target
+from typing import Protocol
 
 _LANES = "//@ lanes\n"  # parts a file of words in two
+
+
+class Multiprocessor(Protocol):
+    """What a target tells of a multiprocessor: threads in step, and those that it has room for."""
+
+    @property
+    def lanes(self) -> int: ...
+    @property
+    def resident_threads(self) -> int: ...
+
+
+#: (threads of a block, blocks that must fit a multiprocessor at a time, target) -> what a kernel says of them
+Bounds = Callable[[int, int, Multiprocessor], str]
 
 
 @dataclass(frozen=True)
@@ -25,11 +35,10 @@ class Language:
     words: str = field(repr=False)
     lanes: str = field(repr=False)
     emulation: str = field(repr=False)
-    #: (threads of a block, blocks that must fit a multiprocessor at a time, target) -> what a kernel says of them
-    bounds: Callable[[int, int, Target], str] = field(repr=False)
+    bounds: Bounds = field(repr=False)
 
 
-def language(name: str, file: Path, emulation: Path, bounds: Callable[[int, int, Target], str]) -> Language:
+def language(name: str, file: Path, emulation: Path, bounds: Bounds) -> Language:
     """A language by the file of its words, with the lanes' behind a line of their own, and by that of its emulation."""
     words, lanes = file.read_text().split(_LANES)
     return Language(name, words, lanes, emulation.read_text(), bounds)

@@ -13,9 +13,10 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend import _BACKENDS, current, lowering
+from meshloom.backend.compiling import CompilingBackend
 from meshloom.backend.cpu import CpuBackend
 from meshloom.backend.cuda.backend import EmulatedCuda
-from meshloom.backend.lowering import Compiled, CompilingBackend, Launch, Launches, Loaded, Lowered
+from meshloom.backend.lowering import Compiled, Launch, Launches, Loaded, Lowered
 from meshloom.native import compiler
 from meshloom.operation.in_memory import copy, fill
 from meshloom.operation.operation import Operation
@@ -261,7 +262,7 @@ def test_what_is_lowered_for_a_plan_goes_with_it(backend: str) -> None:
 # ----- caches -----------------------------------------------------------------------------------------------------
 #: Every cache of ``meshloom/backend``. Of stages there are the first two; what is compiled is on disk.
 CACHES = {
-    "lowering.py": {"_lowered", "_loaded"},
+    "compiling.py": {"_lowered", "_loaded"},
     "cuda/backend.py": {"_maps", "_plans"},  # in a device's memory, as long as the map or plan
     "cuda/graph.py": {"_recorders", "_loops"},  # of one recording, and gone with it
     "cuda/dialect.py": {"prelude_of"}, "cuda/nvrtc.py": {"library", "_no_cache"},

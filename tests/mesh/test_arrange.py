@@ -15,7 +15,7 @@ from meshloom.errors import CompilerError, KernelError, MeshError, ScheduleError
 from meshloom.mesh import arrange
 from meshloom.mesh.generate import box, naca0012
 from meshloom.mesh.mesh import Mesh
-from meshloom.mesh.reorder import SETS
+from meshloom.mesh.permutation import SETS
 from meshloom.order import follow, order_elements
 from tests.mesh import samples
 

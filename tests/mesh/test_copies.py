@@ -14,7 +14,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import MeshloomError, ProgramError
-from meshloom.mesh.owner_mesh import mesh_of
+from meshloom.mesh.mesh import mesh_of
 from tests.mesh.mixed_samples import plane, space
 
 

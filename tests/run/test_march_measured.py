@@ -12,7 +12,8 @@ import pytest
 import meshloom as ml
 from meshloom.errors import UserError
 from meshloom.io.vtk import Series
-from meshloom.run.samples import Integral, Probe, Sampled, Sampler, Wishes
+from meshloom.run.sampler import Sampler
+from meshloom.run.samples import Integral, Probe, Sampled, Wishes
 from meshloom.run.script import Script
 from tests.cli.harness import table
 from tests.one_line import one_line_from

@@ -10,7 +10,7 @@ import pytest
 
 import meshloom as ml
 from bench.race_loop import Data, res_calc
-from meshloom.operation.fusion.cost import ranked_ways
+from meshloom.operation.fusion.fused_program import ranked_ways
 from meshloom.schedule.choice.auto import candidates, choose
 from meshloom.schedule.choice.candidate import Candidate, Candidates, rank
 from meshloom.schedule.choice.cost import OVERLAPPING, Cost, combined

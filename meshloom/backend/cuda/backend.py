@@ -11,15 +11,17 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from meshloom.backend.base import Backend, BoundLoop, Recording, Waits
+from meshloom.backend.base import Backend, Recording, Waits
+from meshloom.backend.bound import BoundLoop
 from meshloom.backend.branches import StreamAssignment, summary
+from meshloom.backend.compiling import CompilingBackend
 from meshloom.backend.cuda import dialect, nvrtc
 from meshloom.backend.cuda.dialect import FINISH
 from meshloom.backend.cuda.emulator import Emulator
 from meshloom.backend.cuda.engine import Device, Engine
 from meshloom.backend.cuda.graph import GraphRecording, assign_streams
 from meshloom.backend.cuda.kernels import GpuOptions, compiled_kernels, lowered_kernels, narrow
-from meshloom.backend.lowering import Compiled, CompilingBackend, Launch, Launches, Loaded, Lowered
+from meshloom.backend.lowering import Compiled, Launch, Launches, Loaded, Lowered
 from meshloom.backend.unit import scratch_of, sizes_of, temporaries, values_of
 from meshloom.errors import CompilerError, ScheduleError, install
 from meshloom.mesh.core import Map

@@ -24,8 +24,7 @@ from meshloom.io.draw.units import in_units, unit_of
 from meshloom.io.files import followed, writing
 from meshloom.mesh.core import Field, Set
 from meshloom.mesh.grid import Grid
-from meshloom.mesh.mesh import Mesh
-from meshloom.mesh.owner_mesh import mesh_of
+from meshloom.mesh.mesh import Mesh, mesh_of
 from meshloom.mesh.shown import thumbnails
 from meshloom.recording import refuse_in_program
 

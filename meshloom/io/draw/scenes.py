@@ -23,8 +23,7 @@ from meshloom.io.draw.surface import USUAL_VIEW, View, draw_surface, surface_win
 from meshloom.mesh.connectivity import NodeLists
 from meshloom.mesh.core import Set, Subset
 from meshloom.mesh.grid import Grid
-from meshloom.mesh.mesh import Mesh
-from meshloom.mesh.owner_mesh import mesh_of
+from meshloom.mesh.mesh import Mesh, mesh_of
 
 AXES = "xyz"
 How = Mapping[str, Any]  # what colour_scale takes

@@ -10,9 +10,9 @@ from meshloom.kernel import passes
 from meshloom.kernel.access import Mode, Read, ReadWrite, identity
 from meshloom.kernel.expr import Node, const, load, operate
 from meshloom.kernel.model import Output
-from meshloom.mesh.box import Offsets
 from meshloom.mesh.core import Field, Global, Map
 from meshloom.mesh.layout import Layout
+from meshloom.mesh.offsets import Offsets
 from meshloom.operation.arguments import spec_box
 from meshloom.operation.body import BodyGraph, GivenBody
 from meshloom.operation.domain import BoxPoints, SetElements

@@ -8,22 +8,10 @@ go in vectors, and what they ask of caches, which ``seconds_at_points`` adds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
 from meshloom.kernel.count import flops_by_kind, live_registers, loads
 from meshloom.operation.operation import Operation
-from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.choice.cost import Cost
 from meshloom.target import Rates
-
-if TYPE_CHECKING:
-    from meshloom.operation.fusion.program import FusedProgram
-
-
-def ranked_ways(ways: Iterable[FusedProgram], rates: Rates) -> tuple[Candidate[FusedProgram], ...]:
-    """Ways to fuse a program, ranked by the time of a replay; whoever takes one takes the first of equals."""
-    return rank(Candidate(way, {"steps": way.seconds(rates)}, {"steps": len(way.body)}) for way in ways)
 
 
 def seconds_by_count(step: Operation, rates: Rates) -> float:

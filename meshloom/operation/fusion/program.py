@@ -3,90 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
-from meshloom.errors import one_line
 from meshloom.kernel.state import compared_once
 from meshloom.mesh.core import Field
 from meshloom.operation import in_memory
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.compose import fused
-from meshloom.operation.fusion.cost import ranked_ways, register_slowdown, seconds_by_count
-from meshloom.operation.fusion.groups import Group, fusion_blocker, grouped
+from meshloom.operation.fusion.cost import register_slowdown, seconds_by_count
+from meshloom.operation.fusion.fused_program import FusedProgram, ranked_ways
+from meshloom.operation.fusion.groups import Group, grouped
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.fusion.recompute import with_recomputing
 from meshloom.operation.operation import Operation
 from meshloom.operation.passes import FUSION_PASSES, passed
 from meshloom.schedule.plan.plan_cache import plans_held
-from meshloom.target import Rates
-
-
-@dataclass(frozen=True)
-class FusedProgram:
-    """``prologue`` once, then ``body`` for every replay. ``constants``: what fields must hold at the start.
-    ``gathers``: could loops over other sets take part? Where that would have gained too little they could not.
-    ``notes``: what loops compute again instead of loading it, and what not. ``register_bound``: loops
-    that could be one with others, and are not, because of register pressure."""
-
-    prologue: tuple[Operation, ...]
-    body: tuple[Operation, ...]
-    constants: dict[Field, float]
-    gathers: bool = True
-    notes: tuple[str, ...] = ()
-    register_bound: frozenset[Operation] = frozenset()
-
-    @cached_property
-    def unfused(self) -> bool:
-        """Is nothing of it fused, on a CPU, where the loops by themselves are best?"""
-        steps = (*self.prologue, *self.body)
-        together = any(step.backend.target.is_simt for step in steps if not step.domain.all_memory)
-        return not together and not any(step.composed for step in steps)
-
-    def seconds(self, rates: Rates, of: Callable[[Operation, Rates], float] = seconds_by_count) -> float:
-        """Estimated for one replay; the same steps in another order take the same time, to the last bit. What sets a
-        Global takes none. ``of``: the estimate of a step (``fusion/cost.py`` has two, and says why).
-
-        On a GPU arithmetic is nearly free, and bytes and registers decide. A CPU pays for elements that two chunks
-        evaluate, and a buffer that has to be copied back may cost more than a loop that is saved.
-        """
-        counted = (step for step in self.body if step.domain.set is not None)
-        return math.fsum(of(step, rates) for step in counted)
-
-    @property
-    def bytes_moved(self) -> int:
-        """By one replay, each buffer counted once in every step."""
-        return sum(step.compulsory for step in self.body)
-
-    def _apart(self, step: Operation) -> str:
-        """That a loop runs by itself, and why."""
-        if step.domain.all_memory:
-            return ""
-        if step.composed:
-            return f" over {step.over}" if step.domain.visits_elements else " in one pass over its lines"
-        pressure = "register pressure would be too high with the loop next to it" if step in self.register_bound else ""
-        why = fusion_blocker(step, gathers=self.gathers) or pressure
-        return f" by itself{f': {why}' if why else ': it cannot join a loop next to it'}"
-
-    def explain(self, measured: Sequence[float] = ()) -> str:
-        """One line for every step; ``measured``: seconds of each, where they are known."""
-        if self.unfused:
-            return "\n  ".join(["loop by loop: no loops would be faster as one", *map(one_line, self.notes)])
-        text_lines = ["fused program, each replay:"]
-        for k, step in enumerate(self.body):
-            took = f"; measured {1e3 * measured[k]:.4g} ms" if len(measured) and math.isfinite(measured[k]) else ""
-            as_one = step.policy.as_one
-            text_lines.append(f"  {step.explain() if as_one else step.name + self._apart(step)}{took}")
-        text_lines += [f"  {note}" for note in self.notes]
-        if self.prologue:
-            names = " + ".join(step.name for step in self.prologue)
-            text_lines.append(f"  before the first one: {names}; later ones find it done by the one before")
-        stored = {w for step in self.body for w in step.writes}
-        text_lines += [f"  {f.name} is {v:g} everywhere between replays, so it is "
-                       + ("not loaded at the start of one" if f in stored else "neither loaded nor stored")
-                       for f, v in self.constants.items()]  # fmt: skip
-        return "\n".join(map(one_line, text_lines))
 
 
 def fuse(graph: Dataflow, *, rotates: bool = True) -> FusedProgram:

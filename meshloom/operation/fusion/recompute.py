@@ -15,29 +15,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 from meshloom.kernel import passes
 from meshloom.kernel.access import Mode, Read, ReadWrite, Write
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, load, topological
 from meshloom.kernel.model import Output
-from meshloom.mesh.box import Box, Index
+from meshloom.mesh.box import AXES, Box
 from meshloom.mesh.core import Field, Global
-from meshloom.mesh.grid import AXES, Grid
+from meshloom.mesh.grid import Grid
+from meshloom.mesh.offsets import Index
 from meshloom.operation.body import BodyGraph, GivenBody
 from meshloom.operation.dataflow import Dataflow, written_region
 from meshloom.operation.domain import BoxPoints
 from meshloom.operation.fusion.cost import seconds_at_points
+from meshloom.operation.fusion.fused_program import FusedProgram
 from meshloom.operation.fusion.groups import fusion_blocker
 from meshloom.operation.operand import DIRECTLY, Operand, Reach
 from meshloom.operation.operation import Operation
 from meshloom.target import CPU
 
-if TYPE_CHECKING:
-    from meshloom.operation.fusion.program import FusedProgram
-
-    Fuse = Callable[[Dataflow], FusedProgram]
+Fuse = Callable[[Dataflow], FusedProgram]
 
 
 # ----- which loops ----------------------------------------------------------------------------------------------------

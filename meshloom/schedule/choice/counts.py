@@ -18,12 +18,12 @@ from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind, lo
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
 from meshloom.markup import table
-from meshloom.mesh.box import Box
-from meshloom.mesh.core import Field, Global, Map
+from meshloom.mesh.core import Field
 from meshloom.native.algorithms import distinct
 from meshloom.order import sampled_blocks
+from meshloom.schedule.choice.accesses import Accesses
 from meshloom.schedule.choice.cost import Work
-from meshloom.schedule.choice.loads import OrderOfLoop, distinct_targets
+from meshloom.schedule.choice.loads import OrderOfLoop
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.common.gather import columns_of
 from meshloom.target import Target
@@ -40,21 +40,8 @@ class Bytes:
     cache_lines: int
 
 
-class Counts:
+class Counts(Accesses):
     """Counts of a loop over its set. ``flops`` and ``flops_by_kind`` are per element, ``bytes`` per execution."""
-
-    def __init__(
-        self,
-        spec: LoopSpec,
-        elements: int,
-        storages: tuple[Field | Global, ...],
-        maps: tuple[Map, ...],
-        block: int,
-        box: Box | None = None,
-    ):
-        self.box = box
-        self.spec, self.elements, self.storages, self.maps, self.block = spec, elements, storages, maps, block
-        self._roots = [o.value for o in spec.outputs]
 
     def __repr__(self) -> str:
         return f"Counts({self.spec.name}: {self.flops} flops per element, {self.compulsory:,} compulsory bytes)"
@@ -86,19 +73,6 @@ class Counts:
         return arithmetic(self.flops_by_kind)
 
     @cached_property
-    def accesses(self) -> dict[tuple[int, int, int], int]:
-        """(parameter, slot, component) -> how often it is moved: 1 read or written, 2 both. Globals left out."""
-        moved = dict.fromkeys(loads(self._roots), 1)
-        for o in self.spec.outputs:
-            key = (o.param, o.slot, o.comp)
-            moved[key] = 2 if self.spec.params[o.param].mode.combine or key in moved else 1
-        return {k: v for k, v in moved.items() if not self.spec.params[k[0]].is_global}
-
-    @cached_property
-    def used_maps(self) -> tuple[int, ...]:
-        return tuple(sorted({m for p, _, _ in self.accesses if (m := self.spec.params[p].map) is not None}))
-
-    @cached_property
     def bytes(self) -> Bytes:
         """Bytes three ways, for one execution."""
         return Bytes(self._issued(), self.compulsory, self._cache_lines())
@@ -119,15 +93,6 @@ class Counts:
         for (p, comp), times in weight.items():
             total += times * self.distinct_rows(p, comp) * self.spec.params[p].dtype.itemsize
         return total
-
-    def distinct_rows(self, param: int, comp: int) -> int:
-        """How many different rows of a field the loop accesses for a component."""
-        described = self.spec.params[param]
-        if described.map is not None:
-            return distinct_targets(self.maps[described.map])
-        if self.box is None or not described.offsets:
-            return self.elements
-        return self.box.touched(described.offsets[slot] for p, slot, c in self.accesses if (p, c) == (param, comp))
 
     def _cache_lines(self) -> int:
         """Lines touched by blocks of consecutive elements, sampled evenly, times the size of a line."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshloom.mesh.core import Map
 from meshloom.order import (
     Loads,
     loads_by_elements,
@@ -16,18 +14,16 @@ from meshloom.order import (
     sampled_blocks,
     shared_beside,
 )
+from meshloom.schedule.choice.accesses import Accesses, distinct_targets
 from meshloom.schedule.choice.cost import greedy_colors, loaded_again
 from meshloom.schedule.strategies import SERIAL, serving
 from meshloom.target import Target
-
-if TYPE_CHECKING:
-    from meshloom.schedule.choice.counts import Counts
 
 
 class OrderOfLoop:
     """Statistics of the maps of a loop, each taken once, when it is asked for."""
 
-    def __init__(self, counts: Counts, target: Target):
+    def __init__(self, counts: Accesses, target: Target):
         self.counts, self.spec, self.target = counts, counts.spec, target
         self.block = counts.block
 
@@ -132,13 +128,3 @@ class OrderOfLoop:
         """Bytes of a field that lie together for one element."""
         described = self.spec.params[p]
         return described.dtype.itemsize * (described.dim if described.layout.kind == "aos" else 1)
-
-
-def distinct_targets(one: Map) -> int:
-    """How many targets a map reaches from the owned elements."""
-    count = one.__dict__.get("_distinct")
-    if count is None:
-        hit = np.zeros(one.target.total, bool)
-        hit[one.positions[: one.source.owned]] = True
-        count = one.__dict__["_distinct"] = int(np.count_nonzero(hit))
-    return count

@@ -17,7 +17,7 @@ from meshloom.kernel import passes
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, load, topological
 from meshloom.kernel.model import Output
-from meshloom.mesh.box import Index
+from meshloom.mesh.offsets import Index
 from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.nest.code import ELEMENT, ElementCode, Sink
 from meshloom.schedule.nest.nodes import (

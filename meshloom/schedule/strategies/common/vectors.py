@@ -13,7 +13,7 @@ from meshloom.kernel.access import ReadWrite
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import load, operate, topological
 from meshloom.kernel.model import Output
-from meshloom.mesh.box import Index
+from meshloom.mesh.offsets import Index
 from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.nest.code import COUNT, ITEM, ElementCode, Pass, Phase

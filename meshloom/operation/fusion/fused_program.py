@@ -1,0 +1,87 @@
+"""What a fused program is: steps that are done once, and for every replay; and which of several takes less time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from meshloom.errors import one_line
+from meshloom.mesh.core import Field
+from meshloom.operation.fusion.cost import seconds_by_count
+from meshloom.operation.fusion.groups import fusion_blocker
+from meshloom.operation.operation import Operation
+from meshloom.schedule.choice.candidate import Candidate, rank
+from meshloom.target import Rates
+
+
+@dataclass(frozen=True)
+class FusedProgram:
+    """``prologue`` once, then ``body`` for every replay. ``constants``: what fields must hold at the start.
+    ``gathers``: could loops over other sets take part? Where that would have gained too little they could not.
+    ``notes``: what loops compute again instead of loading it, and what not. ``register_bound``: loops
+    that could be one with others, and are not, because of register pressure."""
+
+    prologue: tuple[Operation, ...]
+    body: tuple[Operation, ...]
+    constants: dict[Field, float]
+    gathers: bool = True
+    notes: tuple[str, ...] = ()
+    register_bound: frozenset[Operation] = frozenset()
+
+    @cached_property
+    def unfused(self) -> bool:
+        """Is nothing of it fused, on a CPU, where the loops by themselves are best?"""
+        steps = (*self.prologue, *self.body)
+        together = any(step.backend.target.is_simt for step in steps if not step.domain.all_memory)
+        return not together and not any(step.composed for step in steps)
+
+    def seconds(self, rates: Rates, of: Callable[[Operation, Rates], float] = seconds_by_count) -> float:
+        """Estimated for one replay; the same steps in another order take the same time, to the last bit. What sets a
+        Global takes none. ``of``: the estimate of a step (``fusion/cost.py`` has two, and says why).
+
+        On a GPU arithmetic is nearly free, and bytes and registers decide. A CPU pays for elements that two chunks
+        evaluate, and a buffer that has to be copied back may cost more than a loop that is saved.
+        """
+        counted = (step for step in self.body if step.domain.set is not None)
+        return math.fsum(of(step, rates) for step in counted)
+
+    @property
+    def bytes_moved(self) -> int:
+        """By one replay, each buffer counted once in every step."""
+        return sum(step.compulsory for step in self.body)
+
+    def _apart(self, step: Operation) -> str:
+        """That a loop runs by itself, and why."""
+        if step.domain.all_memory:
+            return ""
+        if step.composed:
+            return f" over {step.over}" if step.domain.visits_elements else " in one pass over its lines"
+        pressure = "register pressure would be too high with the loop next to it" if step in self.register_bound else ""
+        why = fusion_blocker(step, gathers=self.gathers) or pressure
+        return f" by itself{f': {why}' if why else ': it cannot join a loop next to it'}"
+
+    def explain(self, measured: Sequence[float] = ()) -> str:
+        """One line for every step; ``measured``: seconds of each, where they are known."""
+        if self.unfused:
+            return "\n  ".join(["loop by loop: no loops would be faster as one", *map(one_line, self.notes)])
+        text_lines = ["fused program, each replay:"]
+        for k, step in enumerate(self.body):
+            took = f"; measured {1e3 * measured[k]:.4g} ms" if len(measured) and math.isfinite(measured[k]) else ""
+            as_one = step.policy.as_one
+            text_lines.append(f"  {step.explain() if as_one else step.name + self._apart(step)}{took}")
+        text_lines += [f"  {note}" for note in self.notes]
+        if self.prologue:
+            names = " + ".join(step.name for step in self.prologue)
+            text_lines.append(f"  before the first one: {names}; later ones find it done by the one before")
+        stored = {w for step in self.body for w in step.writes}
+        text_lines += [f"  {f.name} is {v:g} everywhere between replays, so it is "
+                       + ("not loaded at the start of one" if f in stored else "neither loaded nor stored")
+                       for f, v in self.constants.items()]  # fmt: skip
+        return "\n".join(map(one_line, text_lines))
+
+
+def ranked_ways(ways: Iterable[FusedProgram], rates: Rates) -> tuple[Candidate[FusedProgram], ...]:
+    """Ways to fuse a program, ranked by the time of a replay; whoever takes one takes the first of equals."""
+    return rank(Candidate(way, {"steps": way.seconds(rates)}, {"steps": len(way.body)}) for way in ways)
