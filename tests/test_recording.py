@@ -250,6 +250,7 @@ HARMLESS: dict[str, Action] = {
     **{f"Mesh.{name}": (lambda w, name=name: getattr(w.mesh, name)) for name in (
         "cell_edges", "edge_cells", "edge_nodes", "edges", "node_cells")},
     "Map.ascends": lambda w: w.ends.ascends, "Map.rows": lambda w: w.ends.rows(0, 1),
+    "Map.distinct_targets": lambda w: w.ends.distinct_targets,
     "Map.indices": lambda w: w.ends.indices, "Map.arity": lambda w: w.ends.arity, "Map.digest": lambda w: w.ends.digest,
     "Map.indices_digest": lambda w: w.ends.indices_digest, "Map.index_type": lambda w: w.ends.index_type,
     "Matrix.__getitem__": lambda w: w.matrix[w.ends], "Matrix.shape": lambda w: w.matrix.shape,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, ClassVar, Generic, Self
 
 import numpy as np
@@ -21,7 +22,6 @@ from meshloom.recording import not_in_program
 
 MOST_LISTED = 64  # elements that one leads to by a map of varying arity: kernels are unrolled over them
 CHUNK = 1 << 16  # elements whose targets are computed at a time
-_MADE_OF_INDICES = ("indices", "digest", "ascends")  # cached properties
 
 
 class Assignable(ItsOwnCopy, Generic[S_co]):
@@ -35,6 +35,13 @@ class Assignable(ItsOwnCopy, Generic[S_co]):
     held_by = ""  # who has made something of it that cannot follow, and so keeps it as it is
     _watchers: weakref.WeakSet[Any] | None = None
     _made_again: ClassVar[tuple[str, ...]] = ("_watchers",)
+
+    @cached_property
+    def distinct_targets(self) -> int:
+        """How many targets the owned elements lead to."""
+        hit = np.zeros(self.target.total, bool)
+        hit[self.positions[: self.source.owned]] = True
+        return int(np.count_nonzero(hit))
 
     @not_in_program("assigning to map {}", "assign before, between two runs")
     def assign(self, indices: ArrayLike) -> None:
@@ -52,8 +59,8 @@ class Assignable(ItsOwnCopy, Generic[S_co]):
         kept_as = self.positions.dtype
         self.positions = as_positions(self.source, self.target, rows, kept_as)
         self.version += 1
-        for name in _MADE_OF_INDICES:
-            self.__dict__.pop(name, None)
+        for name in [name for name in self.__dict__ if isinstance(getattr(type(self), name, None), cached_property)]:
+            del self.__dict__[name]
         for watcher in list(self._watchers or ()):
             watcher.invalidate()
 

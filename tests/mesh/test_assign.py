@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tracemalloc
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -233,3 +234,17 @@ def test_its_work_is_one_pass_over_the_indices() -> None:
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert counts[0] == counts[1] < 60 and most < 2.5 * places.nbytes, (counts, most / places.nbytes)
+
+
+def test_whatever_is_known_of_a_map_is_that_of_the_new_indices() -> None:
+    """Each question that a map answers once: an answer of before would be of other indices."""
+    cells, points = ml.Set(9, "cells"), ml.Set(6, "points")
+    old, new = np.array([[0], [1], [2], [3], [4], [5]]), np.array([[7], [2], [2], [2], [0], [2]])
+    moved, fresh = ml.Map(points, cells, old, "at"), ml.Map(points, cells, new, "at")
+    names = [name for kind in ml.Map.__mro__ for name, one in vars(kind).items() if isinstance(one, cached_property)]
+    assert {"distinct_targets", "digest", "ascends"} <= {*names}
+    before = {name: getattr(moved, name) for name in names}
+    moved.assign(new)
+    for name in names:
+        assert np.array_equal(getattr(moved, name), getattr(fresh, name)), name
+        assert not np.array_equal(getattr(moved, name), before[name]), f"{name}: nothing is told apart here"

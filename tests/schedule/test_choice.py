@@ -15,7 +15,7 @@ from bench.halves import partly_random, renumbered
 from bench.race_loop import Data, res_calc
 from meshloom import order
 from meshloom.mesh.mesh import Mesh
-from meshloom.schedule.choice import accesses, loads
+from meshloom.schedule.choice import loads
 from meshloom.schedule.choice.auto import estimates
 from meshloom.schedule.choice.cost import Work, greedy_colors, loaded_again
 from meshloom.schedule.choice.counts import Counts
@@ -184,8 +184,7 @@ def test_statistics_of_the_order_are_left_alone_where_nobody_weighs_strategies(m
 
     for name in ("loads_by_elements", "loads_by_targets", "meeting_blocks", "shared_beside", "sampled_blocks"):
         monkeypatch.setattr(loads, name, looked)
-    monkeypatch.setattr(loads, "distinct_targets", looked)
-    monkeypatch.setattr(accesses, "distinct_targets", looked)
+    monkeypatch.setattr(ml.Map, "distinct_targets", property(looked))
     changed(monkeypatch, threads={"small_flops": 10**9})
     mesh = ml.generate.naca0012(40, 30)
     u, v = mesh.cells.field("u"), mesh.cells.field("v")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import numpy as np
-
 from meshloom.kernel.count import loads
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Map
@@ -45,17 +43,7 @@ class Accesses:
         """How many different rows of a field the loop accesses for a component."""
         described = self.spec.params[param]
         if described.map is not None:
-            return distinct_targets(self.maps[described.map])
+            return self.maps[described.map].distinct_targets
         if self.box is None or not described.offsets:
             return self.elements
         return self.box.touched(described.offsets[slot] for p, slot, c in self.accesses if (p, c) == (param, comp))
-
-
-def distinct_targets(one: Map) -> int:
-    """How many targets a map reaches from the owned elements."""
-    count = one.__dict__.get("_distinct")
-    if count is None:
-        hit = np.zeros(one.target.total, bool)
-        hit[one.positions[: one.source.owned]] = True
-        count = one.__dict__["_distinct"] = int(np.count_nonzero(hit))
-    return count

@@ -14,7 +14,7 @@ from meshloom.order import (
     sampled_blocks,
     shared_beside,
 )
-from meshloom.schedule.choice.accesses import Accesses, distinct_targets
+from meshloom.schedule.choice.accesses import Accesses
 from meshloom.schedule.choice.cost import greedy_colors, loaded_again
 from meshloom.schedule.strategies import SERIAL, serving
 from meshloom.target import Target
@@ -37,7 +37,7 @@ class OrderOfLoop:
     @cached_property
     def _by_elements(self) -> dict[int, Loads]:
         return {
-            m: loads_by_elements(self._rows(m), distinct_targets(self.counts.maps[m])) for m in self.counts.used_maps
+            m: loads_by_elements(self._rows(m), self.counts.maps[m].distinct_targets) for m in self.counts.used_maps
         }
 
     @cached_property
