@@ -24,6 +24,7 @@ class Rows(ItsOwnCopy):
 
     name: str
     numbering: np.ndarray | None
+    owned: int  # rows that are not copies of another rank's
     usual_layout: ClassVar[str] = "aos"  # of fields that are given none
     layout_is_free: ClassVar[bool] = True  # may a program change that?
 
