@@ -15,7 +15,7 @@ from meshloom.run.page.numbers import tick_labels
 
 MOST_POINTS = 2000  # of a curve
 _ALL_POINTS = 40_000  # of all curves together
-_STATIC_POINTS = 600  # of the drawing, which has no more pixels
+DRAWN_POINTS = 600  # of the drawing, which has no more pixels
 MOST_CURVES = 24
 _DECADES = 10.0  # largest by smallest value from which a curve of positive ones is drawn logarithmically
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 220, 70, 12, 10, 26  # of a drawing and its margins
@@ -119,7 +119,7 @@ class Drawing(NamedTuple):
 
 def drawing(curve: Curve) -> Drawing | None:
     """Where a curve and its axes are drawn; None where no value is finite."""
-    at = thinned(curve.y, _STATIC_POINTS)
+    at = thinned(curve.y, DRAWN_POINTS)
     x, y = curve.x[at].astype(float), curve.y[at].astype(float)
     log = curve.logarithmic
     with np.errstate(all="ignore"):
