@@ -105,9 +105,9 @@ def surface(by: str, scene: str, polygons: int) -> dict[str, Any]:
 
     what = SCENES[scene](polygons)
     draw: Callable[[Any], Any] = {"own": painted, "matplotlib": by_matplotlib, "pyvista": rendered}[by]
-    found = _measured(lambda: draw(what))
+    found, pixels = _measured(lambda: draw(what))
     if by == "matplotlib":
-        found["other"] = other_colours(by_matplotlib(what), painted(what))
+        found["other"] = other_colours(pixels, painted(what))
     return {"what": "surface", "scene": scene, "polygons": len(what.polygons), "by": by} | found
 
 
@@ -157,24 +157,22 @@ def matplotlib_drawings(count: int) -> list[str]:
 
 def curves(by: str, count: int) -> dict[str, Any]:
     """All curves by one of them. ``bytes``: of the drawings alone."""
-    found = _measured(lambda: own_page(count) if by == "own" else matplotlib_drawings(count))
-    parts = re.findall(r'<svg class="curve".*?</svg>', own_page(count), re.DOTALL) if by == "own" else None
-    size = sum(len(one.encode()) for one in (matplotlib_drawings(count) if parts is None else parts))
+    found, made = _measured(lambda: own_page(count) if by == "own" else matplotlib_drawings(count))
+    drawings = re.findall(r'<svg class="curve".*?</svg>', made, re.DOTALL) if by == "own" else made
+    size = sum(len(one.encode()) for one in drawings)
     return {"what": "curves", "curves": count, "by": by, "bytes": size} | found
 
 
 # ----- all of them ----------------------------------------------------------------------------------------------------
-def _measured(work: Callable[[], object]) -> dict[str, Any]:
-    before = _peak()
-    taken = [_cpu_seconds(work) for _ in range(ROUNDS)]
-    return {"first_s": taken[0], "again_s": min(taken[1:]), "peak_MB": round(_peak() - before, 1)}
-
-
-def _cpu_seconds(work: Callable[[], object]) -> float:
-    """Of this process and those that it waits for: neighbours count less than in wall time."""
-    start = os.times()
-    work()
-    return sum(os.times()[:4]) - sum(start[:4])  # user and system, here and of children
+def _measured(work: Callable[[], Any]) -> tuple[dict[str, Any], Any]:
+    """What it takes, and what it gives."""
+    before, taken, made = _peak(), list[float](), None
+    for _ in range(ROUNDS):
+        start = os.times()
+        made = work()
+        taken.append(sum(os.times()[:4]) - sum(start[:4]))  # user and system, here and of children
+    times = {"first_s": round(taken[0], 2), "again_s": round(min(taken[1:]), 2)}
+    return times | {"peak_MB": round(_peak() - before, 1)}, made
 
 
 def _peak() -> float:

@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 
 from bench import drawing
+from meshloom.io.draw import surface
 
 pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surface, "_PIXELS", 150)
+    monkeypatch.setattr(drawing, "ROUNDS", 2)
 
 
 def test_a_small_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +26,9 @@ def test_a_small_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert drawing.main(["--polygons", "400", "--curves", "2", "--json", str(file)]) == 0
     rows = {(row["what"], row.get("scene"), row["by"]): row for row in json.loads(file.read_text())["rows"]}
     assert {what for what, _, _ in rows} == {"curves", "surface"} and {"wing", "planes"} <= {s for _, s, _ in rows}
-    assert all(row["first_s"] > 0.0 and row["again_s"] > 0.0 for row in rows.values())
+    assert all(min(row["peak_MB"], row["first_s"], row["again_s"]) >= 0.0 for row in rows.values())
+    assert rows["curves", None, "matplotlib"]["first_s"] > 0.0
+    assert rows["surface", "wing", "matplotlib"]["other"] > 0.01, "its lower side is seen through the upper one"
     assert rows["curves", None, "own"]["bytes"] < rows["curves", None, "matplotlib"]["bytes"]
     assert rows["surface", "wing", "own"]["polygons"] == 400
     shown = capsys.readouterr().out
@@ -49,8 +58,6 @@ def test_polygons_that_hide_nothing_look_the_same() -> None:
     rows = np.stack((numbers[:-1, :-1], numbers[1:, :-1], numbers[1:, 1:], numbers[:-1, 1:]), axis=-1).reshape(-1, 4)
     points = np.stack((x.ravel(), y.ravel(), np.zeros(81)), axis=1)
     what = drawing._shown(points, rows, points[rows].mean(axis=1) @ (1.0, 0.3, 0.0))
-    from meshloom.io.draw.surface import painted
-
-    own, theirs = painted(what), drawing.by_matplotlib(what)
+    own, theirs = surface.painted(what), drawing.by_matplotlib(what)
     assert own.shape == theirs.shape and drawing.other_colours(theirs, own) < 0.01
     assert ((own < 1.0).any(axis=2) == (theirs < 1.0).any(axis=2)).mean() > 0.99
