@@ -14,13 +14,9 @@ from meshloom.io.draw import surface
 pytest.importorskip("matplotlib")
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surface, "_PIXELS", 150)
     monkeypatch.setattr(drawing, "ROUNDS", 2)
-
-
-def test_a_small_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "alone", lambda *words: _printed(capsys, *words))
     file = tmp_path / "drawing.json"
     assert drawing.main(["--polygons", "400", "--curves", "2", "--json", str(file)]) == 0

@@ -1,8 +1,8 @@
 """Monitors as curves: thinned out for a page, and where their lines go, for whoever has no JavaScript (``page.html``
 draws that; ``page.js`` the same, and lets a person hover, zoom and choose).
 
-Not by matplotlib: its SVG of 24 curves, light and dark, takes 8.2 s and 1.3 MB, the whole page 0.4 s and 0.5 MB, and
-whoever lacks the extra ``plot`` would have none (bench/results/2026-11-17_drawing_aarch64.json).
+Not by matplotlib: 24 curves, light and dark, take it 8.7 s and 1.3 MB, the page with these 0.4 s and 0.13 MB of them,
+and whoever lacks the extra ``plot`` would have none (bench/results/2026-11-17_drawing_aarch64.json).
 """
 
 from __future__ import annotations
