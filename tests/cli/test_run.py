@@ -299,7 +299,7 @@ def test_python_dash_m(tmp_path: Path):
 
 
 def test_light_commands_do_not_load_heavy_packages():
-    heavy = ("matplotlib", "h5py", "meshio", "numba")
+    heavy = ("matplotlib", "h5py", "jinja2", "meshio", "numba")
     script = f"import sys, meshloom.cli.main; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -24,7 +24,7 @@ from meshloom.errors import RunError, UserError, one_line
 from meshloom.launch import make_page
 from meshloom.run.facts import Monitors, RunFacts, RunPart, command, read_facts
 from meshloom.run.folder import claim
-from meshloom.run.page.curves import WIDTH, curves_of, data, drawing, thinned, ticks
+from meshloom.run.page.curves import WIDTH, curves_of, data, thinned, ticks
 from meshloom.run.page.numbers import number, tick_labels
 from meshloom.run.page.render import MOST_BYTES, FoundFile, page
 from meshloom.run.report import RunReport
@@ -375,10 +375,11 @@ def test_no_label_of_a_tick_is_cut(rows: int):
     values = np.linspace(1.0, 2.0, rows)
     names = ("plain", "far", "small", "falls")
     columns = (values, 1e6 + 1e-5 * values, -3e-13 * values, np.exp(-20.0 * values))
-    for curve in curves_of(Monitors(names, np.stack(columns, axis=1))):
-        found = list(labels_of(drawing(curve)))
-        assert len(found) > 4 and all(left >= 0.0 and right <= WIDTH for left, right, _ in found), curve.name
-        assert len({text for _, _, text in found}) > 3
+    text = page(facts(), Monitors(names, np.stack(columns, axis=1)), [], Path("x"))
+    for name, svg in zip(names, re.findall(r'<svg class="curve".*?</svg>', text, re.DOTALL), strict=True):
+        found = list(labels_of(svg))
+        assert len(found) > 4 and all(left >= 0.0 and right <= WIDTH for left, right, _ in found), name
+        assert len({label for _, _, label in found}) > 3
 
 
 def test_a_time_is_drawn_linearly_whatever_it_is_called():

@@ -2,6 +2,9 @@
 
 A pixel belongs to a triangle that its middle lies in; of several the nearest wins. A triangle is a few rows of pixels,
 and a row is a run of them between two of its sides: all runs of many triangles are listed first, then all their pixels.
+
+Not by matplotlib, polygons from back to front: a wing of 400 then shows its lower side in 4.9 % of its pixels, and one
+of a million takes 9.9 s and 600 MB, here 1.0 s and 180 MB (bench/results/2026-11-17_drawing_aarch64.json).
 """
 
 from __future__ import annotations

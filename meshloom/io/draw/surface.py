@@ -104,18 +104,23 @@ def painted(what: ShownSurface) -> np.ndarray:
     value under the light."""
     screen, values = Screen.seen_from(what.view), what.values
     left, right, low, high = what.window
-    dots = _PIXELS / max(right - left, high - low)
     corners, sides, numbers, light = _triangles(what.points, what.polygons, screen)
-    corners = (corners - (left, low, 0.0)) * dots
+    corners = (corners - (left, low, 0.0)) * (_PIXELS / max(right - left, high - low))
     known = np.isfinite(values[numbers])
-    shape = max(round(dots * (right - left)), 1), max(round(dots * (high - low)), 1)
-    found = seen(corners[known], sides[known] & what.edges, *shape)
+    found = seen(corners[known], sides[known] & what.edges, *picture_shape(what.window))
     colours = what.scale.mappable().to_rgba(values)[:, :3] * light[:, None]
     image = np.ones((*found.triangle.shape, 3))
     there = found.triangle >= 0
     image[there] = colours[numbers[known][found.triangle[there]]]
     image[found.is_edge & there] *= _EDGE_LIGHT
     return image[::-1]
+
+
+def picture_shape(window: Window) -> tuple[int, int]:
+    """Width and height in pixels."""
+    left, right, low, high = window
+    dots = _PIXELS / max(right - left, high - low)
+    return max(round(dots * (right - left)), 1), max(round(dots * (high - low)), 1)
 
 
 def _triangles(
@@ -127,7 +132,7 @@ def _triangles(
     light, every = np.zeros(len(polygons)), np.arange(len(polygons))
     corners, sides, numbers = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for part in polygons.sizes:
-        light[part.numbers] = _light(points[part.nodes], screen)
+        light[part.numbers] = brightness(points[part.nodes], screen)
         last = part.nodes.shape[1] - 1
         for k in range(1, last):
             corners.append(places[part.nodes[:, (0, k, k + 1)]])
@@ -136,7 +141,7 @@ def _triangles(
     return np.concatenate(corners), np.concatenate(sides), np.concatenate(numbers), light
 
 
-def _light(corners: np.ndarray, screen: Screen) -> np.ndarray:
+def brightness(corners: np.ndarray, screen: Screen) -> np.ndarray:
     """How bright polygons (n, k, 3) are, from 0 to 1: a lamp to the upper left behind who looks."""
     lamp = screen.toward + 0.5 * screen.top - 0.4 * screen.right
     lamp /= np.linalg.norm(lamp)
