@@ -16,19 +16,9 @@ import numpy as np
 
 import meshloom as ml
 from meshloom import compact
-from meshloom.case import Image
+from meshloom.case import Image, defaults
 from meshloom.config import option, section
-from meshloom.solvers.advection.base import (
-    CENTRAL,
-    FILTER_DOC,
-    TIME_DOC,
-    AdvectionCase,
-    AdvectionConfig,
-    AdvectionFilterOptions,
-    AdvectionTimeOptions,
-    Slopes,
-    scheme_limit,
-)
+from meshloom.solvers.advection.base import CENTRAL, AdvectionCase, AdvectionConfig, Slopes, scheme_limit
 
 UPWIND = "deng5"
 SHAPES = ("box", "cone", "hump")
@@ -61,8 +51,8 @@ class HeapOptions:
 
 @dataclass(frozen=True)
 class ConeConfig(AdvectionConfig):
-    time: AdvectionTimeOptions = section(AdvectionTimeOptions, TIME_DOC, dt=0.0005, end=1.0)
-    filter: AdvectionFilterOptions = section(AdvectionFilterOptions, FILTER_DOC, order=8)
+    time = defaults(dt=0.0005, end=1.0)
+    filter = defaults(order=8)
     mesh: ConeMeshOptions = section(ConeMeshOptions, "The plane.")
     scheme: ConeSchemeOptions = section(ConeSchemeOptions, "The scheme.")
     heap: HeapOptions = section(HeapOptions, "What turns.")

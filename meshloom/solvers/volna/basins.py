@@ -15,6 +15,7 @@ from meshloom.case import (
     BROKEN,
     PRECISIONS,
     Case,
+    FamilyConfig,
     Limit,
     OutputOptions,
     Picture,
@@ -30,9 +31,6 @@ from meshloom.solvers.volna.flux import BED, H, U, V, Water
 from meshloom.solvers.volna.geometry import cell_centres
 from meshloom.solvers.volna.scheme import SCHEMES, FirstOrder, SecondOrder, WaterFlow
 
-MESH_DOC = "The mesh: a rectangle of squares cut into two triangles each, or a file."
-TIME_DOC = "When to end, and the time step."
-RUN_DOC = "How long at most, and on what; the original computes in single precision."
 Region = tuple[float, float, float, float]  # xmin, xmax, ymin, ymax
 
 
@@ -76,12 +74,17 @@ class VolnaFlowOptions:
 
 
 @dataclass(frozen=True)
-class WaterConfig:
+class WaterConfig(FamilyConfig):
     """The sections that all water cases have."""
 
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=10_000_000, precision="single")
-    mesh: VolnaMeshOptions = section(VolnaMeshOptions, MESH_DOC)
-    time: VolnaTimeOptions = section(VolnaTimeOptions, TIME_DOC)
+    run: RunOptions = section(
+        RunOptions, "How long at most, and on what; the original computes in single precision.",
+        iterations=10_000_000, precision="single",
+    )  # fmt: skip
+    mesh: VolnaMeshOptions = section(
+        VolnaMeshOptions, "The mesh: a rectangle of squares cut into two triangles each, or a file."
+    )
+    time: VolnaTimeOptions = section(VolnaTimeOptions, "When to end, and the time step.")
     flow: VolnaFlowOptions = section(VolnaFlowOptions, "The water and the scheme.")
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
     schedule: dict[str, Any] = schedule_table("fluxes")

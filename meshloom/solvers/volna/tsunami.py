@@ -15,17 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, Picture
+from meshloom.case import Chart, Picture, defaults
 from meshloom.config import option, section, table
-from meshloom.solvers.volna.basins import (
-    MESH_DOC,
-    TIME_DOC,
-    Region,
-    VolnaMeshOptions,
-    VolnaTimeOptions,
-    WaterCase,
-    WaterConfig,
-)
+from meshloom.solvers.volna.basins import Region, WaterCase, WaterConfig
 from meshloom.solvers.volna.flux import BED, H
 from meshloom.solvers.volna.gauges import Gauges, check_place
 from meshloom.solvers.volna.geometry import cell_centres
@@ -84,8 +76,8 @@ def check_gauge(name: str, place: Any) -> None:
 
 @dataclass(frozen=True)
 class TsunamiConfig(WaterConfig):
-    mesh: VolnaMeshOptions = section(VolnaMeshOptions, MESH_DOC, nx=160, ny=96, alternate=True)
-    time: VolnaTimeOptions = section(VolnaTimeOptions, TIME_DOC, end=2400.0, trim=True)
+    mesh = defaults(nx=160, ny=96, alternate=True)
+    time = defaults(end=2400.0, trim=True)
     sea: SeaOptions = section(SeaOptions, "The sea and its beach.")
     island: IslandOptions = section(IslandOptions, "The island.")
     uplift: UpliftOptions = section(UpliftOptions, "The source: a rise of the sea floor.")
