@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from fractions import Fraction
 
 import meshloom as ml
 from meshloom import compact
-
-Coefficients = Mapping[int, Fraction]  # by offset
-Row = tuple[Coefficients, Coefficients]  # left and right side
+from meshloom.compact.operators import operator_of_rows
 
 
 def derivative(grid: ml.Grid, axis: int, scheme: compact.Scheme = compact.LELE6) -> ml.linalg.LineOperator:
@@ -25,44 +23,21 @@ def inner_derivative(grid: ml.Grid, axis: int, scheme: compact.Scheme = compact.
     """
     if grid.periodic[axis]:
         return derivative(grid, axis, scheme)
-    low = _left_to_others([(row.left, row.right) for row in scheme.low])
-    high = _left_to_others([(_mirrored(row.left), _mirrored(row.right)) for row in scheme.high_rows])
-    high = [(_mirrored(left), _mirrored(right)) for left, right in high]
-    matrix = ml.linalg.Tridiagonal(
-        *_diagonals(scheme.interior.left),
-        low=tuple(_diagonals(left) for left, _ in low),
-        high=tuple(_diagonals(left) for left, _ in high),
-    )
-    stencil = ml.linalg.LineStencil(
-        _floats(scheme.interior.right),
-        low=tuple(_floats(right) for _, right in low),
-        high=tuple(_floats(right) for _, right in high),
-    )
-    return ml.linalg.LineOperator(matrix, stencil, scale=1.0 / grid.spacing[axis])
+    low = _left_to_others(scheme.low)
+    first, *high = _left_to_others([row.mirrored(degree=0) for row in scheme.high_rows])
+    high = [first, *(row.mirrored(degree=0) for row in high)]
+    return operator_of_rows(scheme.interior, low, high, scale=1.0 / grid.spacing[axis])
 
 
-def _left_to_others(rows: list[Row]) -> list[Row]:
+def _left_to_others(rows: Sequence[compact.Row]) -> list[compact.Row]:
     """End rows, outermost first, reading inwards: the first gives zero, the second no longer asks for it."""
-    (end_left, end_right), (left, right), *others = rows
-    factor = left.get(-1, Fraction(0)) / end_left[0]
-    new_left, new_right = dict(left), dict(right)
-    for row, end in ((new_left, end_left), (new_right, end_right)):
-        for offset, value in end.items():  # the end's offset 0 is the second row's -1
+    end, second, *others = rows
+    factor = second.left.get(-1, Fraction(0)) / end.left[0]
+    left, right = dict(second.left), dict(second.right)
+    for row, of_end in ((left, end.left), (right, end.right)):
+        for offset, value in of_end.items():  # the end's offset 0 is the second row's -1
             row[offset - 1] = row.get(offset - 1, Fraction(0)) - factor * value
-    new_left.pop(-1, None)
-    scale = new_left[0]
-    second = ({o: v / scale for o, v in new_left.items()}, {o: v / scale for o, v in new_right.items() if v})
-    return [({0: Fraction(1)}, {0: Fraction(0)}), second, *others]
-
-
-def _mirrored(coefficients: Coefficients) -> Coefficients:
-    return {-offset: value for offset, value in coefficients.items()}
-
-
-def _diagonals(left: Coefficients) -> tuple[float, float, float]:
-    below, diagonal, above = (float(left.get(offset, 0)) for offset in (-1, 0, 1))
-    return below, diagonal, above
-
-
-def _floats(right: Coefficients) -> dict[int, float]:
-    return {offset: float(value) for offset, value in right.items()}
+    left.pop(-1, None)
+    scale = left[0]
+    without = compact.Row.of({o: v / scale for o, v in left.items()}, {o: v / scale for o, v in right.items()})
+    return [compact.Row({0: Fraction(1)}, {0: Fraction(0)}), without, *others]
