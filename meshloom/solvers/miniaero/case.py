@@ -10,6 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,15 +18,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.case import BROKEN, PRECISIONS, Case, Limit, Picture
 from meshloom.solvers.exact import GasState, Riemann
-from meshloom.solvers.miniaero.kernels import (
-    EXTRAPOLATE,
-    INFLOW,
-    NO_SLIP,
-    TANGENT,
-    MiniAeroKernels,
-    MiniAeroScheme,
-    kernels,
-)
+from meshloom.solvers.miniaero.kernels import EXTRAPOLATE, INFLOW, NO_SLIP, TANGENT, MiniAeroScheme, kernels
 from meshloom.solvers.miniaero.options import MiniAeroMeshOptions, PlateConfig, RampConfig, ShockTubeConfig
 from meshloom.solvers.miniaero.stability import longest_step
 from meshloom.solvers.miniaero.step import FiniteVolumes, TimeStep
@@ -57,7 +50,7 @@ class MiniAero(Case):
         self.recorded = tuple(ml.Global(0.0, name) for name in self.monitors)
         self.state = (self.u,)
         inflow = self.gas.primitives(self.inflow_state)
-        run = MiniAeroKernels(*kernels(self.gas, scheme, tuple(inflow.tolist())))
+        run = SimpleNamespace(**kernels(self.gas, scheme, tuple(inflow.tolist())))
         geometry = FiniteVolumes.of(self.mesh, self.boundary, dtype)
         step = TimeStep(self.u, geometry, run, scheme, config.time.dt, self.recorded)
         self.program = ml.program(step.time_step)

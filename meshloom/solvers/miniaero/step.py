@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.miniaero.kernels import MiniAeroKernels, MiniAeroScheme
+from meshloom.solvers.miniaero.kernels import MiniAeroScheme
 
 STAGES = ((0.0, 1.0 / 6.0), (0.5, 1.0 / 3.0), (0.5, 1.0 / 3.0), (1.0, 1.0 / 6.0))  # alpha and beta of Runge-Kutta
 
@@ -71,7 +72,7 @@ class TimeStep:
         self,
         u: ml.Field,
         geometry: FiniteVolumes,
-        run: MiniAeroKernels,
+        run: SimpleNamespace,
         scheme: MiniAeroScheme,
         dt: float,
         monitors: Sequence[ml.Global],
