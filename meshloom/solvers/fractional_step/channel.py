@@ -163,9 +163,7 @@ class Channel(IncompressibleCase):
         bulk_kernel(cells.even)(cells.grid, u, 1.0 / cells.volume, bulk, *cells.widths)
         share = 2.0 * self.viscosity / cells.volume * 2.0  # the slope at a wall is u over half a cell; of the area
         for place, found in ((0, low), (cells.shape[1] - 1, high)):
-            starts, ends = [0] * cells.rank, list(cells.shape)
-            starts[1], ends[1] = place, place + 1
-            shear_kernel(cells.even)(cells.grid.box(starts, ends), u, share, found, both, *cells.widths)
+            shear_kernel(cells.even)(cells.layer(1, place), u, share, found, both, *cells.widths)
         if self.turbulent:
             self.statistics.gather()
 
