@@ -136,15 +136,12 @@ class RotatingCone(AdvectionCase):
 
     def picture(self) -> Image:
         """The solution next to its errors over the steps."""
-        return self._image("phi", "phi", ("error_l1", "error_l2", "error_max"))
+        return self.plane_image(self.grid_fields()["phi"], "phi", ("error_l1", "error_l2", "error_max"))
 
     def maps(self) -> dict[str, Image]:
         """What would be right, and how far from it the solution is."""
-        return {"exact": self._image("exact", "exact phi"), "error": self._image("error", "phi - exact")}
-
-    def _image(self, name: str, label: str, curves: tuple[str, ...] = ()) -> Image:
-        x, y = self.grid.coordinates
-        return Image(x, y, self.grid_fields()[name], label, curves=curves)
+        labels = {"exact": "exact phi", "error": "phi - exact"}
+        return {name: self.plane_image(self.grid_fields()[name], label) for name, label in labels.items()}
 
     def _velocity(self) -> ml.Field:
         """(u, v) at every point; none on the sides, so that phi stays 0 there."""
