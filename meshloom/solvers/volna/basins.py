@@ -13,7 +13,6 @@ import numpy as np
 import meshloom as ml
 from meshloom.case import (
     BROKEN,
-    PRECISIONS,
     Case,
     FamilyConfig,
     Limit,
@@ -100,7 +99,7 @@ class WaterCase(Case):
     def __init__(self, config: Any):
         self.config = config
         self.mesh = self._mesh(config.mesh)
-        self.flow = self._flow(PRECISIONS[config.run.precision])
+        self.flow = self._flow()
         flow = self.flow
         self.state: tuple[ml.Field | ml.Global, ...] = (flow.w, flow.time, flow.pace)
         self.recorded: tuple[ml.Global, ...] = (flow.time, flow.dt, flow.volume, flow.energy, flow.pace, flow.lowest)
@@ -136,17 +135,17 @@ class WaterCase(Case):
             alternate=options.alternate,
         ).arranged(options.order)
 
-    def _start(self, dtype: np.dtype) -> np.ndarray:
+    def _start(self) -> np.ndarray:
         """The state (cells, 4) at the start: at rest."""
-        x, y = cell_centres(self.mesh, dtype).T
+        x, y = cell_centres(self.mesh, self.dtype).T
         bed = self.bed(x, y)
         depth = np.maximum(self.surface(x, y) - bed, self.config.flow.dry)
-        return np.stack([depth, 0.0 * x, 0.0 * x, bed], axis=1).astype(dtype)
+        return np.stack([depth, 0.0 * x, 0.0 * x, bed], axis=1).astype(self.dtype)
 
-    def _flow(self, dtype: np.dtype) -> WaterFlow:
+    def _flow(self) -> WaterFlow:
         flow, time = self.config.flow, self.config.time
         water, timing = Water(flow.gravity, flow.dry), Timing(time.end, time.trim, time.growth, flow.cfl)
-        start = self._start(dtype)
+        start = self._start()
         if flow.scheme == "v17":
             return FirstOrder(self.mesh, start, water, timing)
         return SecondOrder(self.mesh, start, water, timing, flow.renew_rates)

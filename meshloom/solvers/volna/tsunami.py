@@ -147,11 +147,11 @@ class Tsunami(WaterCase):
 
     # --- one iteration
 
-    def _start(self, dtype: np.dtype) -> np.ndarray:
+    def _start(self) -> np.ndarray:
         """At rest; a rise that takes no time has happened already, and the water stands on it."""
-        start = super()._start(dtype)
+        start = super()._start()
         if self.config.uplift.duration == 0.0:
-            start[:, BED] += self.uplift(*cell_centres(self.mesh, dtype).T)
+            start[:, BED] += self.uplift(*cell_centres(self.mesh, self.dtype).T)
         return start
 
     def _program(self) -> ml.Program:
@@ -173,7 +173,7 @@ class Tsunami(WaterCase):
 
     def _moving_floor(self) -> Callable[[], None]:
         """The loops that bring the floor to where it is at the end of a step."""
-        flow, cells, dtype = self.flow, self.mesh.cells, self.flow.dtype
+        flow, cells, dtype = self.flow, self.mesh.cells, self.dtype
         x, y = cell_centres(self.mesh, dtype).T
         floor = cells.field("floor", dtype=dtype, data=self.bed(x, y))
         uplift = cells.field("uplift", dtype=dtype, data=self.uplift(x, y))
@@ -209,7 +209,7 @@ class Tsunami(WaterCase):
 
     def _is_land(self) -> np.ndarray:
         """Where the floor stood above the sea before it moved, (cells,)."""
-        return self.bed(*cell_centres(self.mesh, self.flow.dtype).T) > 0.0
+        return self.bed(*cell_centres(self.mesh, self.dtype).T) > 0.0
 
     def picture(self) -> Picture:
         fields = self.cell_fields()
