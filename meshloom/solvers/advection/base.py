@@ -18,7 +18,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom import compact
-from meshloom.case import BROKEN, PRECISIONS, FamilyConfig, GridCase, Limit, OutputOptions, RunOptions, schedule_table
+from meshloom.case import BROKEN, FamilyConfig, GridCase, Limit, OutputOptions, RunOptions, schedule_table
 from meshloom.case.even_steps import EvenSteps, rounding
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
@@ -158,7 +158,7 @@ class AdvectionCase(GridCase):
     limits: Mapping[str, Limit] = MappingProxyType({"phi": _SANE, "highest": _SANE})
 
     def __init__(self, config: Any):
-        self.config, self.dtype = config, PRECISIONS[config.run.precision]
+        self.config = config
         self.grid = self.make_grid()
         self.steps = steps(config.time, self.rate(), self.limits_by_scheme())
         self.phi = self.grid.field("phi", dtype=self.dtype, data=self.exact_at(0.0))

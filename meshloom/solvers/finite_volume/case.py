@@ -9,18 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import (
-    BROKEN,
-    GROWING,
-    PRECISIONS,
-    STALLED,
-    Case,
-    Chart,
-    Limit,
-    Picture,
-    SpacePicture,
-    on_surface,
-)
+from meshloom.case import BROKEN, GROWING, STALLED, Case, Chart, Limit, Picture, SpacePicture, on_surface
 from meshloom.errors import ConfigError
 from meshloom.solvers.finite_volume.conditions import BoundaryCondition, join_periodic, vector
 from meshloom.solvers.finite_volume.contradictions import check_sense
@@ -63,11 +52,11 @@ class FiniteVolumeCase(Case):
         check_sense(config, self.mesh, conditions)
         self.gas, self.stream = gas_and_stream(config, self.mesh.dim)
         start = self.gas.conserved(self.start(self.mesh.cell_centroids)).T
-        dtype, turbulent = PRECISIONS[config.run.precision], config.turbulence.model != "none"
+        turbulent = config.turbulence.model != "none"
         self.flow = CompressibleFlow(
             self.mesh, self.gas, config.scheme.scheme(), conditions, start, self.stream,
-            length=config.reference.length, dtype=dtype,
-            eddy=self.mesh.cells.field("eddy_viscosity", dtype=dtype) if turbulent else None,
+            length=config.reference.length, dtype=self.dtype,
+            eddy=self.mesh.cells.field("eddy_viscosity", dtype=self.dtype) if turbulent else None,
         )  # fmt: skip
         self.turbulence = self._turbulence() if turbulent else None
         dim, point = self.mesh.dim, config.reference.point

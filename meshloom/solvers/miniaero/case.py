@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import BROKEN, PRECISIONS, Case, Limit, Picture
+from meshloom.case import BROKEN, Case, Limit, Picture
 from meshloom.solvers.exact import GasState, Riemann
 from meshloom.solvers.miniaero.kernels import EXTRAPOLATE, INFLOW, NO_SLIP, TANGENT, MiniAeroScheme, kernels
 from meshloom.solvers.miniaero.options import MiniAeroMeshOptions, PlateConfig, RampConfig, ShockTubeConfig
@@ -44,14 +44,13 @@ class MiniAero(Case):
         self.config, self.gas = config, config.gas.gas()
         scheme = MiniAeroScheme(config.order, config.viscous, config.scheme.entropy_fix, config.scheme.limiter_exponent)
         self.mesh = _channel(config.mesh).arranged(config.mesh.order)
-        dtype = PRECISIONS[config.run.precision]
         start = self.initial_state(np.asarray(self.mesh.cells.points))
-        self.u = self.mesh.cells.field("u", 5, dtype=dtype, data=start)
+        self.u = self.mesh.cells.field("u", 5, dtype=self.dtype, data=start)
         self.recorded = tuple(ml.Global(0.0, name) for name in self.monitors)
         self.state = (self.u,)
         inflow = self.gas.primitives(self.inflow_state)
         run = SimpleNamespace(**kernels(self.gas, scheme, tuple(inflow.tolist())))
-        geometry = FiniteVolumes.of(self.mesh, self.boundary, dtype)
+        geometry = FiniteVolumes.of(self.mesh, self.boundary, self.dtype)
         step = TimeStep(self.u, geometry, run, scheme, config.time.dt, self.recorded)
         self.program = ml.program(step.time_step)
 
