@@ -200,12 +200,10 @@ class Tsunami(WaterCase):
         return np.hstack([super().monitor_rows(recorded), levels])
 
     def cell_fields(self) -> dict[str, np.ndarray]:
-        peak = self.peak.numpy().astype(np.float64)
-        return super().cell_fields() | {"highest_surface": peak[:, 0], "inundation": self._inundation()}
-
-    def _inundation(self) -> np.ndarray:
-        """The greatest depth of water that stood on land, 0 at sea, (cells,)."""
-        return np.where(self._is_land(), self.peak.numpy()[:, 1].astype(np.float64), 0.0)
+        """With the highest surface, and the greatest depth of water that stood on land, 0 at sea."""
+        surface, depth = self.peak.numpy().astype(np.float64).T
+        inundation = np.where(self._is_land(), depth, 0.0)
+        return super().cell_fields() | {"highest_surface": surface, "inundation": inundation}
 
     def _is_land(self) -> np.ndarray:
         """Where the floor stood above the sea before it moved, (cells,)."""
