@@ -132,7 +132,7 @@ class FamilyConfig:
     def __init_subclass__(cls) -> None:
         for name, given in [(name, one) for name, one in vars(cls).items() if isinstance(one, _OtherDefaults)]:
             (inherited,) = (one for one in fields(cls) if one.name == name)  # type: ignore[arg-type]
-            usual = inherited.default_factory()  # type: ignore[misc]
+            usual = inherited.default_factory()  # type: ignore[operator]
             cls.__annotations__[name] = type(usual)
             setattr(cls, name, field(default_factory=partial(replace, usual, **given.values),
                                      metadata=inherited.metadata))  # fmt: skip
