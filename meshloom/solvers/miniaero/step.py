@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 
 import meshloom as ml
+from meshloom.solvers import runge_kutta
 from meshloom.solvers.miniaero.kernels import MiniAeroScheme
 
-STAGES = ((0.0, 1.0 / 6.0), (0.5, 1.0 / 3.0), (0.5, 1.0 / 3.0), (1.0, 1.0 / 6.0))  # alpha and beta of Runge-Kutta
+STAGES = tuple((when, weight) for when, _length, weight in runge_kutta.STAGES)  # alpha and beta
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers import clock
-from meshloom.solvers.clock import Timing
+from meshloom.solvers.clock import Timing, WaveClock
 from meshloom.solvers.volna import first_order, second_order
 from meshloom.solvers.volna.flux import Water
 from meshloom.solvers.volna.geometry import measure
@@ -35,16 +34,12 @@ class WaterFlow(ABC):
         self.dtype = state.dtype
         self.geometry = measure(mesh, state.dtype)
         self.w = mesh.cells.field("w", 4, data=state)
-        self.time = ml.Global(0.0, "time")
-        self.pace, self.dt, self.limit, self.lowest = (
-            ml.Global(value, name, dtype=self.dtype)
-            for name, value in (("pace", np.inf), ("dt", 0.0), ("limit", 0.0), ("lowest", np.inf))
-        )
+        self.clock = WaveClock(timing, self.dtype)
+        self.time, self.pace, self.dt = self.clock.time, self.clock.pace, self.clock.dt
+        self.lowest = ml.Global(np.inf, "lowest", dtype=self.dtype)
         area = self.geometry.area.numpy().astype(np.float64)
         self.volume = ml.Global(float(area @ state[:, 0].astype(np.float64)), "volume")
         self.energy = ml.Global(0.0, "energy")
-        self.clock_set = ml.Set(1, "clock")
-        self._clock = clock.kernels(timing)
 
     def _on_cells(self, name: str, dim: int = 1) -> ml.Field:
         return self.mesh.cells.field(name, dim, dtype=self.dtype)
@@ -63,13 +58,6 @@ class WaterFlow(ABC):
         self.kernels.fluxes(mesh.faces, at.normal, at.length, *seen, inflow[inner], waves[inner])
         self.kernels.wall_fluxes(mesh.boundary_faces, at.wall_normal, at.wall_length, w[walls], inflow[walls],
                                  waves[walls])  # fmt: skip
-
-    def _choose_step(self, waves: ml.Field) -> None:
-        """From the waves that the rates have met."""
-        self.limit.value = np.inf
-        longest = self._on_cells("longest_step")
-        self._clock.time_limit(self.mesh.cells, self.geometry.area, waves, longest, self.limit)
-        self._clock.tick(self.clock_set, self.limit, self.pace, self.dt, self.time)
 
     def _empty_totals(self) -> tuple[ml.Field | ml.Global, ...]:
         """What the last loop of a step tells: depths, the lowest one, volume and energy."""
@@ -91,7 +79,7 @@ class FirstOrder(WaterFlow):
         predicted, mid = self._on_cells("predicted", 3), self.w.like("mid")
         inflow, waves = self._on_cells("inflow", 3), self._on_cells("waves")
         self._flow_in(self.w, inflow, waves)
-        self._choose_step(waves)
+        self.clock.tick(area, waves)
         self.kernels.predict(cells, area, self.w, dt, inflow, predicted, mid)
         self._flow_in(mid, inflow, waves)
         self.kernels.correct(cells, area, predicted, dt, inflow, self.w, *self._empty_totals())
@@ -118,7 +106,7 @@ class SecondOrder(WaterFlow):
         inflow, waves = self._on_cells("inflow", 3), self._on_cells("waves")
         mid, slopes = w.like("mid"), self._on_cells("slopes", 8)
         self.rates(w, slopes, inflow, waves)
-        self._choose_step(waves)
+        self.clock.tick(area, waves)
         self.kernels.start(cells, area, w, dt, inflow, rate, gain, mid)
         self.rates(mid, slopes, inflow, waves)
         self.kernels.half(cells, area, w, dt, inflow, gain, mid)

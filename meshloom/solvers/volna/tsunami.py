@@ -181,7 +181,7 @@ class Tsunami(WaterCase):
         share = ml.Global(0.0, "share", dtype=dtype)
 
         def move() -> None:
-            rise(flow.clock_set, flow.time, duration, share)
+            rise(flow.clock.set, flow.time, duration, share)
             lift_floor(cells, floor, uplift, share, flow.w)
 
         return move
