@@ -4,7 +4,16 @@ from meshloom.case.base import Case, CaseSource, is_ready, keeping_registry, reg
 from meshloom.case.even_steps import Clock
 from meshloom.case.on_grid import GridCase
 from meshloom.case.schedules import UnknownLoop, loops_text, schedule_table
-from meshloom.case.settings import MOST_ITERATIONS, PRECISIONS, CaseConfig, OutputOptions, RunOptions, order_option
+from meshloom.case.settings import (
+    MOST_ITERATIONS,
+    PRECISIONS,
+    CaseConfig,
+    FamilyConfig,
+    OutputOptions,
+    RunOptions,
+    defaults,
+    order_option,
+)
 from meshloom.config import option, section, table
 from meshloom.run.limit import Limit
 from meshloom.run.verdict import BROKEN, GROWING, STALLED
@@ -21,6 +30,7 @@ __all__ = [
     "CaseSource",
     "Chart",
     "Clock",
+    "FamilyConfig",
     "GridCase",
     "Image",
     "Limit",
@@ -31,6 +41,7 @@ __all__ = [
     "Streamlines",
     "UnknownLoop",
     "cut_planes",
+    "defaults",
     "is_ready",
     "keeping_registry",
     "loops_text",

@@ -91,6 +91,11 @@ class GridCase(Case):
         values = self.grid.shaped(found) if isinstance(found, ml.Field) else np.asarray(found)
         if self.grid.rank == 1:
             return Chart(name, self.grid.coordinates[0], {label or name: values}, AXES[0], label or name)
-        plane = values if self.grid.rank == 2 else values[:, :, self.grid.shape[2] // 2]
+        return self.plane_image(values, label or name)
+
+    def plane_image(self, values: np.ndarray, label: str, curves: tuple[str, ...] = ()) -> Image:
+        """A map of values (*shape,) in the plane, in space of those halfway along the last axis; ``curves``: monitors
+        to be drawn next to it."""
         x, y = self.grid.coordinates[:2]
-        return Image(x, y, plane, label or name)
+        plane = values if self.grid.rank == 2 else values[:, :, self.grid.shape[2] // 2]
+        return Image(x, y, plane, label, curves=curves)

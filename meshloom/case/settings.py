@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,29 @@ def wishes_of(config: Any) -> Wishes:
         surface=getattr(config.output, "surface", ()),
         every=getattr(config.output, "probe_every", 0),
     )
+
+
+@dataclass(frozen=True)
+class _OtherDefaults:
+    values: dict[str, Any]
+
+
+def defaults(**values: Any) -> Any:
+    """In the body of a ``FamilyConfig``: a section that it inherits, with these defaults instead of the family's."""
+    return _OtherDefaults(values)
+
+
+class FamilyConfig:
+    """The settings of a family of cases. A case of it names what differs, ``time = defaults(end=0.5)``: the type of a
+    section, what is said of it and its place among the others are those of the family."""
+
+    def __init_subclass__(cls) -> None:
+        for name, given in [(name, one) for name, one in vars(cls).items() if isinstance(one, _OtherDefaults)]:
+            (inherited,) = (one for one in fields(cls) if one.name == name)  # type: ignore[arg-type]
+            usual = inherited.default_factory()  # type: ignore[operator]
+            cls.__annotations__[name] = type(usual)
+            setattr(cls, name, field(default_factory=partial(replace, usual, **given.values),
+                                     metadata=inherited.metadata))  # fmt: skip
 
 
 @dataclass(frozen=True)

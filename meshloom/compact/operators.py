@@ -115,14 +115,21 @@ def metric(grid: Grid, axis: int, dtype: np.dtype | type = np.float64) -> Field:
 @lru_cache(maxsize=256)  # every spacing has its own
 def _operator(scheme: Scheme, periodic: bool, spacing: float) -> LineOperator:
     low, high = ((), ()) if periodic else (scheme.low, scheme.high_rows)
+    return operator_of_rows(scheme.interior, low, high, periodic=periodic, scale=spacing**-scheme.degree)
+
+
+def operator_of_rows(
+    interior: Row, low: Sequence[Row], high: Sequence[Row], *, periodic: bool = False, scale: float
+) -> LineOperator:
+    """Of rows as they are given, which need not be those of a scheme; ``high``: outermost first."""
     matrix = Tridiagonal(
-        *_tridiagonal(scheme.interior),
+        *_tridiagonal(interior),
         periodic=periodic,
         low=tuple(map(_tridiagonal, low)),
         high=tuple(map(_tridiagonal, high)),
     )
-    right = LineStencil(_floats(scheme.interior), low=tuple(map(_floats, low)), high=tuple(map(_floats, high)))
-    return LineOperator(matrix, right, scale=spacing**-scheme.degree)
+    right = LineStencil(_floats(interior), low=tuple(map(_floats, low)), high=tuple(map(_floats, high)))
+    return LineOperator(matrix, right, scale=scale)
 
 
 def apply(

@@ -20,7 +20,6 @@ import meshloom as ml
 from meshloom.case import (
     BROKEN,
     GROWING,
-    PRECISIONS,
     STALLED,
     Case,
     Chart,
@@ -222,16 +221,15 @@ class Airfoil(Case):
         """``mesh`` is one already at hand, to be used as it is; otherwise the configuration says which."""
         self.config, self.gas = config, AirfoilGas.of(config.flow)
         self.mesh = _mesh(config.mesh) if mesh is None else mesh
-        dtype = PRECISIONS[config.run.precision]
         free_stream = np.tile(self.gas.free_stream, (len(self.mesh.cells), 1))
-        self.q = self.mesh.cells.field("q", 4, dtype=dtype, data=free_stream)
+        self.q = self.mesh.cells.field("q", 4, dtype=self.dtype, data=free_stream)
         self.rms = ml.Global(0.0, "rms")
         self.state, self.recorded = (self.q,), (self.rms,)
-        self.program = self._program(dtype)
+        self.program = self._program()
 
-    def _program(self, dtype: np.dtype) -> ml.Program:
+    def _program(self) -> ml.Program:
         """One iteration: two stages, both from the state at its start."""
-        mesh, q, rms = self.mesh, self.q, self.rms
+        mesh, q, rms, dtype = self.mesh, self.q, self.rms, self.dtype
         cells, faces, boundary = mesh.cells, mesh.faces, mesh.boundary_faces
         x = mesh.nodes.field("x", 2, dtype=dtype, data=mesh.coordinates.numpy())
         self.kind = kind = _boundary_kind(mesh, self.config.mesh)

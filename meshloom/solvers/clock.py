@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,15 +31,27 @@ class Timing:
         return max(1, math.floor(math.log1p(left * (growth - 1.0) / (growth * pace)) / math.log(growth) - 1e-9))
 
 
-class ClockKernels(NamedTuple):
-    """In the order of use."""
+class WaveClock:
+    """``time`` and ``pace``, the last step before it was trimmed, are state; ``dt`` is the last step, ``limit`` what
+    the fastest wave allowed."""
 
-    time_limit: ml.Kernel
-    tick: ml.Kernel
+    def __init__(self, timing: Timing, dtype: Any):
+        self.timing, self.set = timing, ml.Set(1, "clock")
+        self.time = ml.Global(0.0, "time")
+        self.pace, self.dt, self.limit = (
+            ml.Global(value, name, dtype=dtype) for name, value in (("pace", np.inf), ("dt", 0.0), ("limit", 0.0))
+        )
+        self._time_limit, self._tick = kernels(timing)
+
+    def tick(self, volume: ml.Field, waves: ml.Field) -> None:
+        """The next step, for cells of a volume, or area, of which ``waves`` sweep so much per time."""
+        self.limit.value = np.inf
+        self._time_limit(volume.set, volume, waves, volume.like("longest_step"), self.limit)
+        self._tick(self.set, self.limit, self.pace, self.dt, self.time)
 
 
-def kernels(timing: Timing) -> ClockKernels:
-    """The two kernels of the clock."""
+def kernels(timing: Timing) -> tuple[ml.Kernel, ml.Kernel]:
+    """The two kernels of the clock, in the order of use."""
 
     @ml.kernel
     def time_limit(area: ml.Read, waves: ml.Read, longest: ml.Write, limit: ml.Min):
@@ -61,4 +73,4 @@ def kernels(timing: Timing) -> ClockKernels:
             dt[...] = step
             time[...] = time + step
 
-    return ClockKernels(time_limit, tick)
+    return time_limit, tick

@@ -369,7 +369,7 @@ def test_the_clock_counts_in_single_precision_and_sums_in_double():
     recorded = run(case, 5)
     assert dt.dtype == np.float32 and time.dtype == np.float64
     np.testing.assert_array_equal(np.cumsum(recorded[:, 1]), recorded[:, 0])
-    assert clock.ClockKernels._fields == ("time_limit", "tick")
+    assert [one.name for one in clock.kernels(case.flow.timing)] == ["time_limit", "tick"]
 
 
 def test_solvers_do_not_speak_of_execution():

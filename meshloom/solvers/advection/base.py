@@ -18,7 +18,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom import compact
-from meshloom.case import BROKEN, PRECISIONS, GridCase, Limit, OutputOptions, RunOptions, schedule_table
+from meshloom.case import BROKEN, FamilyConfig, GridCase, Limit, OutputOptions, RunOptions, schedule_table
 from meshloom.case.even_steps import EvenSteps, rounding
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
@@ -27,8 +27,6 @@ from meshloom.solvers.stable import refuse_longer
 
 CENTRAL = {"lele6": compact.LELE6, "pade4": compact.PADE4}
 Slopes = Callable[[ml.Field, ml.Field], Any]
-TIME_DOC = "The time step and the end."
-FILTER_DOC = "A compact filter after every step, against waves too short for the grid."
 _WAVES, _PLANE_WAVES, _SHARES = 1025, 65, 9  # wavenumbers on a line and in a plane, and directions, that are tried
 _MANY = 10**9  # iterations: the end is a time
 _ROUNDING = 1e-12  # of a number of steps
@@ -60,10 +58,12 @@ class AdvectionFilterOptions:
 
 
 @dataclass(frozen=True)
-class AdvectionConfig:
+class AdvectionConfig(FamilyConfig):
     run: RunOptions = section(RunOptions, "How long, and on what.", iterations=_MANY)
-    time: AdvectionTimeOptions = section(AdvectionTimeOptions, TIME_DOC)
-    filter: AdvectionFilterOptions = section(AdvectionFilterOptions, FILTER_DOC)
+    time: AdvectionTimeOptions = section(AdvectionTimeOptions, "The time step and the end.")
+    filter: AdvectionFilterOptions = section(
+        AdvectionFilterOptions, "A compact filter after every step, against waves too short for the grid."
+    )
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
     schedule: dict[str, Any] = schedule_table("compare")
 
@@ -158,7 +158,7 @@ class AdvectionCase(GridCase):
     limits: Mapping[str, Limit] = MappingProxyType({"phi": _SANE, "highest": _SANE})
 
     def __init__(self, config: Any):
-        self.config, self.dtype = config, PRECISIONS[config.run.precision]
+        self.config = config
         self.grid = self.make_grid()
         self.steps = steps(config.time, self.rate(), self.limits_by_scheme())
         self.phi = self.grid.field("phi", dtype=self.dtype, data=self.exact_at(0.0))

@@ -16,19 +16,9 @@ import numpy as np
 
 import meshloom as ml
 from meshloom import compact
-from meshloom.case import Image
+from meshloom.case import Image, defaults
 from meshloom.config import option, section
-from meshloom.solvers.advection.base import (
-    CENTRAL,
-    FILTER_DOC,
-    TIME_DOC,
-    AdvectionCase,
-    AdvectionConfig,
-    AdvectionFilterOptions,
-    AdvectionTimeOptions,
-    Slopes,
-    scheme_limit,
-)
+from meshloom.solvers.advection.base import CENTRAL, AdvectionCase, AdvectionConfig, Slopes, scheme_limit
 
 UPWIND = "deng5"
 SHAPES = ("box", "cone", "hump")
@@ -61,8 +51,8 @@ class HeapOptions:
 
 @dataclass(frozen=True)
 class ConeConfig(AdvectionConfig):
-    time: AdvectionTimeOptions = section(AdvectionTimeOptions, TIME_DOC, dt=0.0005, end=1.0)
-    filter: AdvectionFilterOptions = section(AdvectionFilterOptions, FILTER_DOC, order=8)
+    time = defaults(dt=0.0005, end=1.0)
+    filter = defaults(order=8)
     mesh: ConeMeshOptions = section(ConeMeshOptions, "The plane.")
     scheme: ConeSchemeOptions = section(ConeSchemeOptions, "The scheme.")
     heap: HeapOptions = section(HeapOptions, "What turns.")
@@ -146,15 +136,12 @@ class RotatingCone(AdvectionCase):
 
     def picture(self) -> Image:
         """The solution next to its errors over the steps."""
-        return self._image("phi", "phi", ("error_l1", "error_l2", "error_max"))
+        return self.plane_image(self.grid_fields()["phi"], "phi", ("error_l1", "error_l2", "error_max"))
 
     def maps(self) -> dict[str, Image]:
         """What would be right, and how far from it the solution is."""
-        return {"exact": self._image("exact", "exact phi"), "error": self._image("error", "phi - exact")}
-
-    def _image(self, name: str, label: str, curves: tuple[str, ...] = ()) -> Image:
-        x, y = self.grid.coordinates
-        return Image(x, y, self.grid_fields()[name], label, curves=curves)
+        labels = {"exact": "exact phi", "error": "phi - exact"}
+        return {name: self.plane_image(self.grid_fields()[name], label) for name, label in labels.items()}
 
     def _velocity(self) -> ml.Field:
         """(u, v) at every point; none on the sides, so that phi stays 0 there."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import BROKEN, PRECISIONS, Case, Limit, Picture
+from meshloom.case import BROKEN, Case, Limit, Picture
 from meshloom.solvers.bookleaf import problems
 from meshloom.solvers.bookleaf.connect import surroundings
 from meshloom.solvers.bookleaf.kernels import kernels
@@ -36,8 +36,7 @@ class BookLeaf(Case):
         self.config = config
         begin = self.start(config.mesh.cells)
         self.mesh = begin.mesh.arranged(config.mesh.order)
-        dtype = PRECISIONS[config.run.precision]
-        self.gas, self.clock = config.gas.constants(config.time, dtype), config.time.clock
+        self.gas, self.clock = config.gas.constants(config.time, self.dtype), config.time.clock
         tangled = Limit(above=0.0, why="the mesh is tangled")
         stuck = Limit(
             above=config.time.shortest,
@@ -45,7 +44,7 @@ class BookLeaf(Case):
             cure="a smaller time.shortest lets it go on; gas.hourglass or gas.subzonal may help",
         )
         self.limits = {"volume": tangled, "least_volume": tangled, "cell_dt": stuck, "least_dt": stuck}
-        self._fields(begin, dtype)
+        self._fields(begin)
         self.program = self._program()
 
     @staticmethod
@@ -53,9 +52,9 @@ class BookLeaf(Case):
     def start(cells: tuple[int, int]) -> BookLeafStart:
         """The problem at time 0 on a mesh of so many cells."""
 
-    def _fields(self, begin: BookLeafStart, dtype: np.dtype) -> None:
+    def _fields(self, begin: BookLeafStart) -> None:
         """Everything that lives on cells and nodes, at time 0."""
-        cells, nodes = self.mesh.cells, self.mesh.nodes
+        cells, nodes, dtype = self.mesh.cells, self.mesh.nodes, self.dtype
 
         def field(on: ml.Set, name: str, values: np.ndarray | int, kind: Any = dtype) -> ml.Field:
             """From values, or zero with so many components."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.case import OutputOptions, RunOptions, order_option, schedule_table
+from meshloom.case import FamilyConfig, OutputOptions, RunOptions, defaults, order_option, schedule_table
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.bookleaf.kernels import BookLeafClock
@@ -69,64 +69,49 @@ class BookLeafGasOptions:
         return BookLeafGas(**values, cfl=time.cfl, divergence=time.divergence)
 
 
-MESH_DOC = "How fine the mesh is."
-TIME_DOC = "When to stop, and how long a time step may be."
-GAS_DOC = "The gas, the scheme, and below which sizes a number counts as nothing."
-
-
-def _mesh(*cells: int) -> Any:
-    return section(BookLeafMeshOptions, MESH_DOC, cells=cells)
-
-
-def _time(**values: float) -> Any:
-    return section(BookLeafTimeOptions, TIME_DOC, **values)
-
-
-def _gas(**values: float) -> Any:
-    return section(BookLeafGasOptions, GAS_DOC, **values)
-
-
 @dataclass(frozen=True)
-class BookLeafConfig:
+class BookLeafConfig(FamilyConfig):
     """The sections of all problems; each says what differs."""
 
     run: RunOptions = section(RunOptions, "How many steps at most, and on what.", iterations=MOST_STEPS)
-    mesh: BookLeafMeshOptions = section(BookLeafMeshOptions, MESH_DOC)
-    time: BookLeafTimeOptions = section(BookLeafTimeOptions, TIME_DOC)
-    gas: BookLeafGasOptions = section(BookLeafGasOptions, GAS_DOC)
+    mesh: BookLeafMeshOptions = section(BookLeafMeshOptions, "How fine the mesh is.")
+    time: BookLeafTimeOptions = section(BookLeafTimeOptions, "When to stop, and how long a time step may be.")
+    gas: BookLeafGasOptions = section(
+        BookLeafGasOptions, "The gas, the scheme, and below which sizes a number counts as nothing."
+    )
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
     schedule: dict[str, Any] = schedule_table("corner_forces")
 
 
 @dataclass(frozen=True)
 class SodConfig(BookLeafConfig):
-    mesh: BookLeafMeshOptions = _mesh(100, 25)
-    time: BookLeafTimeOptions = _time(end=20.0)
+    mesh = defaults(cells=(100, 25))
+    time = defaults(end=20.0)
 
 
 @dataclass(frozen=True)
 class BlastConfig(BookLeafConfig):
-    mesh: BookLeafMeshOptions = _mesh(800, 20)
-    time: BookLeafTimeOptions = _time(end=3.8, initial=1e-5, shortest=1e-15)
-    gas: BookLeafGasOptions = _gas(linear_viscosity=0.25, quadratic_viscosity=0.7)
+    mesh = defaults(cells=(800, 20))
+    time = defaults(end=3.8, initial=1e-5, shortest=1e-15)
+    gas = defaults(linear_viscosity=0.25, quadratic_viscosity=0.7)
 
 
 @dataclass(frozen=True)
 class SedovConfig(BookLeafConfig):
-    mesh: BookLeafMeshOptions = _mesh(45, 45)
-    time: BookLeafTimeOptions = _time(end=1.0, initial=1e-4, shortest=1e-6)
-    gas: BookLeafGasOptions = _gas(gamma=1.6666666667, hourglass=0.01)  # 5/3 with the digits of the reference deck
+    mesh = defaults(cells=(45, 45))
+    time = defaults(end=1.0, initial=1e-4, shortest=1e-6)
+    gas = defaults(gamma=1.6666666667, hourglass=0.01)  # 5/3 with the digits of the reference deck
 
 
 @dataclass(frozen=True)
 class NohConfig(BookLeafConfig):
-    mesh: BookLeafMeshOptions = _mesh(75, 30)
-    time: BookLeafTimeOptions = _time(end=0.6, initial=1e-4, longest=1e-2)
-    gas: BookLeafGasOptions = _gas(gamma=1.6666667, degenerate=1e-40, acceleration=1e-40, pressure=1e-40)
+    mesh = defaults(cells=(75, 30))
+    time = defaults(end=0.6, initial=1e-4, longest=1e-2)
+    gas = defaults(gamma=1.6666667, degenerate=1e-40, acceleration=1e-40, pressure=1e-40)
 
 
 @dataclass(frozen=True)
 class SaltzmannConfig(BookLeafConfig):
-    mesh: BookLeafMeshOptions = _mesh(100, 10)
-    time: BookLeafTimeOptions = _time(end=0.6, initial=1e-4, shortest=1e-6)
-    gas: BookLeafGasOptions = _gas(gamma=1.6666666667, subzonal=1.0)
+    mesh = defaults(cells=(100, 10))
+    time = defaults(end=0.6, initial=1e-4, shortest=1e-6)
+    gas = defaults(gamma=1.6666666667, subzonal=1.0)

@@ -10,26 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, RunOptions, order_option
+from meshloom.case import Chart, defaults, order_option
 from meshloom.config import option, section
 from meshloom.solvers.finite_volume.case import FiniteVolumeCase
-from meshloom.solvers.finite_volume.options import (
-    GAS_DOC,
-    OUTPUT_DOC,
-    REFERENCE_DOC,
-    RUN_DOC,
-    SCHEME_DOC,
-    STREAM_DOC,
-    TIME_DOC,
-    FiniteVolumeConfig,
-    FlowOutput,
-    FreeStreamOptions,
-    IdealGasOptions,
-    ReferenceOptions,
-    VolumesSchemeOptions,
-    VolumesTimeOptions,
-    boundary_table,
-)
+from meshloom.solvers.finite_volume.options import FiniteVolumeConfig, boundary_table
 
 _KINDS = ("quad", "triangle", "mixed")
 _SOUND2 = 100.0 / 1.4  # pressure over density for which sound travels 10: at Mach 0.1 the stream has speed 1
@@ -60,14 +44,14 @@ class AirfoilGridOptions:
 
 @dataclass(frozen=True)
 class CylinderConfig(FiniteVolumeConfig):
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=20_000)
+    run = defaults(iterations=20_000)
     mesh: CylinderMeshOptions = section(CylinderMeshOptions, "The mesh.")  # type: ignore[assignment]
     boundary: dict[str, Any] = boundary_table({"wall": {"kind": "no_slip"}, "far": {"kind": "farfield"}})
-    gas: IdealGasOptions = section(IdealGasOptions, GAS_DOC, viscosity="constant", gas_constant=_SOUND2)
-    stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.1, reynolds=40.0, pressure=_SOUND2)
-    scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, SCHEME_DOC, flux="slau2", limiter="none")
-    time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, cfl=2.0, smoothing=0.5, end=200.0)
-    output: FlowOutput = section(FlowOutput, OUTPUT_DOC, window=(-2.0, 6.0, -2.5, 2.5))
+    gas = defaults(viscosity="constant", gas_constant=_SOUND2)
+    stream = defaults(mach=0.1, reynolds=40.0, pressure=_SOUND2)
+    scheme = defaults(flux="slau2", limiter="none")
+    time = defaults(cfl=2.0, smoothing=0.5, end=200.0)
+    output = defaults(window=(-2.0, 6.0, -2.5, 2.5))
 
 
 class Cylinder(FiniteVolumeCase):
@@ -117,14 +101,14 @@ class Cylinder(FiniteVolumeCase):
 
 @dataclass(frozen=True)
 class TransonicConfig(FiniteVolumeConfig):
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=4000)
+    run = defaults(iterations=4000)
     mesh: AirfoilGridOptions = section(AirfoilGridOptions, "The mesh.")  # type: ignore[assignment]
     boundary: dict[str, Any] = boundary_table({"wall": {"kind": "slip"}, "far": {"kind": "farfield"}})
-    stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.8, incidence=1.25)
-    scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, SCHEME_DOC, limiter_constant=20.0)
-    time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, cfl=3.0, smoothing=0.5)
-    reference: ReferenceOptions = section(ReferenceOptions, REFERENCE_DOC, point=(0.25, 0.0))
-    output: FlowOutput = section(FlowOutput, OUTPUT_DOC, window=(-0.5, 1.5, -0.75, 1.25))
+    stream = defaults(mach=0.8, incidence=1.25)
+    scheme = defaults(limiter_constant=20.0)
+    time = defaults(cfl=3.0, smoothing=0.5)
+    reference = defaults(point=(0.25, 0.0))
+    output = defaults(window=(-0.5, 1.5, -0.75, 1.25))
 
 
 class TransonicAirfoil(FiniteVolumeCase):

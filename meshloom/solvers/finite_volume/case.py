@@ -9,18 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import (
-    BROKEN,
-    GROWING,
-    PRECISIONS,
-    STALLED,
-    Case,
-    Chart,
-    Limit,
-    Picture,
-    SpacePicture,
-    on_surface,
-)
+from meshloom.case import BROKEN, GROWING, STALLED, Case, Chart, Limit, Picture, SpacePicture, on_surface
 from meshloom.errors import ConfigError
 from meshloom.solvers.finite_volume.conditions import BoundaryCondition, join_periodic, vector
 from meshloom.solvers.finite_volume.contradictions import check_sense
@@ -63,13 +52,15 @@ class FiniteVolumeCase(Case):
         check_sense(config, self.mesh, conditions)
         self.gas, self.stream = gas_and_stream(config, self.mesh.dim)
         start = self.gas.conserved(self.start(self.mesh.cell_centroids)).T
-        dtype, turbulent = PRECISIONS[config.run.precision], config.turbulence.model != "none"
+        model, turbulent = config.turbulence, config.turbulence.model != "none"
         self.flow = CompressibleFlow(
             self.mesh, self.gas, config.scheme.scheme(), conditions, start, self.stream,
-            length=config.reference.length, dtype=dtype,
-            eddy=self.mesh.cells.field("eddy_viscosity", dtype=dtype) if turbulent else None,
+            length=config.reference.length, dtype=self.dtype,
+            eddy=self.mesh.cells.field("eddy_viscosity", dtype=self.dtype) if turbulent else None,
         )  # fmt: skip
-        self.turbulence = self._turbulence() if turbulent else None
+        self.turbulence = (
+            SpalartAllmaras(self.flow, self.stream, ratio=model.free_stream, order=model.order) if turbulent else None
+        )
         dim, point = self.mesh.dim, config.reference.point
         self._about = ml.Global(_point(point, dim), "about", dtype=self.flow.dtype)
         self.forces = (ml.Global(np.zeros(dim), "force"), ml.Global(np.zeros(dim), "friction_force"),
@@ -79,9 +70,8 @@ class FiniteVolumeCase(Case):
         if isinstance(self.steps, StepsInTime):
             self.monitors = (*_CLOCK, *_MONITORS)  # type: ignore[misc]
         self.monitors = (*self.monitors, *(one.name for one in self.steps.told))  # type: ignore[misc]
-        model = (self.turbulence.nu, self.turbulence.eddy) if self.turbulence else ()
-        fields = (self.flow.u, *model, *self.steps.fields)
-        self.state: tuple[ml.Field | ml.Global, ...] = (*fields, *self.steps.clock)
+        eddies = (self.turbulence.nu, self.turbulence.eddy) if self.turbulence else ()
+        self.state: tuple[ml.Field | ml.Global, ...] = (self.flow.u, *eddies, *self.steps.fields, *self.steps.clock)
         self.recorded: tuple[ml.Global, ...] = tuple(dict.fromkeys((
             *self.steps.clock, totals.rates, *self.forces, totals.lowest_pressure, totals.lowest_temperature,
             totals.mass, totals.energy, *self.steps.told,
@@ -123,10 +113,6 @@ class FiniteVolumeCase(Case):
             return SteadySteps(self.flow, time.cfl, time.smoothing, self._watch, self.turbulence)
         refuse_longer("time.cfl", time.cfl, longest_cfl(self.config.scheme.order, 0.0, in_time), " in time")
         return UnsteadySteps(self.flow, time.timing(), self._watch, self.turbulence)
-
-    def _turbulence(self) -> SpalartAllmaras:
-        options = self.config.turbulence
-        return SpalartAllmaras(self.flow, self.stream, ratio=options.free_stream, order=options.order)
 
     def _watch(self, terms: FlowTerms) -> None:
         self.flow.forces(terms, self._about, self.forces)

@@ -65,7 +65,7 @@ class BoundaryCondition:
     ) -> Any:
         """By the gradient of the cell."""
         at_face = cls.state(gas, V, given, normal)
-        return viscous_flux(*_transport(gas, at_face[-1], eddy), at_face[1:-1], slope, area)
+        return viscous_flux(*transport(gas, at_face[-1], eddy), at_face[1:-1], slope, area)
 
     @classmethod
     def ghost(cls, gas: IdealGas, V: Any, given: Any, normal: Any) -> Any:
@@ -81,7 +81,7 @@ CONDITIONS: dict[str, type[BoundaryCondition]] = {}
 TURBULENT_PRANDTL = 0.9  # of air, in what turbulence conducts; Spalart and Allmaras 1994
 
 
-def _transport(gas: IdealGas, temperature: Any, eddy: Any) -> tuple[Any, Any]:
+def transport(gas: IdealGas, temperature: Any, eddy: Any) -> tuple[Any, Any]:
     """Viscosity and conductivity; ``eddy`` is the viscosity that turbulence adds."""
     viscosity = gas.viscosity(temperature)
     return viscosity + eddy, gas.conductivity(viscosity) + gas.cp_enthalpy / TURBULENT_PRANDTL * eddy
@@ -133,7 +133,7 @@ class Closed(BoundaryCondition):
         cls, gas: IdealGas, V: Any, given: Any, slope: Any, area: Any, normal: Any, reach: Any, eddy: Any
     ) -> Any:
         """The stress along the normal alone."""
-        viscosity, _ = _transport(gas, V[-1], eddy)
+        viscosity, _ = transport(gas, V[-1], eddy)
         stress = viscous_flux(viscosity, 0.0, np.zeros_like(normal), slope, area)
         return np.stack([stress[0], *((stress[1:-1] @ normal) * normal), np.zeros_like(stress[0])])
 
@@ -280,7 +280,7 @@ class GivenState(BoundaryCondition):
         cls, gas: IdealGas, V: Any, given: Any, slope: Any, area: Any, normal: Any, reach: Any, eddy: Any
     ) -> Any:
         steep = along_the_line(slope, given - V, reach, area)
-        return viscous_flux(*_transport(gas, given[-1], eddy), given[1:-1], steep, area)
+        return viscous_flux(*transport(gas, given[-1], eddy), given[1:-1], steep, area)
 
     @classmethod
     def ghost(cls, gas: IdealGas, V: Any, given: Any, normal: Any) -> Any:

@@ -29,7 +29,7 @@ from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.jacobians import add_inertia, add_jacobian
 from meshloom.solvers.finite_volume.kernels import keep, primitives
 from meshloom.solvers.finite_volume.steps import FlowSteps, StepsInTime, Watch, count, tell
-from meshloom.solvers.finite_volume.turbulence import USELESS, ImplicitTurbulence, ModelInTime, SpalartAllmaras
+from meshloom.solvers.finite_volume.turbulence import ImplicitTurbulence, ModelInTime, SpalartAllmaras, solved
 
 MOST_CHANGE = 0.2  # of density and pressure in one step, as a share of what they are
 WORSE = 5.0  # a residual so many times that of the step before: it is taken back
@@ -239,13 +239,10 @@ class Newton:
 
     def solve(self) -> None:
         options = self.options
-        self.change.fill(0.0)
         most = options.directions * options.cycles
-        report = self.solver.solve(self.change, self.inflow, tol=options.accuracy, at_most=most)
-        self.iterations.value = report.iterations
-        if report.reason in USELESS:
-            self.change.fill(0.0)
-            self.shorten(f"GMRES: {report.reason}")
+        reason = solved(self.solver, self.change, self.inflow, self.iterations, options.accuracy, most)
+        if reason:
+            self.shorten(f"GMRES: {reason}")
 
     def update(self) -> None:
         flow, totals = self.flow, self.totals

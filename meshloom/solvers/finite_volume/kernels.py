@@ -16,7 +16,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.solvers.compressible import viscous_flux
-from meshloom.solvers.finite_volume.conditions import TURBULENT_PRANDTL, along_the_line
+from meshloom.solvers.finite_volume.conditions import TURBULENT_PRANDTL, along_the_line, transport
 from meshloom.solvers.finite_volume.fluxes import FLUXES, NumericalFlux, rotated_flux, rusanov_flux
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.limiters import SHARES
@@ -195,9 +195,7 @@ def face_friction(gas: IdealGas, left: Any, right: Any, v: Any, slope: Any, reac
     between the centres."""
     middle, way = 0.5 * (left + right), reach[0] - reach[1]
     steep = along_the_line(0.5 * (slope[0] + slope[1]), v[1] - v[0], way, area)
-    viscosity, by_eddies = gas.viscosity(middle[-1]), 0.5 * (eddy[0] + eddy[1])
-    conductivity = gas.conductivity(viscosity) + gas.cp_enthalpy / TURBULENT_PRANDTL * by_eddies
-    return viscous_flux(viscosity + by_eddies, conductivity, middle[1:-1], steep, area)
+    return viscous_flux(*transport(gas, middle[-1], 0.5 * (eddy[0] + eddy[1])), middle[1:-1], steep, area)
 
 
 @cache

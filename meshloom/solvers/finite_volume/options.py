@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.case import OutputOptions, RunOptions, order_option, schedule_table
+from meshloom.case import FamilyConfig, OutputOptions, RunOptions, order_option, schedule_table
 from meshloom.config import checked_section, option, section, table
 from meshloom.errors import nearest, shown
 from meshloom.solvers.clock import Timing
@@ -24,10 +24,6 @@ from meshloom.solvers.finite_volume.spalart_allmaras import FREE_STREAM
 MODES = ("steady", "unsteady")
 METHODS = ("explicit", "implicit")
 TURBULENCE_MODELS = ("none", "spalart_allmaras")
-RUN_DOC, OUTPUT_DOC = "How long at most, and on what.", "What to write, and how often."
-GAS_DOC, STREAM_DOC = "The gas.", "The free stream: what is everywhere at the start, and far away."
-SCHEME_DOC, TIME_DOC, TURBULENCE_DOC = "The scheme.", "Steps in time.", "What models the turbulence, if anything does."
-REFERENCE_DOC = "What coefficients of forces refer to."
 MOST_STEPS = 10_000_000
 
 
@@ -213,19 +209,21 @@ def boundary_table(default: dict[str, Any] | None = None) -> Any:
 
 
 @dataclass(frozen=True)
-class FiniteVolumeConfig:
+class FiniteVolumeConfig(FamilyConfig):
     """What all cases of this solver have."""
 
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=2000)
+    run: RunOptions = section(RunOptions, "How long at most, and on what.", iterations=2000)
     mesh: FlowMeshOptions = section(FlowMeshOptions, "The mesh.")
     boundary: dict[str, Any] = boundary_table()
-    gas: IdealGasOptions = section(IdealGasOptions, GAS_DOC)
-    stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC)
-    scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, SCHEME_DOC)
-    time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC)
-    turbulence: TurbulenceOptions = section(TurbulenceOptions, TURBULENCE_DOC)
-    reference: ReferenceOptions = section(ReferenceOptions, REFERENCE_DOC)
-    output: FlowOutput = section(FlowOutput, OUTPUT_DOC)
+    gas: IdealGasOptions = section(IdealGasOptions, "The gas.")
+    stream: FreeStreamOptions = section(
+        FreeStreamOptions, "The free stream: what is everywhere at the start, and far away."
+    )
+    scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, "The scheme.")
+    time: VolumesTimeOptions = section(VolumesTimeOptions, "Steps in time.")
+    turbulence: TurbulenceOptions = section(TurbulenceOptions, "What models the turbulence, if anything does.")
+    reference: ReferenceOptions = section(ReferenceOptions, "What coefficients of forces refer to.")
+    output: FlowOutput = section(FlowOutput, "What to write, and how often.")
     schedule: dict[str, Any] = schedule_table("face_flux")
 
 

@@ -10,27 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, RunOptions, order_option
+from meshloom.case import Chart, defaults, order_option
 from meshloom.config import option, section
 from meshloom.solvers.finite_volume.case import FiniteVolumeCase
 from meshloom.solvers.finite_volume.geometry import GroupFaces
-from meshloom.solvers.finite_volume.options import (
-    GAS_DOC,
-    OUTPUT_DOC,
-    RUN_DOC,
-    SCHEME_DOC,
-    STREAM_DOC,
-    TIME_DOC,
-    TURBULENCE_DOC,
-    FiniteVolumeConfig,
-    FlowOutput,
-    FreeStreamOptions,
-    IdealGasOptions,
-    TurbulenceOptions,
-    VolumesSchemeOptions,
-    VolumesTimeOptions,
-    boundary_table,
-)
+from meshloom.solvers.finite_volume.options import FiniteVolumeConfig, boundary_table
 from meshloom.solvers.finite_volume.spalart_allmaras import law_of_the_wall
 from meshloom.solvers.finite_volume.turbulence import sticks
 
@@ -52,7 +36,7 @@ class PlateMeshOptions:
 
 @dataclass(frozen=True)
 class TurbulentPlateConfig(FiniteVolumeConfig):
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=400)
+    run = defaults(iterations=400)
     mesh: PlateMeshOptions = section(PlateMeshOptions, "The mesh.")  # type: ignore[assignment]
     boundary: dict[str, Any] = boundary_table(
         {
@@ -67,15 +51,13 @@ class TurbulentPlateConfig(FiniteVolumeConfig):
             "wall": {"kind": "no_slip"},
         }
     )
-    gas: IdealGasOptions = section(
-        IdealGasOptions, GAS_DOC, viscosity="sutherland", gas_constant=1.0 / 300.0, sutherland_temperature=110.3
-    )
-    stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.2, reynolds=5e6, temperature=300.0)
+    gas = defaults(viscosity="sutherland", gas_constant=1.0 / 300.0, sutherland_temperature=110.3)
+    stream = defaults(mach=0.2, reynolds=5e6, temperature=300.0)
     # Roe's entropy fix rounds off the speed of shear waves, too, which are all that a boundary layer is made of.
-    scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, SCHEME_DOC, flux="hllc", limiter="none")
-    time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, method="implicit", cfl=5.0, cfl_max=1e5)
-    turbulence: TurbulenceOptions = section(TurbulenceOptions, TURBULENCE_DOC, model="spalart_allmaras")
-    output: FlowOutput = section(FlowOutput, OUTPUT_DOC, window=(-0.1, 2.0, 0.0, 0.05))
+    scheme = defaults(flux="hllc", limiter="none")
+    time = defaults(method="implicit", cfl=5.0, cfl_max=1e5)
+    turbulence = defaults(model="spalart_allmaras")
+    output = defaults(window=(-0.1, 2.0, 0.0, 0.05))
 
 
 class TurbulentPlate(FiniteVolumeCase):

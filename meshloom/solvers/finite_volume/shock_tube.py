@@ -10,23 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, Picture, RunOptions, order_option
+from meshloom.case import Chart, Picture, defaults, order_option
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.exact import GasState, Riemann, sod
 from meshloom.solvers.finite_volume.case import FiniteVolumeCase
-from meshloom.solvers.finite_volume.options import (
-    MOST_STEPS,
-    RUN_DOC,
-    SCHEME_DOC,
-    STREAM_DOC,
-    TIME_DOC,
-    FiniteVolumeConfig,
-    FreeStreamOptions,
-    VolumesSchemeOptions,
-    VolumesTimeOptions,
-    boundary_table,
-)
+from meshloom.solvers.finite_volume.options import MOST_STEPS, FiniteVolumeConfig, boundary_table
 
 _BINS = 200  # places along the tube where the chart has the mean of all cells
 
@@ -47,15 +36,15 @@ class TubeMeshOptions:
 
 @dataclass(frozen=True)
 class Sod3dConfig(FiniteVolumeConfig):
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=MOST_STEPS)
+    run = defaults(iterations=MOST_STEPS)
     mesh: TubeMeshOptions = section(TubeMeshOptions, "The mesh.")  # type: ignore[assignment]
     boundary: dict[str, Any] = boundary_table(
         {side: {"kind": "supersonic_outlet" if side[0] == "x" else "slip"}
          for side in ("xmin", "xmax", "ymin", "ymax", "zmin", "zmax")}
     )  # fmt: skip
-    stream: FreeStreamOptions = section(FreeStreamOptions, STREAM_DOC, mach=0.0)
-    scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, SCHEME_DOC, flux="hllc", limiter="barth_jespersen")
-    time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, mode="unsteady", end=0.2)
+    stream = defaults(mach=0.0)
+    scheme = defaults(flux="hllc", limiter="barth_jespersen")
+    time = defaults(mode="unsteady", end=0.2)
 
 
 def prisms_at_the_right(box: ml.Mesh) -> ml.Mesh:

@@ -18,8 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers import clock
-from meshloom.solvers.clock import Timing
+from meshloom.solvers.clock import Timing, WaveClock
 from meshloom.solvers.finite_volume.flow import CompressibleFlow, FlowTerms
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.kernels import gather, keep
@@ -199,12 +198,8 @@ class UnsteadySteps(ExplicitSteps, StepsInTime):
         turbulence: SpalartAllmaras | None = None,
     ):
         super().__init__(flow, watch, turbulence)
-        self.timing = timing
-        self.time = ml.Global(0.0, "time")
-        self.pace, self.dt, self.limit = (
-            ml.Global(value, name, dtype=flow.dtype) for name, value in (("pace", np.inf), ("dt", 0.0), ("limit", 0.0))
-        )
-        self.clock, self._clock = (self.time, self.dt, self.pace), clock.kernels(timing)
+        self.timing, self._clock = timing, WaveClock(timing, flow.dtype)
+        self.time, self.dt, self.pace = self.clock = (self._clock.time, self._clock.dt, self._clock.pace)
 
     def steps_left(self, time: float, pace: float) -> int:
         return self.timing.steps_left(time, pace)
@@ -216,17 +211,11 @@ class UnsteadySteps(ExplicitSteps, StepsInTime):
         for number, share in enumerate(SSP_STAGES):
             terms = flow.terms(flow.u)
             if number == 0:
-                self._choose_step(flow.waves(terms.v))
+                self._clock.tick(volume, flow.waves(terms.v))
                 self._begin(terms, self.dt)
             flow.stage_inflow(terms, inflow, flow.u, self.dt)
             ssp_stage(share)(cells, before, inflow, volume, self.dt, flow.u)
         self._finish(before, self.dt)
-
-    def _choose_step(self, waves: ml.Field) -> None:
-        self.limit.value = np.inf
-        longest = self.flow.on_cells("longest_step")
-        self._clock.time_limit(self.flow.mesh.cells, self.flow.at.volume, waves, longest, self.limit)
-        self._clock.tick(self._clock_set, self.limit, self.pace, self.dt, self.time)
 
 
 class SteadySteps(ExplicitSteps):

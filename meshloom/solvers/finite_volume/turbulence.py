@@ -43,6 +43,19 @@ USELESS = ("broke down", "values that are not finite")  # reasons of a solver to
 NO_WALL = 1e6  # lengths of the domain to a wall where there is none
 
 
+def solved(
+    solver: ml.linalg.GMRES, change: ml.Field, right: ml.Field, iterations: ml.Global, tol: float, at_most: int
+) -> str:
+    """Sets the ``change`` of an implicit step, and how many ``iterations`` it took; why there is none, else ''."""
+    change.fill(0.0)
+    report = solver.solve(change, right, tol=tol, at_most=at_most)
+    iterations.value = report.iterations
+    if report.reason not in USELESS:
+        return ""
+    change.fill(0.0)
+    return report.reason
+
+
 def is_open(condition: BoundaryCondition | type[BoundaryCondition]) -> bool:
     """Does gas go through?"""
     kind = condition if isinstance(condition, type) else type(condition)
@@ -202,12 +215,9 @@ class ImplicitTurbulence:
         add_model_inertia(flow.mesh.cells, model.diagonal, flow.waves(terms.v), self.cfl, self._own)
 
     def solve(self) -> None:
-        self.change.fill(0.0)
-        report = self._solver.solve(self.change, self.model.rate, tol=self.tolerance, at_most=self.at_most)
-        self.iterations.value = report.iterations
-        if report.reason in USELESS:
-            self.change.fill(0.0)
-            self._shorten(f"GMRES of the turbulence model: {report.reason}")
+        reason = solved(self._solver, self.change, self.model.rate, self.iterations, self.tolerance, self.at_most)
+        if reason:
+            self._shorten(f"GMRES of the turbulence model: {reason}")
 
     def update(self) -> None:
         """nu after the step, and its eddy viscosity."""

@@ -12,25 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, Picture, RunOptions, SpacePicture, order_option
+from meshloom.case import Chart, Picture, SpacePicture, defaults, order_option
 from meshloom.config import option, section
 from meshloom.solvers.finite_volume.case import FiniteVolumeCase
 from meshloom.solvers.finite_volume.conditions import BoundaryCondition
-from meshloom.solvers.finite_volume.options import (
-    GAS_DOC,
-    REFERENCE_DOC,
-    RUN_DOC,
-    SCHEME_DOC,
-    STREAM_DOC,
-    TIME_DOC,
-    FiniteVolumeConfig,
-    FreeStreamOptions,
-    IdealGasOptions,
-    ReferenceOptions,
-    VolumesSchemeOptions,
-    VolumesTimeOptions,
-    condition_of,
-)
+from meshloom.solvers.finite_volume.options import FiniteVolumeConfig, condition_of
 
 EQUATIONS = ("euler", "rans")
 #: Metres, and square metres: half the wing, without the rounded tip (Schmitt and Charpin, AGARD AR-138, 1979).
@@ -54,18 +40,15 @@ class WingMeshOptions:
 
 @dataclass(frozen=True)
 class WingConfig(FiniteVolumeConfig):
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=300)
+    run = defaults(iterations=300)
     mesh: WingMeshOptions = section(WingMeshOptions, "The mesh, and what is solved on it.")  # type: ignore[assignment]
-    gas: IdealGasOptions = section(IdealGasOptions, GAS_DOC, gas_constant=1.0 / TEMPERATURE)
-    stream: FreeStreamOptions = section(
-        FreeStreamOptions, STREAM_DOC, mach=0.8395, incidence=3.06, lift_axis="z", temperature=TEMPERATURE,
-        reynolds=11.72e6,
-    )  # fmt: skip
+    gas = defaults(gas_constant=1.0 / TEMPERATURE)
+    stream = defaults(mach=0.8395, incidence=3.06, lift_axis="z", temperature=TEMPERATURE, reynolds=11.72e6)
     # The prisms at the sharp tail lean: least squares follows distant neighbours across them, and lift and drag swing
     # by one percent for ever; with Gauss' theorem they come to rest (60,000 cells).
-    scheme: VolumesSchemeOptions = section(VolumesSchemeOptions, SCHEME_DOC, gradient="green_gauss")
-    time: VolumesTimeOptions = section(VolumesTimeOptions, TIME_DOC, method="implicit", cfl=5.0, cfl_max=100.0)
-    reference: ReferenceOptions = section(ReferenceOptions, REFERENCE_DOC, length=MEAN_CHORD, area=HALF_AREA)
+    scheme = defaults(gradient="green_gauss")
+    time = defaults(method="implicit", cfl=5.0, cfl_max=100.0)
+    reference = defaults(length=MEAN_CHORD, area=HALF_AREA)
 
 
 def _completed(config: WingConfig) -> WingConfig:

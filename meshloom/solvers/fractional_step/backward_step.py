@@ -16,21 +16,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, OutputOptions, RunOptions, schedule_table
+from meshloom.case import Chart, defaults
 from meshloom.config import option, section
 from meshloom.solvers.fractional_step.case import MONITORS, IncompressibleCase
 from meshloom.solvers.fractional_step.cells import CellGrid, even_edges, graded_edges
 from meshloom.solvers.fractional_step.options import (
-    MOST_STEPS,
-    OUTPUT_DOC,
     PRESSURE_DOC,
-    RUN_DOC,
     SCHEME_DOC,
-    TIME_DOC,
     CollocatedOptions,
     DirectPressureOptions,
-    StepOptions,
-)  # fmt: skip
+    IncompressibleConfig,
+)
 from meshloom.solvers.fractional_step.sides import HIGH, LOW, Condition, Inflow, Outflow, Wall
 
 NOWHERE = 1e30  # stands for a place that there is not
@@ -61,15 +57,12 @@ class StepFlowOptions:
 
 
 @dataclass(frozen=True)
-class BackwardStepConfig:
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=MOST_STEPS)
+class BackwardStepConfig(IncompressibleConfig):
     mesh: StepChannelOptions = section(StepChannelOptions, "The grid.")
     flow: StepFlowOptions = section(StepFlowOptions, "The fluid.")
-    time: StepOptions = section(StepOptions, TIME_DOC, end=1000.0, steady=1e-5)
+    time = defaults(end=1000.0, steady=1e-5)
     scheme: CollocatedOptions = section(CollocatedOptions, SCHEME_DOC)
     pressure: DirectPressureOptions = section(DirectPressureOptions, PRESSURE_DOC)
-    output: OutputOptions = section(OutputOptions, OUTPUT_DOC)
-    schedule: dict[str, Any] = schedule_table("predict")
 
 
 class BackwardStep(IncompressibleCase):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import BROKEN, PRECISIONS, GridCase, Image, Limit, Streamlines
+from meshloom.case import BROKEN, GridCase, Image, Limit, Streamlines
 from meshloom.case.even_steps import EvenSteps
 from meshloom.errors import ConfigError
 from meshloom.solvers.fractional_step.cells import CellGrid, Velocity
@@ -45,7 +45,7 @@ class IncompressibleCase(GridCase):
 
     def __init__(self, config: Any):
         self.config = config
-        self.cells = self.make_cells(PRECISIONS[config.run.precision])
+        self.cells = self.make_cells(self.dtype)
         self.grid = self.cells.grid
         scheme = SCHEMES[config.scheme.time]
         self.longest = self.longest_step(scheme)

@@ -14,22 +14,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from meshloom.case import Chart, OutputOptions, RunOptions, schedule_table
+from meshloom.case import Chart, defaults
 from meshloom.config import option, section
 from meshloom.solvers.fractional_step.case import MONITORS, IncompressibleCase
 from meshloom.solvers.fractional_step.cells import CellGrid, stretched_edges
 from meshloom.solvers.fractional_step.middle import Line
-from meshloom.solvers.fractional_step.options import (
-    MOST_STEPS,
-    OUTPUT_DOC,
-    PRESSURE_DOC,
-    RUN_DOC,
-    SCHEME_DOC,
-    TIME_DOC,
-    FractionalStepOptions,
-    PressureOptions,
-    StepOptions,
-)  # fmt: skip
+from meshloom.solvers.fractional_step.options import IncompressibleConfig
 from meshloom.solvers.fractional_step.sides import HIGH, LOW, Condition, Wall
 
 LID = (1, HIGH)
@@ -60,27 +50,16 @@ class LidOptions:
 
 
 @dataclass(frozen=True)
-class SquareCavityConfig:
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=MOST_STEPS)
+class SquareCavityConfig(IncompressibleConfig):
     mesh: SquareOptions = section(SquareOptions, "The grid.")
     flow: LidOptions = section(LidOptions, "The fluid.", reynolds=100.0)
-    time: StepOptions = section(StepOptions, TIME_DOC, end=500.0, steady=1e-6)
-    scheme: FractionalStepOptions = section(FractionalStepOptions, SCHEME_DOC)
-    pressure: PressureOptions = section(PressureOptions, PRESSURE_DOC)
-    output: OutputOptions = section(OutputOptions, OUTPUT_DOC)
-    schedule: dict[str, Any] = schedule_table("predict")
+    time = defaults(end=500.0, steady=1e-6)
 
 
 @dataclass(frozen=True)
-class CubicCavityConfig:
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=MOST_STEPS)
+class CubicCavityConfig(IncompressibleConfig):
     mesh: CubeOptions = section(CubeOptions, "The grid.")
     flow: LidOptions = section(LidOptions, "The fluid.")
-    time: StepOptions = section(StepOptions, TIME_DOC)
-    scheme: FractionalStepOptions = section(FractionalStepOptions, SCHEME_DOC)
-    pressure: PressureOptions = section(PressureOptions, PRESSURE_DOC)
-    output: OutputOptions = section(OutputOptions, OUTPUT_DOC)
-    schedule: dict[str, Any] = schedule_table("predict")
 
 
 class Cavity(IncompressibleCase):

@@ -165,10 +165,10 @@ class CellGrid:
         """All cells, and the ghosts that hold the last face of each axis."""
         return self.grid.box((0,) * self.rank, [n + 1 for n in self.shape])
 
-    def last_faces(self, axis: int) -> Any:
-        """The ghosts that hold the last faces of an axis."""
+    def layer(self, axis: int, place: int) -> Any:
+        """The cells at one place along an axis; behind the last, the ghosts that hold the last faces of the axis."""
         low, high = [0] * self.rank, list(self.shape)
-        low[axis], high[axis] = self.shape[axis], self.shape[axis] + 1
+        low[axis], high[axis] = place, place + 1
         return self.grid.box(low, high)
 
     def values_of(self, velocity: Velocity, between: int | None = None) -> np.ndarray:

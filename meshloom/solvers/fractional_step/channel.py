@@ -18,23 +18,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, OutputOptions, RunOptions, schedule_table
+from meshloom.case import Chart, defaults
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.fractional_step import turbulence
 from meshloom.solvers.fractional_step.case import MONITORS, IncompressibleCase
 from meshloom.solvers.fractional_step.cells import CellGrid, Velocity, even_edges, spacings, stretched_edges
-from meshloom.solvers.fractional_step.options import (
-    MOST_STEPS,
-    OUTPUT_DOC,
-    PRESSURE_DOC,
-    RUN_DOC,
-    SCHEME_DOC,
-    TIME_DOC,
-    FractionalStepOptions,
-    PressureOptions,
-    StepOptions,
-)  # fmt: skip
+from meshloom.solvers.fractional_step.options import MethodConfig, ProblemConfig
 from meshloom.solvers.fractional_step.sides import HIGH, LOW, Condition, Wall
 from meshloom.solvers.fractional_step.statistics import ChannelStatistics
 from meshloom.solvers.fractional_step.terms import area, volume
@@ -88,16 +78,16 @@ class StatisticsOptions:
 
 
 @dataclass(frozen=True)
-class ChannelConfig:
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=MOST_STEPS)
+class _ChannelProblem(ProblemConfig):
     mesh: ChannelOptions = section(ChannelOptions, "The grid.")
     flow: ChannelFlowOptions = section(ChannelFlowOptions, "The fluid.")
-    time: StepOptions = section(StepOptions, TIME_DOC, end=100.0, steady=1e-8)
+    time = defaults(end=100.0, steady=1e-8)
     statistics: StatisticsOptions = section(StatisticsOptions, "Means of turbulent flow.")
-    scheme: FractionalStepOptions = section(FractionalStepOptions, SCHEME_DOC)
-    pressure: PressureOptions = section(PressureOptions, PRESSURE_DOC)
-    output: OutputOptions = section(OutputOptions, OUTPUT_DOC)
-    schedule: dict[str, Any] = schedule_table("predict")
+
+
+@dataclass(frozen=True)
+class ChannelConfig(MethodConfig, _ChannelProblem):
+    """With the statistics between problem and method."""
 
 
 class Channel(IncompressibleCase):
@@ -173,9 +163,7 @@ class Channel(IncompressibleCase):
         bulk_kernel(cells.even)(cells.grid, u, 1.0 / cells.volume, bulk, *cells.widths)
         share = 2.0 * self.viscosity / cells.volume * 2.0  # the slope at a wall is u over half a cell; of the area
         for place, found in ((0, low), (cells.shape[1] - 1, high)):
-            starts, ends = [0] * cells.rank, list(cells.shape)
-            starts[1], ends[1] = place, place + 1
-            shear_kernel(cells.even)(cells.grid.box(starts, ends), u, share, found, both, *cells.widths)
+            shear_kernel(cells.even)(cells.layer(1, place), u, share, found, both, *cells.widths)
         if self.turbulent:
             self.statistics.gather()
 

@@ -71,11 +71,7 @@ def add_power_of_sides(
     for side in boundaries.sides:
         if side.lets_through:
             kernel = _power_of_side(side.axis, _beside(side), staggered, cells.even)
-            kernel(side.faces, faces, *(cells.before(one) for one in (u, p)), _outwards(side), power, *cells.widths)
-
-
-def _outwards(side: Side) -> float:
-    return -1.0 if side.end == LOW else 1.0
+            kernel(side.faces, faces, *(cells.before(one) for one in (u, p)), side.outwards, power, *cells.widths)
 
 
 def _beside(side: Side) -> tuple[Offset, Offset]:

@@ -31,7 +31,7 @@ class FaceSides:
             else:
                 at = along(self.cells.rank, side.axis, 1 if side.end == LOW else -1)
                 _as_inside(side.axis, at)(side.faces, u[self.cells.grid.offsets(at)], u)
-        self._round(u)
+        self.boundaries.wrap(u)
 
     def fill(self, u: ml.Field, layers: int) -> None:
         """So many layers of ghosts, where ``close`` has been done; what flows through sides stays as it is."""
@@ -41,7 +41,7 @@ class FaceSides:
                 places = dict.fromkeys(at for at in (along_it, across) if any(at))
                 kernel = _mirrored_faces(along_it, across, side.axis, side.rule)
                 kernel(side.layer(number), u[self.cells.grid.offsets(*places)], self._given[side], u)
-        self._round(u)
+        self.boundaries.wrap(u)
 
     def keep_outflow(self, kept: ml.Field, u: ml.Field) -> None:
         """What has been let out through sides where nothing is given, from one field into another."""
@@ -53,10 +53,6 @@ class FaceSides:
         """From a ghost to the image of its face across the side; none for the faces on the side themselves."""
         step = 2 * number if side.end == LOW else -2 * (number - 1)
         return along(self.cells.rank, side.axis, step)
-
-    def _round(self, u: ml.Field) -> None:
-        if any(self.cells.grid.periodic):
-            ml.fill_ghosts(u, closed=None)
 
 
 def _at_faces(side: Side) -> ml.Global | ml.Field:

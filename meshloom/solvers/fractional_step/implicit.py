@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -136,15 +137,8 @@ def _diagonal(axes: Sequence[Spacing], component: int, staggered: bool) -> Any:
     return found
 
 
-class SweepKernels:
-    """``first_sweep``, ``sweep``, ``measure_residual``."""
-
-    def __init__(self, first_sweep: ml.Kernel, sweep: ml.Kernel, measure_residual: ml.Kernel):
-        self.first_sweep, self.sweep, self.measure_residual = first_sweep, sweep, measure_residual
-
-
 @cache
-def sweep_kernels(even: tuple[bool, ...], staggered: bool) -> SweepKernels:
+def sweep_kernels(even: tuple[bool, ...], staggered: bool) -> SimpleNamespace:
     rank, lap = len(even), staggered_laplacian if staggered else laplacian
     here = along(rank, 0, 0)
 
@@ -174,4 +168,4 @@ def sweep_kernels(even: tuple[bool, ...], staggered: bool) -> SweepKernels:
         for c in range(rank):
             largest[...] = np.abs(other[c] - u[c])
 
-    return SweepKernels(first_sweep, sweep, measure_residual)
+    return SimpleNamespace(first_sweep=first_sweep, sweep=sweep, measure_residual=measure_residual)

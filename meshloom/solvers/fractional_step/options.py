@@ -1,4 +1,5 @@
 """Settings that the incompressible cases share."""
+# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 
@@ -7,14 +8,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from meshloom.config import option
+from meshloom.case import FamilyConfig, OutputOptions, RunOptions, schedule_table
+from meshloom.config import option, section
 from meshloom.solvers.fractional_step.carried import CENTRAL, CONVECTIONS
 from meshloom.solvers.fractional_step.pressure import AUTO, FAST, SOLVERS
 from meshloom.solvers.fractional_step.schemes import RK3, SCHEMES
 
 COLLOCATED, STAGGERED = FORMS = ("collocated", "staggered")
 MOST_STEPS = 100_000_000
-RUN_DOC, TIME_DOC, OUTPUT_DOC = "How many steps at most, and on what.", "Time steps.", "What to write, and how often."
 SCHEME_DOC, PRESSURE_DOC = "How the equations are made discrete.", "How the pressure is solved for."
 
 
@@ -93,3 +94,28 @@ class CollocatedOptions(FractionalStepOptions):
 
     form: str = option(COLLOCATED, "collocated: velocities at centres of cells, with those through faces next to them,"
                        " which loses some kinetic energy (monitor energy_lost)", allowed=(COLLOCATED,))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ProblemConfig(FamilyConfig):
+    """What is to be computed, and until when: the first sections of every case."""
+
+    run: RunOptions = section(RunOptions, "How many steps at most, and on what.", iterations=MOST_STEPS)
+    mesh: Any = None  # sections of the case's own
+    flow: Any = None
+    time: StepOptions = section(StepOptions, "Time steps.")
+
+
+@dataclass(frozen=True)
+class MethodConfig(FamilyConfig):
+    """How it is computed, and what is written: the last sections of every case."""
+
+    scheme: FractionalStepOptions = section(FractionalStepOptions, SCHEME_DOC)
+    pressure: PressureOptions = section(PressureOptions, PRESSURE_DOC)
+    output: OutputOptions = section(OutputOptions, "What to write, and how often.")
+    schedule: dict[str, Any] = schedule_table("predict")
+
+
+@dataclass(frozen=True)
+class IncompressibleConfig(MethodConfig, ProblemConfig):
+    """Both; dataclasses put the sections of the last base first."""

@@ -120,7 +120,12 @@ class Side:
     def given_outflow(self) -> float:
         """What flows out through the side, as far as it is given."""
         values = self.condition.values(self.cells, self.axis, self.end)[..., self.axis]
-        return float((values * self.areas).sum()) * (-1.0 if self.end == LOW else 1.0)
+        return float((values * self.areas).sum()) * self.outwards
+
+    @property
+    def outwards(self) -> float:
+        """The sign of what flows out, as a flow along the axis."""
+        return -1.0 if self.end == LOW else 1.0
 
     @property
     def given_through(self) -> bool:
@@ -142,22 +147,17 @@ class Side:
     def layer(self, number: int) -> Any:
         """The ghosts so far beyond the side: 1 are those next to it."""
         first = -number if self.end == LOW else self.cells.shape[self.axis] - 1 + number
-        return self._across(first)
+        return self.cells.layer(self.axis, first)
 
     @property
     def cells_inside(self) -> Any:
         """The layer of cells at this side."""
-        return self._across(0 if self.end == LOW else self.cells.shape[self.axis] - 1)
+        return self.layer(0)
 
     @property
     def faces(self) -> Any:
         """The cells that have the faces of this side."""
-        return self._across(0 if self.end == LOW else self.cells.shape[self.axis])
-
-    def _across(self, place: int) -> Any:
-        low, high = [0] * self.cells.rank, list(self.cells.shape)
-        low[self.axis], high[self.axis] = place, place + 1
-        return self.cells.grid.box(low, high)
+        return self.cells.layer(self.axis, 0 if self.end == LOW else self.cells.shape[self.axis])
 
     def mirror(self, number: int) -> tuple[int, ...]:
         """From such a ghost to its image inside."""
@@ -202,22 +202,25 @@ class Boundaries:
         """The ghosts of velocities, so many layers of them; inside a program this is recorded."""
         for side in self.sides:
             side.fill(u, layers)
-        if any(self.cells.grid.periodic):
-            ml.fill_ghosts(u, closed=None)
+        self.wrap(u)
 
     def fill_pressure(self, p: ml.Field) -> None:
         """The ghosts of the pressure: no slope at sides, for what flows through them is known."""
         for side in self.sides:
             side.fill_pressure(p)
+        self.wrap(p)
+
+    def wrap(self, field: ml.Field) -> None:
+        """The ghosts of a field around periodic axes."""
         if any(self.cells.grid.periodic):
-            ml.fill_ghosts(p, closed=None)
+            ml.fill_ghosts(field, closed=None)
 
     @property
     def open_last_faces(self) -> list[Any]:
         """The ghosts with the last faces of axes through which not the same flows at all times: those of axes that go
         around, and of sides where the velocity is not given."""
         given = {side.axis for side in self.sides if side.given_through and side.end == HIGH}
-        return [self.cells.last_faces(axis) for axis in range(self.cells.rank) if axis not in given]
+        return [self.cells.layer(axis, n) for axis, n in enumerate(self.cells.shape) if axis not in given]
 
     def set_last_faces(self, faces: ml.Field) -> None:
         """The face velocities at the last faces of all other axes: nothing in a step touches them."""
@@ -229,8 +232,8 @@ class Boundaries:
         """What flows out less what flows in, times ``share``; inside a program this is recorded."""
         found.value = 0.0
         for side in self.sides:
-            outwards = -1.0 if side.end == LOW else 1.0
-            _flow_through(side.axis, self.cells.even)(side.faces, faces, outwards * share, found, *self.cells.widths)
+            given = (side.faces, faces, side.outwards * share, found)
+            _flow_through(side.axis, self.cells.even)(*given, *self.cells.widths)
 
     def balance(self, faces: ml.Field) -> None:
         """What flows out is made as much as flows in, evenly over all ways out."""
@@ -238,8 +241,7 @@ class Boundaries:
             return
         self.net_outflow(faces, self._excess, self._per_area)
         for side in self.ways_out:
-            outwards = -1.0 if side.end == LOW else 1.0
-            _let_out(side.axis)(side.faces, self._excess, outwards, faces, *self.cells.fluid_within(1))
+            _let_out(side.axis)(side.faces, self._excess, side.outwards, faces, *self.cells.fluid_within(1))
 
 
 @cache

@@ -18,7 +18,7 @@ import meshloom as ml
 from meshloom.solvers.fractional_step.carried import CENTRAL, REACH, FaceRow, carried
 from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, spacings
 from meshloom.solvers.fractional_step.offsets import along, moved
-from meshloom.solvers.fractional_step.terms import area, divergence, row_of_cells, slope_at_face, volume
+from meshloom.solvers.fractional_step.terms import area, divergence, least_width, row_of_cells, slope_at_face, volume
 
 
 def seen(cells: CellGrid, u: ml.Field, reach: int) -> ml.Arg:
@@ -169,10 +169,7 @@ def _staggered_end(even: tuple[bool, ...]) -> dict[str, Any]:
         pairs = [(u[here][a], u[along(rank, a, 1)][a]) for a in range(rank)]
         centres[...] = np.stack([0.5 * (first + last) for first, last in pairs])
         energy += 0.25 * sum(first * first + last * last for first, last in pairs) * volume(axes)
-        least = axes[0].width()
-        for one in axes[1:]:
-            least = np.minimum(least, one.width())
-        largest[...] = np.abs(divergence(u, axes)) * least
+        largest[...] = np.abs(divergence(u, axes)) * least_width(axes)
 
     def without(a: int) -> ml.Kernel:
         @ml.kernel

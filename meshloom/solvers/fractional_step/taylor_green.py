@@ -15,21 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, OutputOptions, RunOptions, schedule_table
+from meshloom.case import Chart
 from meshloom.config import option, section
 from meshloom.solvers.fractional_step.case import MONITORS, IncompressibleCase
 from meshloom.solvers.fractional_step.cells import CellGrid, Velocity, even_edges
-from meshloom.solvers.fractional_step.options import (
-    MOST_STEPS,
-    OUTPUT_DOC,
-    PRESSURE_DOC,
-    RUN_DOC,
-    SCHEME_DOC,
-    TIME_DOC,
-    FractionalStepOptions,
-    PressureOptions,
-    StepOptions,
-)  # fmt: skip
+from meshloom.solvers.fractional_step.options import IncompressibleConfig
 from meshloom.solvers.fractional_step.sides import Condition
 
 
@@ -51,15 +41,9 @@ class DecayOptions:
 
 
 @dataclass(frozen=True)
-class DecayConfig:
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=MOST_STEPS)
+class DecayConfig(IncompressibleConfig):
     mesh: PeriodicBoxOptions = section(PeriodicBoxOptions, "The grid.")
     flow: DecayOptions = section(DecayOptions, "The fluid.")
-    time: StepOptions = section(StepOptions, TIME_DOC)
-    scheme: FractionalStepOptions = section(FractionalStepOptions, SCHEME_DOC)
-    pressure: PressureOptions = section(PressureOptions, PRESSURE_DOC)
-    output: OutputOptions = section(OutputOptions, OUTPUT_DOC)
-    schedule: dict[str, Any] = schedule_table("predict")
 
 
 class DecayingVortices(IncompressibleCase):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import BROKEN, PRECISIONS, Case, Limit, Picture
+from meshloom.case import BROKEN, Case, Limit, Picture
 from meshloom.solvers.lulesh.kernels import ENDS, NO_LIMIT, free_bit, kernels, masses, mirror_bit
 from meshloom.solvers.lulesh.options import LuleshConfig, LuleshMeshOptions
 from meshloom.solvers.stable import doubts_longer
@@ -43,7 +43,7 @@ class Lulesh(Case):
             "largest_q": Limit(below=config.material.largest_q, why="material.largest_q"),
             "dt": Limit(above=0.0, why="the time step has collapsed"),
         }
-        n, self.dtype = config.mesh.size, PRECISIONS[config.run.precision]
+        n = config.mesh.size
         self.mesh = ml.generate.box((n, n, n), extent=(config.mesh.side,) * 3).arranged(config.mesh.order)
         self._make_fields()
         self._make_globals()

@@ -10,25 +10,20 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import BROKEN, PRECISIONS, Case, Limit, Picture
+from meshloom.case import BROKEN, Case, Limit, Picture
 from meshloom.solvers.exact import GasState, Riemann
-from meshloom.solvers.miniaero.kernels import (
-    EXTRAPOLATE,
-    INFLOW,
-    NO_SLIP,
-    TANGENT,
-    MiniAeroKernels,
-    MiniAeroScheme,
-    kernels,
-)
+from meshloom.solvers.finite_volume.stability import longest_cfl
+from meshloom.solvers.miniaero.gas import MiniAeroGas
+from meshloom.solvers.miniaero.kernels import EXTRAPOLATE, INFLOW, NO_SLIP, TANGENT, MiniAeroScheme, kernels
 from meshloom.solvers.miniaero.options import MiniAeroMeshOptions, PlateConfig, RampConfig, ShockTubeConfig
-from meshloom.solvers.miniaero.stability import longest_step
 from meshloom.solvers.miniaero.step import FiniteVolumes, TimeStep
+from meshloom.solvers.runge_kutta import amplification, largest_step
 from meshloom.solvers.stable import doubts_longer
 
 _NEAR = 1e-6  # so close to the contact are states on either side, as a share of its speed
@@ -51,14 +46,13 @@ class MiniAero(Case):
         self.config, self.gas = config, config.gas.gas()
         scheme = MiniAeroScheme(config.order, config.viscous, config.scheme.entropy_fix, config.scheme.limiter_exponent)
         self.mesh = _channel(config.mesh).arranged(config.mesh.order)
-        dtype = PRECISIONS[config.run.precision]
         start = self.initial_state(np.asarray(self.mesh.cells.points))
-        self.u = self.mesh.cells.field("u", 5, dtype=dtype, data=start)
+        self.u = self.mesh.cells.field("u", 5, dtype=self.dtype, data=start)
         self.recorded = tuple(ml.Global(0.0, name) for name in self.monitors)
         self.state = (self.u,)
         inflow = self.gas.primitives(self.inflow_state)
-        run = MiniAeroKernels(*kernels(self.gas, scheme, tuple(inflow.tolist())))
-        geometry = FiniteVolumes.of(self.mesh, self.boundary, dtype)
+        run = SimpleNamespace(**kernels(self.gas, scheme, tuple(inflow.tolist())))
+        geometry = FiniteVolumes.of(self.mesh, self.boundary, self.dtype)
         step = TimeStep(self.u, geometry, run, scheme, config.time.dt, self.recorded)
         self.program = ml.program(step.time_step)
 
@@ -183,3 +177,23 @@ def _channel(options: MiniAeroMeshOptions) -> ml.Mesh:
     """The mesh that the configuration asks for, numbered as the original does: along z first, then y, then x."""
     pi = math.pi if options.pi_decimals < 0 else round(math.pi, options.pi_decimals)
     return ml.generate.ramp(options.cells, extent=options.extent, slope=math.tan(options.angle * pi / 180.0))
+
+
+def longest_step(mesh: ml.Mesh, gas: MiniAeroGas, V: np.ndarray, order: int, *, viscous: bool) -> float:
+    """In seconds, for a state V (5, cells): where the flow becomes faster or hotter, less is stable.
+
+    Half of what goes through the faces of a cell, by its volume, is the sum of the Courant numbers along its axes; the
+    symbol of the viscous term is -4 nu / h^2 along each of them.
+    """
+    volume, sound = mesh.cell_volumes, gas.sound_speed(V)
+    factor = max(4.0 / 3.0, gas.gamma / gas.prandtl) if viscous else 0.0  # of momentum, and of heat
+    diffusivity = factor * gas.viscosity(V[4]) / V[0]
+    waves, damping = np.zeros(len(volume)), np.zeros(len(volume))
+    for cells, area in ((mesh.face_cells, mesh.face_normals), (mesh.boundary_cells, mesh.boundary_normals)):
+        size = np.linalg.norm(area, axis=1)
+        for own in cells.indices.T:
+            through = np.abs((area * V[1:4, own].T).sum(axis=1)) + sound[own] * size
+            waves += np.bincount(own, 0.5 * through / volume[own], len(volume))
+            damping += np.bincount(own, 2.0 * diffusivity[own] * (size / volume[own]) ** 2, len(volume))
+    longest = longest_cfl(order, 0.0, amplification), largest_step(np.array([-1.0]))
+    return 1.0 / float((waves / longest[0] + damping / longest[1]).max())

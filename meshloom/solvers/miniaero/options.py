@@ -54,15 +54,8 @@ class MiniAeroGasOptions:
 
     def gas(self) -> MiniAeroGas:
         consistent = self.gamma * self.gas_constant / (self.gamma - 1.0)
-        return MiniAeroGas(
-            self.gamma,
-            self.gas_constant,
-            self.cp_enthalpy or consistent,
-            self.cp_conduction or consistent,
-            self.prandtl,
-            self.sutherland_factor,
-            self.sutherland_temperature,
-        )
+        capacities = {name: getattr(self, name) or consistent for name in ("cp_enthalpy", "cp_conduction")}
+        return MiniAeroGas(**vars(self) | capacities)
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.miniaero.kernels import MiniAeroKernels, MiniAeroScheme
+from meshloom.solvers import runge_kutta
+from meshloom.solvers.miniaero.kernels import MiniAeroScheme
 
-STAGES = ((0.0, 1.0 / 6.0), (0.5, 1.0 / 3.0), (0.5, 1.0 / 3.0), (1.0, 1.0 / 6.0))  # alpha and beta of Runge-Kutta
+STAGES = tuple((when, weight) for when, _length, weight in runge_kutta.STAGES)  # alpha and beta
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class TimeStep:
         self,
         u: ml.Field,
         geometry: FiniteVolumes,
-        run: MiniAeroKernels,
+        run: SimpleNamespace,
         scheme: MiniAeroScheme,
         dt: float,
         monitors: Sequence[ml.Global],

@@ -11,7 +11,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom import compact
-from meshloom.case import BROKEN, PRECISIONS, GridCase, Image, Limit
+from meshloom.case import BROKEN, GridCase, Image, Limit
 from meshloom.case.even_steps import EvenSteps
 from meshloom.errors import ConfigError
 from meshloom.solvers.navier_stokes.equations import DIVERGENCE, Equations
@@ -39,7 +39,7 @@ class FlowCase(GridCase):
         _check_size(self.grid)
         step = chosen_step(config.time.dt, config.time.cfl, self.gas, self.fastest_stream(), self.grid.spacing)
         self.flow = GasFlow(
-            self._equations(config),
+            Equations(self.grid, self.gas, self.form, method=config.scheme.solver, dtype=self.dtype),
             self.initial_state(),
             EvenSteps(step, config.time.end),
             boundaries=self.boundaries(),
@@ -54,10 +54,6 @@ class FlowCase(GridCase):
         form = "scheme.form = \"split\", " if getattr(self.config.scheme, "form", "split") != "split" else ""
         steps = step_settings(self.config.time)
         return f"shorter steps ({steps}), a finer grid, {form}or a filter (filter.order) may help"
-
-    def _equations(self, config: Any) -> Equations:
-        scheme, dtype = config.scheme, PRECISIONS[config.run.precision]
-        return Equations(self.grid, self.gas, self.form, method=scheme.solver, dtype=dtype)
 
     @property
     def form(self) -> str:
@@ -110,13 +106,7 @@ class FlowCase(GridCase):
         }
 
     def picture(self) -> Image:
-        return self.image(self.grid_fields()["vorticity"], "vorticity", self.drawn)
-
-    def image(self, values: np.ndarray, label: str, curves: tuple[str, ...] = ()) -> Image:
-        """A map of values (*shape,) in the plane, in space of those halfway up."""
-        x, y = self.grid.coordinates[:2]
-        plane = values if self.grid.rank == 2 else values[:, :, self.grid.shape[2] // 2]
-        return Image(x, y, plane, label, curves=curves)
+        return self.plane_image(self.grid_fields()["vorticity"], "vorticity", self.drawn)
 
 
 def _check_size(grid: ml.Grid) -> None:

@@ -7,6 +7,7 @@ the plane that is 6 + 8 = 14 compact derivatives, in space 12 + 15 = 27.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -14,9 +15,9 @@ import numpy as np
 
 import meshloom as ml
 from meshloom import compact
+from meshloom.compact.operators import operator_of_rows
 from meshloom.errors import MeshError
 from meshloom.solvers.navier_stokes.gas import Gas, flux, split_flux, split_products
-from meshloom.solvers.navier_stokes.operators import derivative, inner_derivative
 
 DIVERGENCE, SPLIT = "divergence", "split"
 FORMS = (DIVERGENCE, SPLIT)
@@ -42,7 +43,7 @@ class Equations:
         if form == SPLIT and (grid.rank != 3 or not all(grid.periodic)):
             raise MeshError(f"grid {grid.name}: the split form of the equations needs three periodic axes")
         self.grid, self.gas, self.form, self.method, self.dtype = grid, gas, form, method, dtype
-        self._derivatives = [derivative(grid, a) for a in range(grid.rank)]
+        self._derivatives = [compact.operator(compact.LELE6, grid, a) for a in range(grid.rank)]
         self._inner_derivatives = [inner_derivative(grid, a) for a in range(grid.rank)]
 
     def _fields(self, name: str, dim: int) -> tuple[ml.Field, ...]:
@@ -81,6 +82,37 @@ class Equations:
     def _derive(self, name: str, axis: int, operator: Any, reads: ml.Field, writes: ml.Field, **kernels: Any) -> None:
         name = f"{name}_{ml.Grid.axis_names[axis]}"
         compact.apply(self.grid, axis, operator, reads, writes, method=self.method, name=name, **kernels)
+
+
+# --- the derivative of fluxes ---
+
+
+def inner_derivative(grid: ml.Grid, axis: int, scheme: compact.Scheme = compact.LELE6) -> ml.linalg.LineOperator:
+    """d/dx along an axis at every point but the ends of a closed one, where it is zero.
+
+    What a boundary condition says there can then be added by itself. The first row ties the derivative at the end to
+    the next one; eliminating it from the second row changes no other value.
+    """
+    if grid.periodic[axis]:
+        return compact.operator(scheme, grid, axis)
+    low = _left_to_others(scheme.low)
+    first, *high = _left_to_others([row.mirrored(degree=0) for row in scheme.high_rows])
+    high = [first, *(row.mirrored(degree=0) for row in high)]
+    return operator_of_rows(scheme.interior, low, high, scale=1.0 / grid.spacing[axis])
+
+
+def _left_to_others(rows: Sequence[compact.Row]) -> list[compact.Row]:
+    """End rows, outermost first, reading inwards: the first gives zero, the second no longer asks for it."""
+    end, second, *others = rows
+    factor = second.left.get(-1, Fraction(0)) / end.left[0]
+    left, right = dict(second.left), dict(second.right)
+    for row, of_end in ((left, end.left), (right, end.right)):
+        for offset, value in of_end.items():  # the end's offset 0 is the second row's -1
+            row[offset - 1] = row.get(offset - 1, Fraction(0)) - factor * value
+    left.pop(-1, None)
+    scale = left[0]
+    without = compact.Row.of({o: v / scale for o, v in left.items()}, {o: v / scale for o, v in right.items()})
+    return [compact.Row({0: Fraction(1)}, {0: Fraction(0)}), without, *others]
 
 
 # --- kernels: what is derived, and what becomes of it; tracing takes time, so cases of one gas share them ---

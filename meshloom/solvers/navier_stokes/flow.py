@@ -102,34 +102,26 @@ class GasFlow:
 def measure_kernel(gas: Gas, rank: int) -> ml.Kernel:
     """Largest vorticity, sums of kinetic energy, enstrophy (density * vorticity^2 / 2) and mass, lowest density."""
 
-    def values(q: Any, slopes: Sequence[Any]) -> tuple[Any, Any]:
-        return squared(vorticity(slopes)), 0.5 * squared(q[1:-1]) / q[0]
+    def add(q: Any, slopes: Sequence[Any], largest: Any, energy: Any, enstrophy: Any, mass: Any, lowest: Any) -> None:
+        omega2, kinetic = squared(vorticity(slopes)), 0.5 * squared(q[1:-1]) / q[0]
+        largest[...] = np.sqrt(omega2)
+        energy += kinetic
+        enstrophy += 0.5 * q[0] * omega2
+        mass += q[0]
+        lowest[...] = q[0]
 
     @ml.kernel
     def measure(
         q: ml.Read, slope_x: ml.Read, slope_y: ml.Read,
         largest: ml.Max, energy: ml.Sum, enstrophy: ml.Sum, mass: ml.Sum, lowest: ml.Min,
     ):  # fmt: skip
-        omega2, kinetic = values(q, (slope_x, slope_y))
-        largest[...] = np.sqrt(omega2)
-        energy += kinetic
-        enstrophy += 0.5 * q[0] * omega2
-        mass += q[0]
-        lowest[...] = q[0]
-
-    if rank == 2:
-        return measure
+        add(q, (slope_x, slope_y), largest, energy, enstrophy, mass, lowest)
 
     @ml.kernel
     def measure_in_space(
         q: ml.Read, slope_x: ml.Read, slope_y: ml.Read, slope_z: ml.Read,
         largest: ml.Max, energy: ml.Sum, enstrophy: ml.Sum, mass: ml.Sum, lowest: ml.Min,
     ):  # fmt: skip
-        omega2, kinetic = values(q, (slope_x, slope_y, slope_z))
-        largest[...] = np.sqrt(omega2)
-        energy += kinetic
-        enstrophy += 0.5 * q[0] * omega2
-        mass += q[0]
-        lowest[...] = q[0]
+        add(q, (slope_x, slope_y, slope_z), largest, energy, enstrophy, mass, lowest)
 
-    return measure_in_space
+    return measure if rank == 2 else measure_in_space

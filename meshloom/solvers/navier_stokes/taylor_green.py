@@ -111,7 +111,7 @@ class TaylorGreen(FlowCase):
     def maps(self) -> dict[str, Image | SpacePicture]:
         fields = self.grid_fields()
         return {
-            "density": self.image(fields["density"] - 1.0, "density - 1"),
+            "density": self.plane_image(fields["density"] - 1.0, "density - 1"),
             "planes": cut_planes(self.grid.coordinates, fields["vorticity"], "vorticity"),
         }
 

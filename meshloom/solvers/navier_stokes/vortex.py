@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import PRECISIONS, Chart, Image, OutputOptions, RunOptions, schedule_table
+from meshloom.case import Chart, Image, OutputOptions, RunOptions, schedule_table
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.navier_stokes.boundary import (
@@ -142,9 +142,8 @@ class VortexOutflow(FlowCase):
         open_sides = [(side, outflow_kernel(gas, self._far_field(side), side)) for side in others]
         supersonic = self.config.flow.mach > 1.0
         inflow = held_inflow if supersonic else subsonic_inflow_kernel(gas, left)
-        dtype = PRECISIONS[self.config.run.precision]
         names = ("points_per_x", "points_per_y")
-        per_length = [ml.Global(1.0 / h, name, dtype=dtype) for h, name in zip(grid.spacing, names, strict=True)]
+        per_length = [ml.Global(1.0 / h, name, dtype=self.dtype) for h, name in zip(grid.spacing, names, strict=True)]
 
         def apply(q: ml.Field, slopes: Sequence[ml.Field], rate: ml.Field) -> None:
             for side, outflow in open_sides:
@@ -164,7 +163,7 @@ class VortexOutflow(FlowCase):
 
     def maps(self) -> dict[str, Image]:
         density = self.grid_fields()["density"]
-        return {"density": self.image(density - 1.0, "density over that of the stream - 1")}
+        return {"density": self.plane_image(density - 1.0, "density over that of the stream - 1")}
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         share = history["vorticity"] / self.config.vortex.largest_vorticity

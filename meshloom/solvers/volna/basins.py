@@ -13,8 +13,8 @@ import numpy as np
 import meshloom as ml
 from meshloom.case import (
     BROKEN,
-    PRECISIONS,
     Case,
+    FamilyConfig,
     Limit,
     OutputOptions,
     Picture,
@@ -30,9 +30,6 @@ from meshloom.solvers.volna.flux import BED, H, U, V, Water
 from meshloom.solvers.volna.geometry import cell_centres
 from meshloom.solvers.volna.scheme import SCHEMES, FirstOrder, SecondOrder, WaterFlow
 
-MESH_DOC = "The mesh: a rectangle of squares cut into two triangles each, or a file."
-TIME_DOC = "When to end, and the time step."
-RUN_DOC = "How long at most, and on what; the original computes in single precision."
 Region = tuple[float, float, float, float]  # xmin, xmax, ymin, ymax
 
 
@@ -76,12 +73,17 @@ class VolnaFlowOptions:
 
 
 @dataclass(frozen=True)
-class WaterConfig:
+class WaterConfig(FamilyConfig):
     """The sections that all water cases have."""
 
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=10_000_000, precision="single")
-    mesh: VolnaMeshOptions = section(VolnaMeshOptions, MESH_DOC)
-    time: VolnaTimeOptions = section(VolnaTimeOptions, TIME_DOC)
+    run: RunOptions = section(
+        RunOptions, "How long at most, and on what; the original computes in single precision.",
+        iterations=10_000_000, precision="single",
+    )  # fmt: skip
+    mesh: VolnaMeshOptions = section(
+        VolnaMeshOptions, "The mesh: a rectangle of squares cut into two triangles each, or a file."
+    )
+    time: VolnaTimeOptions = section(VolnaTimeOptions, "When to end, and the time step.")
     flow: VolnaFlowOptions = section(VolnaFlowOptions, "The water and the scheme.")
     output: OutputOptions = section(OutputOptions, "What to write, and how often.")
     schedule: dict[str, Any] = schedule_table("fluxes")
@@ -97,7 +99,7 @@ class WaterCase(Case):
     def __init__(self, config: Any):
         self.config = config
         self.mesh = self._mesh(config.mesh)
-        self.flow = self._flow(PRECISIONS[config.run.precision])
+        self.flow = self._flow()
         flow = self.flow
         self.state: tuple[ml.Field | ml.Global, ...] = (flow.w, flow.time, flow.pace)
         self.recorded: tuple[ml.Global, ...] = (flow.time, flow.dt, flow.volume, flow.energy, flow.pace, flow.lowest)
@@ -133,17 +135,17 @@ class WaterCase(Case):
             alternate=options.alternate,
         ).arranged(options.order)
 
-    def _start(self, dtype: np.dtype) -> np.ndarray:
+    def _start(self) -> np.ndarray:
         """The state (cells, 4) at the start: at rest."""
-        x, y = cell_centres(self.mesh, dtype).T
+        x, y = cell_centres(self.mesh, self.dtype).T
         bed = self.bed(x, y)
         depth = np.maximum(self.surface(x, y) - bed, self.config.flow.dry)
-        return np.stack([depth, 0.0 * x, 0.0 * x, bed], axis=1).astype(dtype)
+        return np.stack([depth, 0.0 * x, 0.0 * x, bed], axis=1).astype(self.dtype)
 
-    def _flow(self, dtype: np.dtype) -> WaterFlow:
+    def _flow(self) -> WaterFlow:
         flow, time = self.config.flow, self.config.time
         water, timing = Water(flow.gravity, flow.dry), Timing(time.end, time.trim, time.growth, flow.cfl)
-        start = self._start(dtype)
+        start = self._start()
         if flow.scheme == "v17":
             return FirstOrder(self.mesh, start, water, timing)
         return SecondOrder(self.mesh, start, water, timing, flow.renew_rates)

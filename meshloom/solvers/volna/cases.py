@@ -8,17 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from meshloom.case import defaults
 from meshloom.config import option, section
 from meshloom.solvers.exact_water import Stoker, Thacker
-from meshloom.solvers.volna.basins import (
-    MESH_DOC,
-    TIME_DOC,
-    Region,
-    VolnaMeshOptions,
-    VolnaTimeOptions,
-    WaterCase,
-    WaterConfig,
-)
+from meshloom.solvers.volna.basins import Region, WaterCase, WaterConfig
 
 # --- a dam breaks -----------------------------------------------------------------------------------------
 
@@ -36,7 +29,7 @@ class DamOptions:
 
 @dataclass(frozen=True)
 class DambreakConfig(WaterConfig):
-    time: VolnaTimeOptions = section(VolnaTimeOptions, TIME_DOC, end=0.5)
+    time = defaults(end=0.5)
     dam: DamOptions = section(DamOptions, "The dam, gone at time 0.")
 
 
@@ -77,7 +70,7 @@ class LakeOptions:
 
 @dataclass(frozen=True)
 class LakeConfig(WaterConfig):
-    mesh: VolnaMeshOptions = section(VolnaMeshOptions, MESH_DOC, nx=20, ny=20)
+    mesh = defaults(nx=20, ny=20)
     lake: LakeOptions = section(LakeOptions, "The lake.")
 
 
@@ -115,8 +108,8 @@ class BowlOptions:
 
 @dataclass(frozen=True)
 class ThackerConfig(WaterConfig):
-    mesh: VolnaMeshOptions = section(VolnaMeshOptions, MESH_DOC, nx=40, ny=40)
-    time: VolnaTimeOptions = section(VolnaTimeOptions, TIME_DOC, end=Thacker().period)
+    mesh = defaults(nx=40, ny=40)
+    time = defaults(end=Thacker().period)
     bowl: BowlOptions = section(BowlOptions, "The bowl.")
 
 
@@ -161,8 +154,8 @@ class HumpOptions:
 
 @dataclass(frozen=True)
 class HumpConfig(WaterConfig):
-    mesh: VolnaMeshOptions = section(VolnaMeshOptions, MESH_DOC, nx=180, ny=60)
-    time: VolnaTimeOptions = section(VolnaTimeOptions, TIME_DOC, end=5.0)
+    mesh = defaults(nx=180, ny=60)
+    time = defaults(end=5.0)
     hump: HumpOptions = section(HumpOptions, "The pool and the hump.")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -10,17 +10,8 @@ import meshloom as ml
 from meshloom.solvers.volna.flux import BED, H, Water, fastest, hll, kinetic, mirrored, momenta, sides, state
 
 
-class FirstOrderKernels(NamedTuple):
-    """The kernels of a step, in the order of first use."""
-
-    fluxes: ml.Kernel
-    wall_fluxes: ml.Kernel
-    predict: ml.Kernel
-    correct: ml.Kernel
-
-
-def kernels(water: Water) -> FirstOrderKernels:
-    """The kernels; the constants of ``water`` become literals in the compiled code."""
+def kernels(water: Water) -> SimpleNamespace:
+    """The kernels of a step; the constants of ``water`` become literals in the compiled code."""
     g, dry = water.gravity, water.dry
 
     @ml.kernel
@@ -61,4 +52,4 @@ def kernels(water: Water) -> FirstOrderKernels:
         volume += area * after[H]
         energy += area * kinetic(after)
 
-    return FirstOrderKernels(fluxes, wall_fluxes, predict, correct)
+    return SimpleNamespace(fluxes=fluxes, wall_fluxes=wall_fluxes, predict=predict, correct=correct)

@@ -7,12 +7,12 @@ still surface. Both schemes collect what flows into every cell in ``inflow``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from types import SimpleNamespace
 
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers import clock
-from meshloom.solvers.clock import Timing
+from meshloom.solvers.clock import Timing, WaveClock
 from meshloom.solvers.volna import first_order, second_order
 from meshloom.solvers.volna.flux import Water
 from meshloom.solvers.volna.geometry import measure
@@ -27,21 +27,19 @@ class WaterFlow(ABC):
     of dry land), ``volume`` and ``energy`` (kinetic, per density) tell about the last step.
     """
 
+    kernels: SimpleNamespace  # of a scheme
+
     def __init__(self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing):
         self.mesh, self.water, self.timing = mesh, water, timing
         self.dtype = state.dtype
         self.geometry = measure(mesh, state.dtype)
         self.w = mesh.cells.field("w", 4, data=state)
-        self.time = ml.Global(0.0, "time")
-        self.pace, self.dt, self.limit, self.lowest = (
-            ml.Global(value, name, dtype=self.dtype)
-            for name, value in (("pace", np.inf), ("dt", 0.0), ("limit", 0.0), ("lowest", np.inf))
-        )
+        self.clock = WaveClock(timing, self.dtype)
+        self.time, self.pace, self.dt = self.clock.time, self.clock.pace, self.clock.dt
+        self.lowest = ml.Global(np.inf, "lowest", dtype=self.dtype)
         area = self.geometry.area.numpy().astype(np.float64)
         self.volume = ml.Global(float(area @ state[:, 0].astype(np.float64)), "volume")
         self.energy = ml.Global(0.0, "energy")
-        self.clock_set = ml.Set(1, "clock")
-        self._clock = clock.kernels(timing)
 
     def _on_cells(self, name: str, dim: int = 1) -> ml.Field:
         return self.mesh.cells.field(name, dim, dtype=self.dtype)
@@ -50,12 +48,16 @@ class WaterFlow(ABC):
     def step(self) -> None:
         """One time step."""
 
-    def _choose_step(self, waves: ml.Field) -> None:
-        """From the waves that the rates have met."""
-        self.limit.value = np.inf
-        longest = self._on_cells("longest_step")
-        self._clock.time_limit(self.mesh.cells, self.geometry.area, waves, longest, self.limit)
-        self._clock.tick(self.clock_set, self.limit, self.pace, self.dt, self.time)
+    def _flow_in(self, w: ml.Field, inflow: ml.Field, waves: ml.Field, slopes: ml.Field | None = None) -> None:
+        """What flows into every cell in the state ``w``, with its ``slopes`` at edges, and the waves that it meets."""
+        mesh, at = self.mesh, self.geometry
+        inner, walls = mesh.face_cells, mesh.boundary_cells
+        inflow.fill(0.0)
+        waves.fill(0.0)
+        seen = (w[inner],) if slopes is None else (at.way, w[inner], slopes[inner])
+        self.kernels.fluxes(mesh.faces, at.normal, at.length, *seen, inflow[inner], waves[inner])
+        self.kernels.wall_fluxes(mesh.boundary_faces, at.wall_normal, at.wall_length, w[walls], inflow[walls],
+                                 waves[walls])  # fmt: skip
 
     def _empty_totals(self) -> tuple[ml.Field | ml.Global, ...]:
         """What the last loop of a step tells: depths, the lowest one, volume and energy."""
@@ -72,24 +74,14 @@ class FirstOrder(WaterFlow):
         super().__init__(mesh, state, water, timing)
         self.kernels = first_order.kernels(water)
 
-    def rates(self, w: ml.Field, inflow: ml.Field, waves: ml.Field) -> None:
-        """What flows into every cell in the state ``w``, and the waves that it meets there."""
-        mesh, at = self.mesh, self.geometry
-        inflow.fill(0.0)
-        waves.fill(0.0)
-        self.kernels.fluxes(mesh.faces, at.normal, at.length, w[mesh.face_cells], inflow[mesh.face_cells],
-                            waves[mesh.face_cells])  # fmt: skip
-        self.kernels.wall_fluxes(mesh.boundary_faces, at.wall_normal, at.wall_length, w[mesh.boundary_cells],
-                                 inflow[mesh.boundary_cells], waves[mesh.boundary_cells])  # fmt: skip
-
     def step(self) -> None:
         cells, area, dt = self.mesh.cells, self.geometry.area, self.dt
         predicted, mid = self._on_cells("predicted", 3), self.w.like("mid")
         inflow, waves = self._on_cells("inflow", 3), self._on_cells("waves")
-        self.rates(self.w, inflow, waves)
-        self._choose_step(waves)
+        self._flow_in(self.w, inflow, waves)
+        self.clock.tick(area, waves)
         self.kernels.predict(cells, area, self.w, dt, inflow, predicted, mid)
-        self.rates(mid, inflow, waves)
+        self._flow_in(mid, inflow, waves)
         self.kernels.correct(cells, area, predicted, dt, inflow, self.w, *self._empty_totals())
 
 
@@ -104,14 +96,9 @@ class SecondOrder(WaterFlow):
 
     def rates(self, w: ml.Field, slopes: ml.Field, inflow: ml.Field, waves: ml.Field) -> None:
         """What flows into every cell in the state ``w``, whose ``slopes`` are found on the way, and the waves there."""
-        mesh, at = self.mesh, self.geometry
-        self.kernels.reconstruct(mesh.cells, at.fit, at.reach, w, w[at.neighbours], slopes)
-        inflow.fill(0.0)
-        waves.fill(0.0)
-        self.kernels.fluxes(mesh.faces, at.normal, at.length, at.way, w[mesh.face_cells], slopes[mesh.face_cells],
-                            inflow[mesh.face_cells], waves[mesh.face_cells])  # fmt: skip
-        self.kernels.wall_fluxes(mesh.boundary_faces, at.wall_normal, at.wall_length, w[mesh.boundary_cells],
-                                 inflow[mesh.boundary_cells], waves[mesh.boundary_cells])  # fmt: skip
+        at = self.geometry
+        self.kernels.reconstruct(self.mesh.cells, at.fit, at.reach, w, w[at.neighbours], slopes)
+        self._flow_in(w, inflow, waves, slopes)
 
     def step(self) -> None:
         cells, area, w, dt = self.mesh.cells, self.geometry.area, self.w, self.dt
@@ -119,7 +106,7 @@ class SecondOrder(WaterFlow):
         inflow, waves = self._on_cells("inflow", 3), self._on_cells("waves")
         mid, slopes = w.like("mid"), self._on_cells("slopes", 8)
         self.rates(w, slopes, inflow, waves)
-        self._choose_step(waves)
+        self.clock.tick(area, waves)
         self.kernels.start(cells, area, w, dt, inflow, rate, gain, mid)
         self.rates(mid, slopes, inflow, waves)
         self.kernels.half(cells, area, w, dt, inflow, gain, mid)

@@ -15,17 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, Picture
+from meshloom.case import Chart, Picture, defaults
 from meshloom.config import option, section, table
-from meshloom.solvers.volna.basins import (
-    MESH_DOC,
-    TIME_DOC,
-    Region,
-    VolnaMeshOptions,
-    VolnaTimeOptions,
-    WaterCase,
-    WaterConfig,
-)
+from meshloom.solvers.volna.basins import Region, WaterCase, WaterConfig
 from meshloom.solvers.volna.flux import BED, H
 from meshloom.solvers.volna.gauges import Gauges, check_place
 from meshloom.solvers.volna.geometry import cell_centres
@@ -84,8 +76,8 @@ def check_gauge(name: str, place: Any) -> None:
 
 @dataclass(frozen=True)
 class TsunamiConfig(WaterConfig):
-    mesh: VolnaMeshOptions = section(VolnaMeshOptions, MESH_DOC, nx=160, ny=96, alternate=True)
-    time: VolnaTimeOptions = section(VolnaTimeOptions, TIME_DOC, end=2400.0, trim=True)
+    mesh = defaults(nx=160, ny=96, alternate=True)
+    time = defaults(end=2400.0, trim=True)
     sea: SeaOptions = section(SeaOptions, "The sea and its beach.")
     island: IslandOptions = section(IslandOptions, "The island.")
     uplift: UpliftOptions = section(UpliftOptions, "The source: a rise of the sea floor.")
@@ -155,11 +147,11 @@ class Tsunami(WaterCase):
 
     # --- one iteration
 
-    def _start(self, dtype: np.dtype) -> np.ndarray:
+    def _start(self) -> np.ndarray:
         """At rest; a rise that takes no time has happened already, and the water stands on it."""
-        start = super()._start(dtype)
+        start = super()._start()
         if self.config.uplift.duration == 0.0:
-            start[:, BED] += self.uplift(*cell_centres(self.mesh, dtype).T)
+            start[:, BED] += self.uplift(*cell_centres(self.mesh, self.dtype).T)
         return start
 
     def _program(self) -> ml.Program:
@@ -181,7 +173,7 @@ class Tsunami(WaterCase):
 
     def _moving_floor(self) -> Callable[[], None]:
         """The loops that bring the floor to where it is at the end of a step."""
-        flow, cells, dtype = self.flow, self.mesh.cells, self.flow.dtype
+        flow, cells, dtype = self.flow, self.mesh.cells, self.dtype
         x, y = cell_centres(self.mesh, dtype).T
         floor = cells.field("floor", dtype=dtype, data=self.bed(x, y))
         uplift = cells.field("uplift", dtype=dtype, data=self.uplift(x, y))
@@ -189,7 +181,7 @@ class Tsunami(WaterCase):
         share = ml.Global(0.0, "share", dtype=dtype)
 
         def move() -> None:
-            rise(flow.clock_set, flow.time, duration, share)
+            rise(flow.clock.set, flow.time, duration, share)
             lift_floor(cells, floor, uplift, share, flow.w)
 
         return move
@@ -208,16 +200,14 @@ class Tsunami(WaterCase):
         return np.hstack([super().monitor_rows(recorded), levels])
 
     def cell_fields(self) -> dict[str, np.ndarray]:
-        peak = self.peak.numpy().astype(np.float64)
-        return super().cell_fields() | {"highest_surface": peak[:, 0], "inundation": self._inundation()}
-
-    def _inundation(self) -> np.ndarray:
-        """The greatest depth of water that stood on land, 0 at sea, (cells,)."""
-        return np.where(self._is_land(), self.peak.numpy()[:, 1].astype(np.float64), 0.0)
+        """With the highest surface, and the greatest depth of water that stood on land, 0 at sea."""
+        surface, depth = self.peak.numpy().astype(np.float64).T
+        inundation = np.where(self._is_land(), depth, 0.0)
+        return super().cell_fields() | {"highest_surface": surface, "inundation": inundation}
 
     def _is_land(self) -> np.ndarray:
         """Where the floor stood above the sea before it moved, (cells,)."""
-        return self.bed(*cell_centres(self.mesh, self.flow.dtype).T) > 0.0
+        return self.bed(*cell_centres(self.mesh, self.dtype).T) > 0.0
 
     def picture(self) -> Picture:
         fields = self.cell_fields()
