@@ -17,6 +17,7 @@ from meshloom.operation.operation import Operation
 from tests.docs.test_rooms import files, parsed
 
 PACKAGE = Path(ml.__file__).parent
+ALL = (*passes.RECORDED_PASSES, *passes.PASSES, *passes.FUSION_PASSES)
 #: Analyses of before, each of which asked on its own whether something may move past something else.
 GONE = {"_may_follow", "_why_not", "_maker", "_followers", "read_in", "needed_later", "without_idle_fills",
         "_constants", "dependencies", "Footprint", "footprint_of"}  # fmt: skip
@@ -70,7 +71,7 @@ def test_loads_are_replaced_by_one_function() -> None:
 
 def test_every_pass_is_in_the_lists() -> None:
     """Public functions of the package from one graph to one graph."""
-    listed = {one.__name__ for one in (*passes.PASSES, *passes.FUSION_PASSES)}
+    listed = {one.__name__ for one in ALL}
     found = set()
     for _, tree in trees():
         for node in tree.body:
@@ -81,7 +82,7 @@ def test_every_pass_is_in_the_lists() -> None:
     assert found - {"passed"} == listed and len(listed) >= 4
 
 
-@pytest.mark.parametrize("one", [*passes.PASSES, *passes.FUSION_PASSES], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("one", ALL, ids=lambda one: one.__name__)
 def test_a_pass_takes_a_graph_and_gives_one_and_changes_none(one: passes.Pass) -> None:
     assert get_type_hints(one)["return"] is Dataflow and next(iter(inspect.signature(one).parameters)) == "graph"
     before = recorded()

@@ -21,7 +21,7 @@ from scipy import sparse
 import meshloom as ml
 from meshloom.errors import MeshloomError
 from meshloom.mesh.box import Box
-from meshloom.mesh.condition import Condition
+from meshloom.mesh.globals import Condition
 from meshloom.recording import recorder
 from tests.recorded_world import World, add, halve, scale, spread
 

@@ -12,8 +12,8 @@ import numpy as np
 from meshloom.backend.bound import BoundLoop
 from meshloom.backend.lowering import Launches
 from meshloom.errors import ScheduleError
-from meshloom.mesh.condition import Comparison
 from meshloom.mesh.core import Global, on_host
+from meshloom.mesh.globals import Comparison
 from meshloom.native.runtime import copy_bandwidth
 from meshloom.process.signals import held_back
 from meshloom.target import CPU, Rates, Target

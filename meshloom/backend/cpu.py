@@ -16,8 +16,8 @@ from meshloom.backend.cpu_dialect import ENTRY, render
 from meshloom.backend.lowering import Compiled, Launch, Launches, Loaded, Lowered
 from meshloom.backend.unit import Argument, check_arrays, color_counts, make_unit, scratch_of, sizes_of, values_of
 from meshloom.errors import CompilerError
-from meshloom.mesh.condition import SIGNS, Comparison
 from meshloom.mesh.core import Global
+from meshloom.mesh.globals import SIGNS, Comparison
 from meshloom.native import compiler, runtime, threads
 from meshloom.native.compiler import Compiler, host_compiler
 from meshloom.native.dlclose import function_of

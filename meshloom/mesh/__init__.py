@@ -1,7 +1,7 @@
 """The nouns: sets, maps, fields, globals, meshes and their generators.
 
     what a person gives  values, layout, components, kinds, input_checks
-    fields, globals      stored and copies (buffers), array_interop, reduced, field, shown; condition (Global)
+    fields, globals      stored and copies (buffers), array_interop, reduced, field, shown; globals (and conditions)
     sets and maps        numbering (rows of a set), assigned, formula, core (Set, Map, Field, Subset)
     grids                offsets, box (points by index), grid (places in space)
     connectivity         cell_kinds, connectivity (CSR lists), faces, groups, joints, connected

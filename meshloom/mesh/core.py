@@ -25,11 +25,11 @@ from meshloom.exclusion import unowned
 from meshloom.kernel.expr import written
 from meshloom.mesh.assigned import Assignable, ascending, checked_indices, checked_lists, new_positions
 from meshloom.mesh.components import Components
-from meshloom.mesh.condition import Global
 from meshloom.mesh.connectivity import NodeLists
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.field import FieldValues
 from meshloom.mesh.formula import check_targets, computed_rows, traced_formula
+from meshloom.mesh.globals import Global
 from meshloom.mesh.kinds import Kinds, checked_kinds
 from meshloom.mesh.layout import Layout
 from meshloom.mesh.numbering import Rows, checked_numbering, chosen_rows, part_numbering

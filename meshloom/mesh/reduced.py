@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from meshloom.mesh.condition import Global
+from meshloom.mesh.globals import Global
 
 #: What reduces a field, and perhaps another one, by name: whoever has loops puts it here (``library.reductions``).
 reducer: list[Callable[[str, Any, Any], Any]] = []

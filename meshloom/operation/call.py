@@ -16,7 +16,6 @@ from meshloom.exclusion import made_for
 from meshloom.kernel.access import Read, ReadWrite, Write
 from meshloom.kernel.sameness import Same
 from meshloom.mesh.core import Field, Global
-from meshloom.mesh.number import PlainNumber
 from meshloom.operation.body import Body, BodyGraph
 from meshloom.operation.domain import WholeFields
 from meshloom.operation.in_memory import InMemory
@@ -91,17 +90,6 @@ def called(body: CalledFunction, name: str, used: Sequence[Field | Global] = ())
     listed = [s for s in dict.fromkeys((*used, *body.said)) if s in reads | writes | ends]
     modes = [Write if s not in reads else ReadWrite if s in writes else Read for s in listed]
     return Operation(name, WholeFields(everything, ends), tuple(map(Operand, listed, modes)), body, _OUTSIDE)
-
-
-def with_everything(operations: Sequence[Operation]) -> tuple[Operation, ...]:
-    """The same operations, where calls that have not said what they read or write have all that the others use as
-    operands, and so depend on it."""
-    vague = [one for one in dict.fromkeys(operations) if one.domain.everything]
-    if not vague:
-        return tuple(operations)
-    used = [s for s in dict.fromkeys(s for o in operations for s in o.storages) if not isinstance(s, PlainNumber)]
-    made = {one: called(cast(CalledFunction, one.body), one.name, used) for one in vague}
-    return tuple([made.get(one, one) for one in operations])
 
 
 class _Outside(InMemory):

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from meshloom.errors import KernelError
+from meshloom.mesh.number import PlainNumber
+from meshloom.operation.call import CalledFunction, called
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.into_lines import fused_into_lines
 from meshloom.operation.fusion.split_boxes import split_boxes
+
+
+def complete_calls(graph: Dataflow) -> Dataflow:
+    """Calls that have not said what they read or write have all that the others use as operands, and so depend on
+    it."""
+    vague = [one for one in dict.fromkeys(graph.operations) if one.domain.everything]
+    if not vague:
+        return graph
+    storages = dict.fromkeys(s for o in graph.operations for s in o.storages)
+    used = [one for one in storages if not isinstance(one, PlainNumber)]
+    made = {one: called(cast(CalledFunction, one.body), one.name, used) for one in vague}
+    return Dataflow([made.get(one, one) for one in graph.operations])
 
 
 def check_defined(graph: Dataflow) -> Dataflow:
@@ -55,7 +70,9 @@ def sink_initialisers(graph: Dataflow) -> Dataflow:
 
 
 Pass = Callable[[Dataflow], Dataflow]
-#: Of every program, in this order.
+#: Of what was recorded: all of it stays, and users see it (``program.dataflow``).
+RECORDED_PASSES: tuple[Pass, ...] = (complete_calls,)
+#: Of every program before it runs, in this order.
 PASSES: tuple[Pass, ...] = (check_defined, eliminate_dead_stores)
 #: Before loops become one (``fusion/program.py``), in this order.
 FUSION_PASSES: tuple[Pass, ...] = (fused_into_lines, sink_initialisers, split_boxes)

@@ -18,9 +18,9 @@ from meshloom.kernel.captured import Captured
 from meshloom.kernel.recent import Recent
 from meshloom.kernel.sameness import Distinct
 from meshloom.markup import Explanation
-from meshloom.mesh.condition import Condition
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
+from meshloom.mesh.globals import Condition
 from meshloom.operation.call import functions_of, may_change_anything, with_loops_of_calls
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.execution import Spent

@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from meshloom.mesh.condition import Condition
 from meshloom.mesh.core import Field, Global
+from meshloom.mesh.globals import Condition
 from meshloom.mesh.number import PlainNumber
-from meshloom.operation.call import CalledFunction, Later, called, with_everything
+from meshloom.operation.call import CalledFunction, Later, called
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import Given
-from meshloom.operation.passes import check_defined
+from meshloom.operation.passes import check_defined, complete_calls
 from meshloom.operation.run_arguments import check_decides
 
 
@@ -70,7 +70,7 @@ class RepeatedProgram:
         written = {one for each in loops for one in each.writes}
         vague = any(one.domain.everything for one in loops)
         check_decides(self.program.name, None if vague else self.until, written)
-        check_defined(Dataflow(with_everything(loops)))
+        check_defined(complete_calls(Dataflow(loops)))
         used = dict.fromkeys((*self.until.globals, *[one for each in loops for one in each.storages]))
         listed = [one for one in used if one not in own and not isinstance(one, PlainNumber)]
         temporary = [one for one in listed if isinstance(one, Field) and one.temporary]

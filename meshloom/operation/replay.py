@@ -14,8 +14,8 @@ import numpy as np
 
 from meshloom.backend.base import Backend, Recording, Replayed
 from meshloom.exclusion import holding, mutexes_of
-from meshloom.mesh.condition import Comparison
 from meshloom.mesh.core import Field, Global
+from meshloom.mesh.globals import Comparison
 from meshloom.mesh.stored import Stored
 from meshloom.native.together import together
 from meshloom.operation.measures import Measures

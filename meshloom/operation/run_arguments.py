@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from meshloom.errors import ProgramError
-from meshloom.mesh.condition import Condition
 from meshloom.mesh.core import Field, Global
+from meshloom.mesh.globals import Condition
 from meshloom.native import machine
 
 MOST_MEMORY = 0.5  # of the machine's, for the history of globals

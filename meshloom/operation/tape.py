@@ -24,7 +24,6 @@ from meshloom.mesh.core import Field, Global
 from meshloom.mesh.random import Random
 from meshloom.native.together import together
 from meshloom.operation.arguments import check_memory
-from meshloom.operation.call import with_everything
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.execution import Spent
 from meshloom.operation.field_layouts import layouts_by_votes
@@ -32,7 +31,7 @@ from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion.program import FusedProgram, fuse
 from meshloom.operation.measures import Measures, check_nodes_stay
 from meshloom.operation.operation import Operation, asking
-from meshloom.operation.passes import PASSES, passed
+from meshloom.operation.passes import PASSES, RECORDED_PASSES, passed
 from meshloom.operation.past_times import Timed
 from meshloom.operation.recorded import Outline, Recorded
 from meshloom.operation.replay import (
@@ -54,7 +53,8 @@ class Tape:
     operations, those between two calls are tapes of their own (``segments``), which ``in_turn.py`` runs."""
 
     def __init__(self, name: str, recorded: Sequence[Operation], had_its_say: WeakSet[Field]):
-        self.name, self.recorded, self.operations = name, recorded, with_everything(recorded)
+        self.name, self.recorded = name, recorded
+        self.operations = passed(Dataflow(recorded), RECORDED_PASSES).operations
         self.fuse = self.branches = True
         self.carries = set[Field]()  # as a segment: temporary fields across a call, which fused loops need not store
         self.rotates = True  # may a replay do what the next one begins with? a segment runs one at a time

@@ -16,8 +16,8 @@ import numpy as np
 from meshloom.errors import UserError, instance, interrupted, shown, whole_number, yes_or_no
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.state import by_name
-from meshloom.mesh.condition import Condition
 from meshloom.mesh.core import Field, Global
+from meshloom.mesh.globals import Condition
 from meshloom.operation.call import needs_nothing, with_loops_of_calls
 from meshloom.operation.program import Program
 from meshloom.operation.run_arguments import check_decides

@@ -13,8 +13,8 @@ import numpy as np
 
 from meshloom.errors import RunError, UserError, one_line, shown
 from meshloom.io.state import identity
-from meshloom.mesh.condition import Condition
 from meshloom.mesh.core import Field, Global, Set
+from meshloom.mesh.globals import Condition
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh, mesh_of
 from meshloom.operation.call import may_change_anything, with_loops_of_calls

@@ -21,7 +21,7 @@ from meshloom.backend.cuda.driver import Driver
 from meshloom.backend.cuda.graph import GraphRecording
 from meshloom.backend.unit import KernelText, Parameter
 from meshloom.errors import RunError
-from meshloom.mesh.condition import Comparison
+from meshloom.mesh.globals import Comparison
 from meshloom.native import compiler
 from meshloom.target import H200
 

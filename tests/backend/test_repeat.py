@@ -18,7 +18,7 @@ import meshloom as ml
 from meshloom.backend.cuda import graph, nvrtc, repeat
 from meshloom.backend.cuda.driver import Driver
 from meshloom.backend.cuda.repeat import WhileGraph, repeated, while_graph
-from meshloom.mesh.condition import SIGNS, Comparison
+from meshloom.mesh.globals import SIGNS, Comparison
 from meshloom.native import compiler
 from tests.backend.test_cuda import needs_nvrtc
 

@@ -20,8 +20,8 @@ from meshloom.backend.cuda.repeat import WhileGraph, repeated, while_graph
 from meshloom.backend.lowering import fill_memory
 from meshloom.kernel.recent import Recent
 from meshloom.kernel.sameness import Same
-from meshloom.mesh.condition import Comparison
 from meshloom.mesh.core import Global
+from meshloom.mesh.globals import Comparison
 from meshloom.native.runtime import PATIENCE
 from meshloom.native.threads import check_device
 from meshloom.process.signals import held_back

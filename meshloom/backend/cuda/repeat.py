@@ -18,7 +18,7 @@ import numpy as np
 
 from meshloom.backend.cuda.driver import DeviceLaunch, Driver
 from meshloom.errors import ScheduleError
-from meshloom.mesh.condition import Comparison
+from meshloom.mesh.globals import Comparison
 from meshloom.native.runtime import PATIENCE
 
 NAME = "ask"
