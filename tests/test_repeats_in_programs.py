@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -93,7 +95,8 @@ def test_the_graph_knows_what_it_reads_and_writes() -> None:
     assert graph.may_swap(1, 2) and not graph.may_swap(0, 2) and not graph.may_swap(2, 3)
     assert [one.name for one in world.outer.loops] == ["grow", "grow", "change = 0", "step_back", "copy"]
     told = world.outer.explain()
-    assert "reads change, u, rounds and writes change, u, rounds, at most 50 times in every replay" in told
+    assert "which reads u, rounds and writes change, u, rounds, at most 50 times in every replay" in told
+    assert "halved until change < 1.0: a program, repeated in one call from Python" in told
     assert "step_back over cells" in told and calls_only_ours(*functions_of(operations))
 
 
@@ -184,7 +187,8 @@ def test_temporary_fields_end_with_it() -> None:
         inner.repeat(until=world.change < 1.0, at_most=50)
         copy(world.cells, kept, world.v)
 
-    with pytest.raises(KernelError, match=r"kept is temporary, and has no values behind program halved until") as error:
+    message = "kept is temporary, and has no values behind program halved, which runs by itself; make the field"
+    with pytest.raises(KernelError, match=message) as error:
         ml.program(reads_behind).run()
     assert "\n" not in str(error.value)
 
@@ -194,7 +198,7 @@ def test_temporary_fields_end_with_it() -> None:
         copy(world.cells, world.u, kept)
         inside.repeat(until=world.change < 1.0, at_most=5)
 
-    with pytest.raises(KernelError, match="kept is temporary, but a program reads it before it is written"):
+    with pytest.raises(KernelError, match=r"runs by itself, .* no values of the temporary field kept, which it reads"):
         ml.program(reads_inside).run()
 
 
@@ -215,7 +219,13 @@ def test_a_function_that_it_calls_may_use_anything() -> None:
     assert outer.operations[1].domain.everything and seen == [10.5, 5.25, 2.625, 1.3125, 0.65625]
 
 
-@pytest.mark.parametrize("use", [bool, int, float, range, lambda n: n < 3, lambda n: 1 + n, lambda n: n.bit_length])
+ASKS: list[Callable[[Any], Any]] = [
+    bool, int, float, range, abs, lambda n: n < 3, lambda n: n == 3, lambda n: n != 3, lambda n: 1 + n, lambda n: n % 2,
+    lambda n: -n, lambda n: n in [3], lambda n: n.bit_length,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("use", ASKS)
 def test_how_often_it_was_cannot_be_asked(use: Callable[[Any], Any]) -> None:
     ml.use("numpy")
     world = World()
@@ -240,3 +250,115 @@ def test_refused_in_one_line(what: str) -> None:
     with pytest.raises(MeshloomError) as error:
         world.outer.run()
     assert "\n" not in str(error.value) and np.array_equal(world.u.numpy(), 1.0 + np.arange(7))
+
+
+def test_loops_that_are_shown_are_those_that_run() -> None:
+    """Of a program with parameters, too: a schedule that is given to one of them counts, and times are kept."""
+    ml.use("cpu", threads=1)
+    cells, faces = ml.Set(30, "cells"), ml.Set(29, "faces")
+    sides = ml.Map(faces, cells, np.stack([np.arange(29), np.arange(1, 30)], 1), "sides")
+    u, change = cells.field("u", data=np.arange(30.0)), ml.Global(0.0, "change")
+
+    @ml.kernel
+    def even(u: ml.Inc, change: ml.Max):
+        u[0] += 1.0
+        u[1] -= 1.0
+        change[...] = 1.0
+
+    sweep = ml.program(lambda u, change: even(faces, u[sides], change))
+    outer = ml.program(lambda: sweep.repeat(u, change, until=change > 2.0, at_most=3) and None)
+    with pytest.raises(ProgramError, match="known at every replay"):
+        outer.run()
+    outer = ml.program(lambda: (sweep.repeat(u, change, until=change > 2.0, at_most=3), None)[1])
+    (loop,) = outer.loops
+    loop.reschedule("color")
+    outer.run(2)
+    assert outer.loops == (loop,) and loop.schedule.strategy == "color"
+    assert "even over faces" in outer.explain() and "color" in outer.explain()
+    assert u.numpy()[0] == 6.0 and u.numpy()[-1] == 29.0 - 6.0
+
+
+def test_an_explain_of_a_function_that_is_called_is_its_own_affair() -> None:
+    ml.use("numpy")
+
+    class Called:
+        explain = "text"
+
+        def __call__(self) -> None:
+            return
+
+    world = World()
+    outer = ml.program(lambda: (world.halved(), ml.call(Called(), reads=(), writes=()))[0])
+    assert "a call from Python" in outer.explain()
+
+
+@pytest.mark.parametrize("back_end", ("numpy", "cpu"))
+def test_what_it_sets_before_it_looks_at_it_needs_no_checkpoint(back_end: str) -> None:
+    """As of the same program run three times."""
+    ml.use(back_end)
+    world = World()
+    work = world.cells.field("work", data=7.0)
+
+    def halved() -> None:
+        copy(world.cells, world.u, work)
+        world.halved()
+        copy(world.cells, work, world.v)
+
+    inner = ml.program(halved)
+    outer = ml.program(lambda: (grow(world.cells, world.u), inner.repeat(until=world.change < 1.0, at_most=50))[0])
+    graph = outer.dataflow
+    (repeat,) = (one for one in outer.operations if one.domain.is_call)
+    assert {one.name for one in repeat.reads} == {"u", "rounds"}
+    assert {one.name for one in repeat.written} == {"u", "rounds", "change", "work", "v"}
+    assert not graph.is_read_first(work) and not graph.is_read_first(world.change) and graph.is_read_first(world.u)
+    done = ml.march(outer, steps=3, checkpoint=(world.u, world.rounds), progress=False)
+    assert done.steps == 3 and np.array_equal(world.u.numpy(), world.by_hand(3)[0])
+
+
+def test_a_field_that_it_sets_in_part_is_read() -> None:
+    ml.use("numpy")
+    world = World()
+    grid = ml.Grid((6, 5), ghosts=1)
+    f, g = grid.field("f", data=1.0), grid.field("g", data=2.0)
+
+    def halved() -> None:
+        world.halved()
+        copy(grid.box((0, 0), (3, 5)), f, g)
+
+    inner = ml.program(halved)
+    outer = ml.program(lambda: (g.fill(3.0), inner.repeat(until=world.change < 1.0, at_most=9))[0])
+    (repeat,) = (one for one in outer.operations if one.domain.is_call)
+    assert g in repeat.reads and f in repeat.reads
+    outer.run(1)
+    assert g.numpy()[3:].min() == 3.0 and g.numpy()[:3].max() == 1.0, "the fill is not left out"
+
+
+def test_a_program_keeps_none_of_the_arguments_that_it_repeats_another_one_with() -> None:
+    ml.use("numpy")
+    world = World()
+    half = ml.program(lambda u, change: step_back(world.cells, u, change, world.rounds))
+    outer = ml.program(lambda u: (half.repeat(u, world.change, until=world.change > 0.0, at_most=2), None)[1])
+    given = world.cells.field("given", data=1.0)
+    outer.run(1, given)
+    gone = weakref.ref(given)
+    del given
+    gc.collect()
+    assert gone() is None
+
+
+def test_what_is_not_finite_is_told_of_the_program_that_is_repeated() -> None:
+    ml.use("numpy")
+    world = World()
+
+    @ml.kernel
+    def root(u: ml.ReadWrite):
+        u[...] = np.sqrt(u - 1.5)
+
+    inner = ml.program(lambda: (world.halved(), root(world.cells, world.u))[0])
+
+    def step() -> None:
+        inner.repeat(until=world.change < 0.1, at_most=3)
+        copy(world.cells, world.u, world.v)
+
+    with pytest.raises(MeshloomError, match=r"u is NaN .* after loop <lambda> until change < 0\.1"):
+        ml.march(ml.program(step), steps=4, progress=False)

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields, make_dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, make_dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.case.schedules import schedule_table
 from meshloom.config import described, option, section, table
+from meshloom.errors import ConfigError, nearest
 from meshloom.run.samples import USUAL_EVERY, Wishes, integral, line, probe
 from meshloom.run.task import SettingRow
 from meshloom.toml import toml_shown
@@ -121,7 +122,7 @@ class _OtherDefaults:
 
 
 def defaults(**values: Any) -> Any:
-    """In the body of a ``FamilyConfig``: a section that it inherits, with these defaults instead of the family's."""
+    """In the body of a class of settings: a section that it inherits, with these defaults instead of the family's."""
     return _OtherDefaults(values)
 
 
@@ -130,16 +131,27 @@ class FamilyConfig:
     section, what is said of it and its place among the others are those of the family."""
 
     def __init_subclass__(cls) -> None:
+        known: dict[str, Any] = {}
+        for kind in reversed(cls.__mro__):
+            known |= vars(kind).get("__dataclass_fields__", {})
+        sections = {name: one for name, one in known.items() if one.default_factory not in (MISSING, dict)}
         for name, given in [(name, one) for name, one in vars(cls).items() if isinstance(one, _OtherDefaults)]:
-            (inherited,) = (one for one in fields(cls) if one.name == name)  # type: ignore[arg-type]
-            usual = inherited.default_factory()  # type: ignore[operator]
+            _check_named(f"{cls.__name__}: {name} = defaults(...)", "section", name, sections)
+            usual = sections[name].default_factory()
+            for one in given.values:
+                _check_named(f"{cls.__name__}: {name} = defaults({one}=...)", "option", one, vars(usual))
             cls.__annotations__[name] = type(usual)
             setattr(cls, name, field(default_factory=partial(replace, usual, **given.values),
-                                     metadata=inherited.metadata))  # fmt: skip
+                                     metadata=sections[name].metadata))  # fmt: skip
+
+
+def _check_named(where: str, what: str, name: str, known: Mapping[str, Any]) -> None:
+    if name not in known:
+        raise ConfigError(f"{where}: the family has no such {what}{nearest(name, known)}")
 
 
 @dataclass(frozen=True)
-class CaseConfig:
+class CaseConfig(FamilyConfig):
     """The settings that every case has: derive yours from it, with sections of your own."""
 
     run: RunOptions = section(RunOptions, "How long, and on what.")

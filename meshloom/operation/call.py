@@ -17,7 +17,7 @@ from meshloom.kernel.access import Read, ReadWrite, Write
 from meshloom.kernel.sameness import Same
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.body import Body, BodyGraph
-from meshloom.operation.domain import WholeFields
+from meshloom.operation.domain import Extent, WholeFields
 from meshloom.operation.in_memory import InMemory
 from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
@@ -54,13 +54,11 @@ def call(
 
 @dataclass(frozen=True)
 class CalledFunction(Body):
-    """A function of Python's; what it has not said that it reads, or writes, is None. ``key``: what tells it from
-    others where it is another object at every recording."""
+    """A function of Python's; what it has not said that it reads, or writes, is None."""
 
     function: Callable[[], Any]
     reads: Storages | None
     writes: Storages | None
-    key: Hashable = None
 
     @property
     def said(self) -> Storages:
@@ -68,11 +66,26 @@ class CalledFunction(Body):
 
     @property
     def known_by(self) -> Hashable:
-        return self.key or _itself(self.function), self.reads is None, self.writes is None
+        return _itself(self.function), self.reads is None, self.writes is None
 
     @property
     def beyond_graph(self) -> Hashable:
         return self.known_by
+
+    @property
+    def blame(self) -> str:
+        """Who has not said what it reads and writes, and what to do, where that matters."""
+        name = name_of(self.function)
+        return (f"the call of {name}, which has not said what it reads and writes; say it (ml.call({name},"
+                " reads=(...), writes=(...))), or")  # fmt: skip
+
+    def explain(self, name: str) -> str:
+        """What there is to know about it."""
+        read, written = (
+            "everything" if one is None else ", ".join(s.name for s in one) or "nothing"
+            for one in (self.reads, self.writes)
+        )
+        return f"{name}: a call from Python, which reads {read} and writes {written}"
 
     def graph(self, of: Operation) -> BodyGraph:
         return BodyGraph(())
@@ -81,15 +94,19 @@ class CalledFunction(Body):
         return range(len(of.operands))
 
 
-def called(body: CalledFunction, name: str, used: Sequence[Field | Global] = ()) -> Operation:
-    """The operation. ``used``: what it may use, too, where it has not said it; temporary fields of them end there."""
+def called(
+    body: CalledFunction, name: str, used: Sequence[Field | Global] = (), sets: Iterable[tuple[Any, Extent]] = ()
+) -> Operation:
+    """The operation. ``used``: what it may use, too, where it has not said it; temporary fields of them end there.
+    ``sets``: what it certainly sets, and how much of it."""
     everything = body.reads is None or body.writes is None
     ends = frozenset(s for s in used if isinstance(s, Field) and s.temporary and s not in body.said)
     rest = frozenset(used) - ends
     reads, writes = (rest if one is None else frozenset(one) for one in (body.reads, body.writes))
     listed = [s for s in dict.fromkeys((*used, *body.said)) if s in reads | writes | ends]
     modes = [Write if s not in reads else ReadWrite if s in writes else Read for s in listed]
-    return Operation(name, WholeFields(everything, ends), tuple(map(Operand, listed, modes)), body, _OUTSIDE)
+    domain = WholeFields(everything, ends, frozenset(sets))
+    return Operation(name, domain, tuple(map(Operand, listed, modes)), body, _OUTSIDE)
 
 
 class _Outside(InMemory):
@@ -108,14 +125,7 @@ class _Outside(InMemory):
         return "by Python"
 
     def explain(self, of: Operation) -> str:
-        body = cast(CalledFunction, of.body)
-        read, written = (
-            "everything" if one is None else ", ".join(s.name for s in one) or "nothing"
-            for one in (body.reads, body.writes)
-        )
-        inside = getattr(body.function, "explain", None)
-        told = f"{of.name}: a call from Python, which reads {read} and writes {written}"
-        return told if inside is None else f"{told}, {inside()}"
+        return cast(CalledFunction, of.body).explain(of.name)
 
 
 _OUTSIDE = _Outside()
@@ -166,8 +176,11 @@ class Later:
             f"{self._what} is known at every replay, and not when a program is recorded: {self._instead}"
         )
 
-    __bool__ = __int__ = __index__ = __float__ = __iter__ = __len__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __hash__ = object.__hash__
+    __bool__ = __int__ = __index__ = __float__ = __iter__ = __len__ = __neg__ = __abs__ = __round__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _refuse
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):

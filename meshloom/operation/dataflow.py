@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import islice, product
 from typing import NamedTuple
 
 from meshloom.errors import ProgramError, one_line, shown
@@ -227,6 +227,10 @@ class Dataflow:
         for k in self._readers(one, (*rest, *(again if temporary else ())), region):
             return k is not None
         return not temporary
+
+    def is_read_first(self, one: Storage, region: Region = EVERYWHERE) -> bool:
+        """Does a replay look at a value that was there before it?"""
+        return any(k is not None for k in islice(self._readers(one, self._touching.get(one, ()), region), 1))
 
     def _readers(self, one: Storage, positions: Sequence[int], region: Region) -> Iterator[int | None]:
         """Those of some operations, in this order, that read a value; None, as the last, where it is replaced."""

@@ -210,10 +210,11 @@ class AllPlaces(Domain):
 @dataclass(frozen=True)
 class WholeFields(Domain):
     """Fields and globals as wholes, as a function of Python's uses them. ``ends``: temporary fields that have no values
-    afterwards."""
+    afterwards. ``sets``: those that are certainly set, whatever they were before, each with how much of it."""
 
     everything: bool = True
     ends: frozenset[Field | Global] = frozenset()
+    sets: frozenset[tuple[Field | Global, Extent]] = frozenset()
     is_call, compiled = True, False
 
     @property
@@ -225,7 +226,7 @@ class WholeFields(Domain):
         return 0
 
     def covers(self, one: Field | Global, where: Extent | Part) -> bool:
-        return one in self.ends
+        return one in self.ends or (one, EVERYWHERE) in self.sets or (where is INSIDE and (one, INSIDE) in self.sets)
 
     @property
     def known_by(self) -> Hashable:

@@ -25,6 +25,7 @@ from meshloom.mesh.random import Random
 from meshloom.operation.body import Body, BodyGraph, Traced
 from meshloom.operation.domain import EVERYWHERE, INSIDE, Domain, Extent, Part
 from meshloom.operation.execution import Execution, Spent
+from meshloom.operation.inspection import Inspection, inspect
 from meshloom.operation.operand import Operand
 from meshloom.operation.policy import ExecutionPolicy, Form, Wish
 from meshloom.order import TYPICAL_BLOCK
@@ -36,7 +37,6 @@ from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 
 if TYPE_CHECKING:
-    from meshloom.operation.inspection import Inspection
     from meshloom.schedule.choice.candidate import Candidates
 
 T = TypeVar("T")
@@ -425,8 +425,6 @@ class Operation(NoCopy):
     def inspect(self, element: int | tuple[int, ...]) -> Inspection:
         """What it would read, compute and write at one element, which is a number, or the index of a point of a grid:
         by the NumPy reference with formulas as written; nothing is changed or compiled."""
-        from meshloom.operation.inspection import inspect  # which looks at operations
-
         refuse_in_program(f"looking at loop {self.name}", "do it before or behind")
         self.check_temporaries()
         return inspect(self, element)

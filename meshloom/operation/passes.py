@@ -30,14 +30,9 @@ def check_defined(graph: Dataflow) -> Dataflow:
     for _, one in graph.undefined():
         ended = next((o for o in graph.operations if o.domain.is_call and o.defines(one)), None)
         if ended is not None:
-            why, instead = f"program {ended.name}, which runs by itself", ""
-            if ended.domain.everything:
-                why = f"the call of {ended.name}, which has not said what it reads and writes"
-                instead = f"say it (ml.call({ended.name}, reads=(...), writes=(...))), or "
-            raise KernelError(
-                f"field {one.name} is temporary, and has no values behind {why}; {instead}make the field an ordinary"
-                " one"
-            )
+            blame = cast(CalledFunction, ended.body).blame
+            raise KernelError(f"field {one.name} is temporary, and has no values behind {blame} make the field an"
+                              " ordinary one")  # fmt: skip
         raise KernelError(
             f"field {one.name} is temporary, but a program reads it before it is written; write it first, or make it an"
             " ordinary field"

@@ -32,7 +32,7 @@ from meshloom.operation.parameters import Given, Known, Parameters, name_of
 from meshloom.operation.past_times import PastTimes, Timed, together
 from meshloom.operation.reads import reads_of_program
 from meshloom.operation.recorded import Outline, Recorded, difference
-from meshloom.operation.repeated import RepeatedProgram
+from meshloom.operation.repeated import RepeatedProgram, functions_inside
 from meshloom.operation.replay import ReadyProgram, Replay, Way
 from meshloom.operation.run_arguments import check_decides, checked_record
 from meshloom.operation.tape import Tape
@@ -253,7 +253,7 @@ class Program(NoCopy, Distinct):
             raise
         finally:
             recorder.set(before)  # nothing else: an interrupt may come behind every call, also here
-        self._called = functions_of(recorded)
+        self._called = tuple(f for one in functions_of(recorded) for f in functions_inside(one))
         return recorded
 
     def _recorded_again(self, given: Given) -> Recorded:

@@ -3,19 +3,24 @@ recorded, so it becomes an operation of that, whose body is the program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
-from meshloom.mesh.core import Field, Global
+from meshloom.errors import KernelError
+from meshloom.mesh.core import Field
 from meshloom.mesh.globals import Condition
 from meshloom.mesh.number import PlainNumber
 from meshloom.operation.call import CalledFunction, Later, called
 from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.domain import Extent
+from meshloom.operation.measures import check_nodes_stay
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import Given
 from meshloom.operation.passes import check_defined, complete_calls
 from meshloom.operation.run_arguments import check_decides
+from meshloom.recording import Recorder, outside_program
 
 
 class Repeatable(Protocol):
@@ -26,7 +31,10 @@ class Repeatable(Protocol):
 
     @property
     def called_functions(self) -> tuple[Callable[..., Any], ...]: ...
-    def bind(self, *arguments: Any, **named: Any) -> Any: ...
+    @property
+    def loops(self) -> tuple[Operation, ...]: ...
+    def bind(self, *arguments: Any, **named: Any) -> Repeatable: ...
+    def explain(self) -> str: ...
     def repeat(self, *arguments: Any, until: Condition, at_most: int, **named: Any) -> int: ...
 
 
@@ -39,29 +47,26 @@ class RepeatedProgram:
     until: Condition
     at_most: int
 
-    def __call__(self) -> None:
-        self.program.repeat(*self.given.values, until=self.until, at_most=self.at_most, **self.given.named)
+    @cached_property
+    def bound(self) -> Repeatable:
+        """The program with its arguments: the one that runs, and that tells how."""
+        with outside_program():
+            return self.program.bind(*self.given.values, **self.given.named)
 
-    @property
-    def _bound(self) -> Any:
-        return self.program.bind(*self.given.values, **self.given.named)
+    def __call__(self) -> None:
+        self.bound.repeat(until=self.until, at_most=self.at_most)
 
     @property
     def loops(self) -> tuple[Operation, ...]:
         """Those of the program."""
-        found: tuple[Operation, ...] = self._bound.loops
-        return found
+        return self.bound.loops
 
     @property
     def called_functions(self) -> tuple[Callable[..., Any], ...]:
         """What the program may call."""
         return self.program.called_functions
 
-    def explain(self) -> str:
-        """How the program runs."""
-        return f"at most {self.at_most:,} times in every replay:\n{self._bound.explain()}"
-
-    def recorded(self, into: Any, loops: Sequence[Operation], made: Collection[Field | Global]) -> Any:
+    def recorded(self, into: Recorder, loops: Sequence[Operation], made: Collection[Any]) -> Any:
         """Record it. ``loops``: what the program calls now; ``made``: fields that the outer function has made so far.
         Those that the program makes are other ones when it runs, and temporary ones end with it."""
         own = {one for one in into.made if one not in made}
@@ -70,13 +75,58 @@ class RepeatedProgram:
         written = {one for each in loops for one in each.writes}
         vague = any(one.domain.everything for one in loops)
         check_decides(self.program.name, None if vague else self.until, written)
-        check_defined(complete_calls(Dataflow(loops)))
+        graph = self._checked(loops, own)
         used = dict.fromkeys((*self.until.globals, *[one for each in loops for one in each.storages]))
         listed = [one for one in used if one not in own and not isinstance(one, PlainNumber)]
         temporary = [one for one in listed if isinstance(one, Field) and one.temporary]
-        read = {*self.until.globals, *[one for each in loops for one in each.reads]} - {*temporary}
-        reads, writes = (tuple([one for one in listed if one in these]) for these in (read, written - {*temporary}))
-        key = self.program.serial, self.given.key, self.until.known_by, self.at_most
-        body = CalledFunction(self, None if vague else reads, None if vague else writes, key)
-        into(called(body, f"{self.program.name} until {self.until}", temporary))
+        lasting = [one for one in listed if one not in temporary]
+        changed = tuple([one for one in lasting if one in written])
+        # it runs once at least: what it sets before it looks at it, it does not read
+        anew = [(one, where) for one in changed for where in Extent if not graph.is_read_first(one, where)]
+        sets = [] if vague else anew
+        reads = tuple([one for one in lasting if one not in dict(sets)])
+        body = RepeatedBody(self, None if vague else reads, None if vague else changed)
+        into(called(body, f"{self.program.name} until {self.until}", temporary, sets))
         return Later(f"how often {self.program.name} is repeated", "count it in a Global that its loops set")
+
+    def _checked(self, loops: Sequence[Operation], own: Collection[Any]) -> Dataflow:
+        """The graph of what it calls; KernelError where it would look for values of a temporary field that the outer
+        program has written, and whatever else is refused when it runs."""
+        check_nodes_stay(self.program.name, tuple(loops))
+        graph = complete_calls(Dataflow(loops))
+        ended = {s for one in graph.operations if one.domain.is_call for s in one.storages if one.defines(s)}
+        for _, one in graph.undefined():
+            if one not in own and one not in ended:
+                raise KernelError(
+                    f"program {self.program.name} runs by itself, also where another one repeats it, and has no values"
+                    f" of the temporary field {one.name}, which it reads before it writes it; make the field an"
+                    " ordinary one"
+                )
+        return check_defined(graph)
+
+
+@dataclass(frozen=True)
+class RepeatedBody(CalledFunction):
+    """A program for a body."""
+
+    function: RepeatedProgram
+
+    @property
+    def known_by(self) -> Hashable:
+        one = self.function
+        return one.program.serial, one.given.key, one.until.known_by, one.at_most, self.reads is None
+
+    @property
+    def blame(self) -> str:
+        vague = "calls a function that has not said what it reads and writes"
+        return f"program {self.function.program.name}, which {vague if self.reads is None else 'runs by itself'};"
+
+    def explain(self, name: str) -> str:
+        """As of a call; what it repeats is compiled as any program."""
+        told = super().explain(name).replace("a call from Python", "a program, repeated in one call from Python")
+        return f"{told}, at most {self.function.at_most:,} times in every replay:\n{self.function.bound.explain()}"
+
+
+def functions_inside(function: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+    """What is called where a function is: of a program, which holds its arguments, what that calls."""
+    return function.called_functions if isinstance(function, RepeatedProgram) else (function,)

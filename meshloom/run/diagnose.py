@@ -15,6 +15,7 @@ import numpy as np
 
 from meshloom.errors import SolveError
 from meshloom.mesh.core import Field, Global
+from meshloom.operation.repeated import RepeatedBody
 from meshloom.run.limit import Limit
 from meshloom.run.place import is_mistake
 from meshloom.run.task import RunTask
@@ -176,7 +177,8 @@ def _first_loop(task: RunTask, *, strictly: bool) -> _Finding:
             (operation.as_written() if strictly else operation)._run_counted()
         except SolveError as error:
             return _Finding(str(error))
-        for written in operation.writes if not operation.domain.is_call else ():
+        looked_at = not operation.domain.is_call or isinstance(operation.body, RepeatedBody)
+        for written in operation.writes if looked_at else ():
             where = _first_bad(task, written)
             if where:
                 return replace(where, text=f"{where.text} after loop {operation.name}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from meshloom.errors import nearest, shown
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.locate import Spot
 from meshloom.mesh.mesh import Mesh
-
-if TYPE_CHECKING:
-    pass
 
 MOST_POINTS = 100_000  # of a line
 USUAL_POINTS, USUAL_EVERY = 200, 10

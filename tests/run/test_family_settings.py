@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields
 
 import pytest
 
-from meshloom.case import FamilyConfig, defaults
+from meshloom.case import CaseConfig, FamilyConfig, defaults
 from meshloom.config import described, option, section
+from meshloom.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,18 @@ def test_the_rest_of_a_section_is_that_of_the_family() -> None:
 
 
 def test_what_the_family_does_not_have_is_refused() -> None:
-    with pytest.raises(ValueError):
-        type("Other", (KitchenConfig,), {"third": defaults(size=1), "__annotations__": {}})
-    with pytest.raises(TypeError, match="colour"):
-        dataclass(frozen=True)(type("Other", (KitchenConfig,), {"first": defaults(colour=1), "__annotations__": {}}))()
+    for name, given, message in (
+        ("third", defaults(size=1), "Other: third = .* no such section; allowed: first"),
+        ("frist", defaults(size=1), "Other: frist = .* no such section; did you mean 'first'"),
+        ("first", defaults(colour=1), "Other: first = defaults.colour=....: the family has no such option; allowed: "),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            type("Other", (KitchenConfig,), {name: given, "__annotations__": {}})
+
+
+def test_a_case_of_ones_own_may_have_other_defaults() -> None:
+    @dataclass(frozen=True)
+    class Mine(CaseConfig):
+        run = defaults(iterations=5)
+
+    assert Mine().run.iterations == 5 != CaseConfig().run.iterations and Mine().run.precision == "double"

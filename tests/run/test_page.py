@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -24,6 +25,7 @@ from meshloom.errors import RunError, UserError, one_line
 from meshloom.launch import make_page
 from meshloom.run.facts import Monitors, RunFacts, RunPart, command, read_facts
 from meshloom.run.folder import claim
+from meshloom.run.page import render
 from meshloom.run.page.curves import WIDTH, curves_of, data, thinned, ticks
 from meshloom.run.page.numbers import number, tick_labels
 from meshloom.run.page.render import MOST_BYTES, FoundFile, page
@@ -391,3 +393,20 @@ def test_a_time_is_drawn_linearly_whatever_it_is_called():
     curves = curves_of(Monitors(tuple(columns), np.stack([*columns.values()], axis=1)))
     assert [one.logarithmic for one in curves] == [False, False, True, True]
     assert [one["even"] for one in data(curves)] == [True, True, False, False]
+
+
+def test_without_jinja2_a_run_keeps_its_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    render._template.cache_clear()
+    cells = ml.Set(3, "cells")
+    u, run = cells.field("u", data=1.0), tmp_path / "run"
+
+    @ml.kernel
+    def halve(u: ml.ReadWrite):
+        u *= 0.5
+
+    ml.march(ml.program(lambda: halve(cells, u)), steps=2, out=run, progress=False)
+    assert (run / "report.json").is_file() and not (run / "report.html").exists()
+    with pytest.raises(UserError, match=r"^report.html is written by jinja2, which is not installed") as one:
+        make_page(run)
+    assert "\n" not in str(one.value)

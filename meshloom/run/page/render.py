@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from jinja2 import Environment, StrictUndefined, Template
-from markupsafe import Markup
-
-from meshloom.errors import one_line
+from meshloom.errors import UserError, one_line
 from meshloom.run.facts import FAILED, FINISHED, STOPPED, UNFINISHED, Monitors, RunFacts
 from meshloom.run.names import CHECKPOINT, CONFIG, FACTS, MONITORS, REPORT, SERIES
 from meshloom.run.page import curves as of_curves
@@ -25,6 +22,9 @@ from meshloom.run.page.numbers import number
 from meshloom.run.report import duration
 from meshloom.run.times import HEADINGS, cells, limit_text
 from meshloom.run.typed import as_typed
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 MOST_BYTES = 3_000_000  # of a page
 _PICTURE_BYTES = 1_300_000  # of all pictures in it, before they are written as text
@@ -70,7 +70,7 @@ def page(facts: RunFacts, monitors: Monitors, found: Sequence[FoundFile], folder
         notes=_notes(monitors, curves),
         pictures=pictures,
         too_large=too_large,
-        explained=Markup("\n").join(map(one_line, facts.explained.splitlines())),
+        explained=_jinja2().utils.markupsafe.Markup("\n").join(map(one_line, facts.explained.splitlines())),
         changed=[row for row in facts.settings if row.value != row.default],
         same=[row for row in facts.settings if row.value == row.default],
         kinds=_kinds(found),
@@ -78,17 +78,28 @@ def page(facts: RunFacts, monitors: Monitors, found: Sequence[FoundFile], folder
     )
 
 
+def _jinja2() -> Any:
+    """The library; UserError where it is missing."""
+    try:
+        import jinja2
+    except ImportError:
+        raise UserError(f"{REPORT} is written by jinja2, which is not installed: pip install 'jinja2>=3.1'") from None
+    return jinja2
+
+
 @cache
 def _template() -> Template:
     """``page.html``, into which nothing comes but text of one line, escaped, and what is ``Markup``: our own."""
     html, css, js = (files(__package__).joinpath(f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
-    environment = Environment(autoescape=True, finalize=_in_one_line, undefined=StrictUndefined, trim_blocks=True,
-                              lstrip_blocks=True)  # fmt: skip
+    jinja2, as_it_is = _jinja2(), _jinja2().utils.markupsafe.Markup
+    environment = jinja2.Environment(autoescape=True, finalize=_in_one_line, undefined=jinja2.StrictUndefined,
+                                     trim_blocks=True, lstrip_blocks=True)  # fmt: skip
     written = (amount, cells, data, drawing, duration, limit_text, number)
     environment.filters |= {one.__name__: one for one in written}
     environment.filters |= {"quoted": partial(quote, errors="replace"), "sha256": _sha256}
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    return environment.from_string(html, {**_CONSTANTS, "css": Markup(css), "js": Markup(js)})
+    made: Template = environment.from_string(html, {**_CONSTANTS, "css": as_it_is(css), "js": as_it_is(js)})
+    return made
 
 
 def _in_one_line(value: Any) -> Any:
