@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from meshloom.errors import KernelError
 from meshloom.kernel.count import loads
@@ -77,6 +77,7 @@ class Body(Distinct, ABC):
 
     kernels: tuple[Traced, ...] = ()  # whose captured values count
     strict: bool = False  # formulas as written, every operation rounded by itself
+    tells_failures: ClassVar[bool] = False  # does it say itself where numbers break, as solvers do?
     composed: tuple[Operation, ...] = ()  # what it was put together from
     operators: tuple[OperatorAlong, ...] = ()  # of each operand along a line
     systems: SystemsAlong | None = None  # or, for all of them, systems with coefficients of their own at every point

@@ -59,6 +59,7 @@ class CalledFunction(Body):
     function: Callable[[], Any]
     reads: Storages | None
     writes: Storages | None
+    tells_failures = True
 
     @property
     def said(self) -> Storages:

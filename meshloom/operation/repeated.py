@@ -110,6 +110,7 @@ class RepeatedBody(CalledFunction):
     """A program for a body."""
 
     function: RepeatedProgram
+    tells_failures = False
 
     @property
     def known_by(self) -> Hashable:

@@ -15,7 +15,6 @@ import numpy as np
 
 from meshloom.errors import SolveError
 from meshloom.mesh.core import Field, Global
-from meshloom.operation.repeated import RepeatedBody
 from meshloom.run.limit import Limit
 from meshloom.run.place import is_mistake
 from meshloom.run.task import RunTask
@@ -169,16 +168,14 @@ def _steps_to_the_first(task: RunTask, count: int) -> int:
 
 
 def _first_loop(task: RunTask, *, strictly: bool) -> _Finding:
-    """The operations of the program one by one until a field shows it: what, and after which. Calls of solvers tell
-    themselves where they fail."""
+    """The operations of the program one by one until a field shows it: what, and after which."""
     for operation in task.program._tape().loops:
         # what draws random numbers does so as in that iteration: the program's own loops count, on a state put back
         try:
             (operation.as_written() if strictly else operation)._run_counted()
         except SolveError as error:
             return _Finding(str(error))
-        looked_at = not operation.domain.is_call or isinstance(operation.body, RepeatedBody)
-        for written in operation.writes if looked_at else ():
+        for written in operation.writes if not operation.body.tells_failures else ():
             where = _first_bad(task, written)
             if where:
                 return replace(where, text=f"{where.text} after loop {operation.name}")

@@ -308,6 +308,7 @@ POT_WITH_A_SLOW_PICTURE = """
 """
 
 
+@pytest.mark.slow
 def test_what_is_drawn_at_the_end_is_told_of_and_messages_have_lines_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "pot.py").write_text(POT + POT_WITH_A_SLOW_PICTURE)
     command = ("-m", "meshloom", "run", "pot.py", "--backend", "numpy", "--iterations", "6", "--out", "run")

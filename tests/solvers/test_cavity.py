@@ -42,6 +42,7 @@ def worst_against_ghia(case: Cavity) -> float:
     return max(found)
 
 
+@pytest.mark.slow
 def test_a_coarse_cavity_comes_to_rest_near_the_tables() -> None:
     ml.use("cpu", threads=1)
     case = cavity(mesh__cells=(32, 32), time__steady=1e-5)

@@ -101,6 +101,7 @@ def steady_channel(*settings: str) -> Any:
                 "time.cfl_max=1000", "scheme.limiter=none", *settings)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_channel_with_a_bump_converges_and_restarts() -> None:
     case = steady_channel()
     rows = case.monitor_rows(case.program.run(7, record=case.recorded))

@@ -169,6 +169,7 @@ def test_water_runs_over_dry_land_as_it_should(scheme: str):
     assert errors[1] < 0.7 * errors[0] and errors[1] < 0.02, errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "least", "finest"), [("v17", 0.65, 0.085), ("v18", 0.9, 0.045)])
 def test_the_bowl_converges(scheme: str, least: float, finest: float):
     """After half a swing, when the water stands highest on the dry slope."""
