@@ -29,6 +29,9 @@ class Recorder(Protocol):
     def make(self, target: Any) -> None:
         """A field or global was made."""
 
+    def forget_made(self, count: int) -> set[Any]:
+        """Those that were made since there were so many: nobody else has them."""
+
     def own_loop(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """A loop that is given plain numbers: one of the recording's own, made where there is none of this key."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutinefunction, isgeneratorfunction, signature
 from types import BuiltinMethodType, FunctionType, MethodType
-from typing import Any, NoReturn, cast
+from typing import Any, ClassVar, NoReturn, cast
 
 from meshloom.backend.lowering import Launch, Launches
 from meshloom.errors import ProgramError, ScheduleError, shown
@@ -60,6 +60,12 @@ class CalledFunction(Body):
     reads: Storages | None
     writes: Storages | None
     tells_failures = True
+    what: ClassVar[str] = "a call from Python"
+
+    @property
+    def inside(self) -> tuple[Callable[..., Any], ...]:
+        """What may be called where it is, without what it is given."""
+        return (self.function,)
 
     @property
     def said(self) -> Storages:
@@ -86,7 +92,7 @@ class CalledFunction(Body):
             "everything" if one is None else ", ".join(s.name for s in one) or "nothing"
             for one in (self.reads, self.writes)
         )
-        return f"{name}: a call from Python, which reads {read} and writes {written}"
+        return f"{name}: {self.what}, which reads {read} and writes {written}"
 
     def graph(self, of: Operation) -> BodyGraph:
         return BodyGraph(())
@@ -135,6 +141,12 @@ _OUTSIDE = _Outside()
 def functions_of(operations: Iterable[Operation]) -> tuple[Callable[[], Any], ...]:
     """Those that are called among some operations."""
     return tuple([cast(CalledFunction, one.body).function for one in operations if one.domain.is_call])
+
+
+def functions_inside(operations: Iterable[Operation]) -> tuple[Callable[..., Any], ...]:
+    """What may be called among some operations; of programs that are repeated, which hold their arguments, what these
+    call."""
+    return tuple([f for one in operations if one.domain.is_call for f in cast(CalledFunction, one.body).inside])
 
 
 def may_change_anything(one: Operation) -> bool:

@@ -21,7 +21,7 @@ from meshloom.markup import Explanation
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.globals import Condition
-from meshloom.operation.call import functions_of, may_change_anything, with_loops_of_calls
+from meshloom.operation.call import functions_inside, functions_of, may_change_anything, with_loops_of_calls
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.execution import Spent
 from meshloom.operation.fused_recording import FusedRecording
@@ -32,7 +32,7 @@ from meshloom.operation.parameters import Given, Known, Parameters, name_of
 from meshloom.operation.past_times import PastTimes, Timed, together
 from meshloom.operation.reads import reads_of_program
 from meshloom.operation.recorded import Outline, Recorded, difference
-from meshloom.operation.repeated import RepeatedProgram, functions_inside
+from meshloom.operation.repeated import RepeatedProgram
 from meshloom.operation.replay import ReadyProgram, Replay, Way
 from meshloom.operation.run_arguments import check_decides, checked_record
 from meshloom.operation.tape import Tape
@@ -253,7 +253,7 @@ class Program(NoCopy, Distinct):
             raise
         finally:
             recorder.set(before)  # nothing else: an interrupt may come behind every call, also here
-        self._called = tuple(f for one in functions_of(recorded) for f in functions_inside(one))
+        self._called = functions_inside(recorded)
         return recorded
 
     def _recorded_again(self, given: Given) -> Recorded:
@@ -315,10 +315,10 @@ class Program(NoCopy, Distinct):
         most = whole_number(f"program {self.name}: at_most", at_most, 1, MOST_REPLAYS, error=ProgramError)
         into = recorder.get()
         if into is not None:
-            given, made = self.parameters.given(arguments, named), tuple(into.made)
+            given, made = self.parameters.given(arguments, named), len(into.made)
             loops = self._recorded(given if given.parts else self._given)
             self._check_calls(loops)
-            return RepeatedProgram(self, given, until, most).recorded(into, loops, made)
+            return RepeatedProgram(self, given, until, most).recorded(into, loops, into.forget_made(made))
 
         def way(one: Recording | Replay, most: int) -> Replayed:
             return one.repeat(most, until.in_memory())

@@ -37,6 +37,12 @@ class Recorded(list[Operation]):
     def make(self, target: Field | Global) -> None:
         self.made[target] = None
 
+    def forget_made(self, count: int) -> set[Field | Global]:
+        found = [*self.made][count:]
+        for one in found:
+            del self.made[one]
+        return {*found}
+
     def own_loop(self, key: tuple[Any, ...], make: Callable[[], Operation]) -> Operation:
         """The loop of this key: made once."""
         if key not in self.own:

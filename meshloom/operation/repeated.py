@@ -66,12 +66,9 @@ class RepeatedProgram:
         """What the program may call."""
         return self.program.called_functions
 
-    def recorded(self, into: Recorder, loops: Sequence[Operation], made: Collection[Any]) -> Any:
-        """Record it. ``loops``: what the program calls now; ``made``: fields that the outer function has made so far.
-        Those that the program makes are other ones when it runs, and temporary ones end with it."""
-        own = {one for one in into.made if one not in made}
-        for one in own:
-            del into.made[one]
+    def recorded(self, into: Recorder, loops: Sequence[Operation], own: Collection[Any]) -> Any:
+        """Record it. ``loops``: what the program calls now; ``own``: fields that it has made for that, which are other
+        ones when it runs; temporary ones end with it."""
         written = {one for each in loops for one in each.writes}
         vague = any(one.domain.everything for one in loops)
         check_decides(self.program.name, None if vague else self.until, written)
@@ -111,6 +108,11 @@ class RepeatedBody(CalledFunction):
 
     function: RepeatedProgram
     tells_failures = False
+    what = "a program, repeated in one call from Python"
+
+    @property
+    def inside(self) -> tuple[Callable[..., Any], ...]:
+        return self.function.called_functions
 
     @property
     def known_by(self) -> Hashable:
@@ -123,11 +125,5 @@ class RepeatedBody(CalledFunction):
         return f"program {self.function.program.name}, which {vague if self.reads is None else 'runs by itself'};"
 
     def explain(self, name: str) -> str:
-        """As of a call; what it repeats is compiled as any program."""
-        told = super().explain(name).replace("a call from Python", "a program, repeated in one call from Python")
-        return f"{told}, at most {self.function.at_most:,} times in every replay:\n{self.function.bound.explain()}"
-
-
-def functions_inside(function: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
-    """What is called where a function is: of a program, which holds its arguments, what that calls."""
-    return function.called_functions if isinstance(function, RepeatedProgram) else (function,)
+        most = f"at most {self.function.at_most:,} times in every replay"
+        return f"{super().explain(name)}, {most}:\n{self.function.bound.explain()}"

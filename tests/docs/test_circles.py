@@ -9,6 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
 from tests.docs.test_rooms import files, parsed
 
 RUN, TYPES = "run", "types"
@@ -50,19 +54,14 @@ def graph(sources: Mapping[str, tuple[ast.Module, bool]], *kinds: str) -> Edges:
 
 
 def circles(edges: Edges) -> list[list[str]]:
-    """Modules that reach each other, each group once."""
-    reach = {name: _reached(name, edges) for name in edges}
-    groups = {frozenset({name, *(o for o in reach[name] if name in reach[o])}) for name in edges}
-    return sorted(sorted(group) for group in groups if len(group) > 1)
-
-
-def _reached(start: str, edges: Edges) -> set[str]:
-    found, left = set[str](), [start]
-    while left:
-        new = edges[left.pop()] - found
-        found |= new
-        left += new
-    return found
+    """Modules that reach each other, each group once: the strongly connected components."""
+    names = sorted(edges)
+    place = {name: k for k, name in enumerate(names)}
+    rows, columns = zip(*[(place[name], place[other]) for name in names for other in edges[name]], strict=True)
+    links = sparse.coo_array((np.ones(len(rows)), (rows, columns)), shape=(len(names),) * 2)
+    _, label = connected_components(links, connection="strong")
+    groups = [[name for name, one in zip(names, label, strict=True) if one == k] for k in set(label)]
+    return sorted(group for group in groups if len(group) > 1)
 
 
 def sources() -> dict[str, tuple[ast.Module, bool]]:

@@ -285,6 +285,7 @@ def longest_silence(printed: list[tuple[float, str]]) -> float:
     return max(b - a for a, b in pairwise(when for when, _ in printed))
 
 
+@pytest.mark.slow
 def test_a_march_tells_of_a_first_step_that_takes_long(tmp_path: Path) -> None:
     """Solvers compile in it, and the bar comes after it."""
     (tmp_path / "mine.py").write_text(MARCH)

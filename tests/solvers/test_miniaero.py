@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -24,7 +23,7 @@ from bench.truth_cases import miniaero_conserved as conserved
 from meshloom.solvers import find_case
 from meshloom.solvers.exact import GasState, Riemann
 from meshloom.solvers.miniaero.gas import viscous_flux
-from meshloom.solvers.miniaero.kernels import EXTRAPOLATE, MiniAeroScheme, kernels
+from meshloom.solvers.miniaero.kernels import EXTRAPOLATE, MiniAeroKernels, MiniAeroScheme, kernels
 from meshloom.solvers.miniaero.options import MiniAeroGasOptions
 from meshloom.solvers.miniaero.step import FiniteVolumes, TimeStep
 from tests.backend.test_cuda import CompileBackend, needs_nvrtc
@@ -303,8 +302,7 @@ def test_kernels_element_by_element_agree_with_the_program():
     ml.use("numpy")
     one = case("plate", {"mesh.cells": [3, 2, 2], "mesh.angle": 10.0, "mesh.extent": [1.0, 1.0, 1.0], "time.dt": 1e-5})
     gas, scheme = one.gas, MiniAeroScheme(2, True, 0.1, 2)
-    made = kernels(gas, scheme, tuple(gas.primitives(one.inflow_state).tolist()))
-    plain = SimpleNamespace(**{name: kernel.python for name, kernel in made.items()})
+    plain = MiniAeroKernels(*(k.python for k in kernels(gas, scheme, tuple(gas.primitives(one.inflow_state).tolist()))))
     u = one.mesh.cells.field("u", 5, data=one.u.numpy())
     monitors = tuple(ml.Global(0.0, name) for name in one.monitors)
     TimeStep(u, FiniteVolumes.of(one.mesh, one.boundary, u.dtype), plain, scheme, 1e-5, monitors).time_step()

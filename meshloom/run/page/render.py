@@ -70,7 +70,7 @@ def page(facts: RunFacts, monitors: Monitors, found: Sequence[FoundFile], folder
         notes=_notes(monitors, curves),
         pictures=pictures,
         too_large=too_large,
-        explained=_jinja2().utils.markupsafe.Markup("\n").join(map(one_line, facts.explained.splitlines())),
+        explained=facts.explained.splitlines(),
         changed=[row for row in facts.settings if row.value != row.default],
         same=[row for row in facts.settings if row.value == row.default],
         kinds=_kinds(found),
@@ -78,28 +78,22 @@ def page(facts: RunFacts, monitors: Monitors, found: Sequence[FoundFile], folder
     )
 
 
-def _jinja2() -> Any:
-    """The library; UserError where it is missing."""
+@cache
+def _template() -> Template:
+    """``page.html``, into which nothing comes but text of one line, escaped, and what is marked as safe: our own.
+    UserError where jinja2 is missing."""
     try:
         import jinja2
     except ImportError:
         raise UserError(f"{REPORT} is written by jinja2, which is not installed: pip install 'jinja2>=3.1'") from None
-    return jinja2
-
-
-@cache
-def _template() -> Template:
-    """``page.html``, into which nothing comes but text of one line, escaped, and what is ``Markup``: our own."""
     html, css, js = (files(__package__).joinpath(f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
-    jinja2, as_it_is = _jinja2(), _jinja2().utils.markupsafe.Markup
     environment = jinja2.Environment(autoescape=True, finalize=_in_one_line, undefined=jinja2.StrictUndefined,
                                      trim_blocks=True, lstrip_blocks=True)  # fmt: skip
     written = (amount, cells, data, drawing, duration, limit_text, number)
     environment.filters |= {one.__name__: one for one in written}
     environment.filters |= {"quoted": partial(quote, errors="replace"), "sha256": _sha256}
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    made: Template = environment.from_string(html, {**_CONSTANTS, "css": as_it_is(css), "js": as_it_is(js)})
-    return made
+    return environment.from_string(html, {**_CONSTANTS, "css": css, "js": js})
 
 
 def _in_one_line(value: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,15 +39,27 @@ class BookLeafClock:
     growth: float  # from one step to the next
 
 
+class BookLeafKernels(NamedTuple):
+    """One step's kernels, in the order of use."""
+
+    artificial_viscosity: ml.Kernel
+    time_step: ml.Kernel
+    advance_clock: ml.Kernel
+    predict: ml.Kernel
+    corner_forces: ml.Kernel
+    accelerate: ml.Kernel
+    correct: ml.Kernel
+
+
 def _corners(values: Any) -> Any:
     """Eight values of a cell as the vectors (4, 2) of its corners."""
     return np.reshape(values, (4, 2))
 
 
 @cache
-def kernels(gas: BookLeafGas, clock: BookLeafClock) -> tuple[ml.Kernel, ...]:
-    """The kernels for a gas, in order; made once for the same constants, because tracing them takes a second."""
-    return (*_at_the_start(gas, clock), *_to_the_middle(gas), *_to_the_end(gas))
+def kernels(gas: BookLeafGas, clock: BookLeafClock) -> BookLeafKernels:
+    """The kernels for a gas; made once for the same constants, because tracing them takes a second."""
+    return BookLeafKernels(*_at_the_start(gas, clock), *_to_the_middle(gas), *_to_the_end(gas))
 
 
 def _at_the_start(gas: BookLeafGas, clock: BookLeafClock) -> tuple[ml.Kernel, ml.Kernel, ml.Kernel]:

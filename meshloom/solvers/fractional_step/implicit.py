@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from types import SimpleNamespace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -137,8 +136,15 @@ def _diagonal(axes: Sequence[Spacing], component: int, staggered: bool) -> Any:
     return found
 
 
+class SweepKernels:
+    """``first_sweep``, ``sweep``, ``measure_residual``."""
+
+    def __init__(self, first_sweep: ml.Kernel, sweep: ml.Kernel, measure_residual: ml.Kernel):
+        self.first_sweep, self.sweep, self.measure_residual = first_sweep, sweep, measure_residual
+
+
 @cache
-def sweep_kernels(even: tuple[bool, ...], staggered: bool) -> SimpleNamespace:
+def sweep_kernels(even: tuple[bool, ...], staggered: bool) -> SweepKernels:
     rank, lap = len(even), staggered_laplacian if staggered else laplacian
     here = along(rank, 0, 0)
 
@@ -168,4 +174,4 @@ def sweep_kernels(even: tuple[bool, ...], staggered: bool) -> SimpleNamespace:
         for c in range(rank):
             largest[...] = np.abs(other[c] - u[c])
 
-    return SimpleNamespace(first_sweep=first_sweep, sweep=sweep, measure_residual=measure_residual)
+    return SweepKernels(first_sweep, sweep, measure_residual)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,11 +35,23 @@ def free_bit(face: int) -> int:
     return 1 << (face + 6)
 
 
-def kernels(config: LuleshConfig) -> tuple[ml.Kernel, ...]:
-    """The kernels of a step, in order; constants become literals in the compiled code."""
+class LuleshKernels(NamedTuple):
+    """One step's kernels, in order."""
+
+    increment: ml.Kernel
+    forces: ml.Kernel
+    move: ml.Kernel
+    kinematics: ml.Kernel
+    material: ml.Kernel
+    watch_origin: ml.Kernel
+    watch_symmetry: ml.Kernel
+
+
+def kernels(config: LuleshConfig) -> LuleshKernels:
+    """The kernels of a step; constants become literals in the compiled code."""
     forces, move = _node_kernels(config)
     kinematics, material = _element_kernels(config)
-    return (increment_kernel(config), forces, move, kinematics, material, *_watching())
+    return LuleshKernels(increment_kernel(config), forces, move, kinematics, material, *_watching())
 
 
 @ml.kernel

@@ -10,7 +10,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -51,7 +50,7 @@ class MiniAero(Case):
         self.recorded = tuple(ml.Global(0.0, name) for name in self.monitors)
         self.state = (self.u,)
         inflow = self.gas.primitives(self.inflow_state)
-        run = SimpleNamespace(**kernels(self.gas, scheme, tuple(inflow.tolist())))
+        run = kernels(self.gas, scheme, tuple(inflow.tolist()))
         geometry = FiniteVolumes.of(self.mesh, self.boundary, self.dtype)
         step = TimeStep(self.u, geometry, run, scheme, config.time.dt, self.recorded)
         self.program = ml.program(step.time_step)

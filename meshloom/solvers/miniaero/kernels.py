@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,14 +36,37 @@ class MiniAeroScheme:
         return self.order == 2 or self.viscous
 
 
+class MiniAeroKernels(NamedTuple):
+    """In the order of first use."""
+
+    predict: Callable[..., None]
+    gradient: Callable[..., None]
+    boundary_gradient: Callable[..., None]
+    own_bounds: Callable[..., None]
+    bounds: Callable[..., None]
+    limit: Callable[..., None]
+    face_flux: Callable[..., None]
+    boundary_flux: Callable[..., None]
+    advance: Callable[..., None]
+    finish: Callable[..., None]
+
+
 @cache  # tracing takes about a second: cases with the same gas and scheme share their kernels
-def kernels(gas: MiniAeroGas, scheme: MiniAeroScheme, inflow_state: tuple[float, ...]) -> dict[str, ml.Kernel]:
-    """The kernels by name, in the order of first use; ``inflow_state`` (5,) is the v that comes in."""
+def kernels(gas: MiniAeroGas, scheme: MiniAeroScheme, inflow_state: tuple[float, ...]) -> MiniAeroKernels:
+    """The kernels; ``inflow_state`` (5,) is the v that comes in."""
     face_flux = flux_with_gradients(gas, scheme) if scheme.needs_gradients else flux_of_values(gas, scheme)
-    boundary_flux = flux_at_boundary(gas, scheme, np.asarray(inflow_state).tolist())
-    every = (predictor(gas), gradient, boundary_gradient, own_bounds, bounds, limiter(scheme), face_flux, boundary_flux,
-             advance, finisher(gas))  # fmt: skip
-    return {one.name: one for one in every}
+    return MiniAeroKernels(
+        predictor(gas),
+        gradient,
+        boundary_gradient,
+        own_bounds,
+        bounds,
+        limiter(scheme),
+        face_flux,
+        flux_at_boundary(gas, scheme, np.asarray(inflow_state).tolist()),
+        advance,
+        finisher(gas),
+    )
 
 
 # --- cells ------------------------------------------------------------------------------------------------

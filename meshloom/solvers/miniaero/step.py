@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 
 import meshloom as ml
 from meshloom.solvers import runge_kutta
-from meshloom.solvers.miniaero.kernels import MiniAeroScheme
+from meshloom.solvers.miniaero.kernels import MiniAeroKernels, MiniAeroScheme
 
 STAGES = tuple((when, weight) for when, _length, weight in runge_kutta.STAGES)  # alpha and beta
 
@@ -73,7 +72,7 @@ class TimeStep:
         self,
         u: ml.Field,
         geometry: FiniteVolumes,
-        run: SimpleNamespace,
+        run: MiniAeroKernels,
         scheme: MiniAeroScheme,
         dt: float,
         monitors: Sequence[ml.Global],

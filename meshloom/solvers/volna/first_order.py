@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,8 +10,17 @@ import meshloom as ml
 from meshloom.solvers.volna.flux import BED, H, Water, fastest, hll, kinetic, mirrored, momenta, sides, state
 
 
-def kernels(water: Water) -> SimpleNamespace:
-    """The kernels of a step; the constants of ``water`` become literals in the compiled code."""
+class FirstOrderKernels(NamedTuple):
+    """The kernels of a step, in the order of first use."""
+
+    fluxes: ml.Kernel
+    wall_fluxes: ml.Kernel
+    predict: ml.Kernel
+    correct: ml.Kernel
+
+
+def kernels(water: Water) -> FirstOrderKernels:
+    """The kernels; the constants of ``water`` become literals in the compiled code."""
     g, dry = water.gravity, water.dry
 
     @ml.kernel
@@ -52,4 +61,4 @@ def kernels(water: Water) -> SimpleNamespace:
         volume += area * after[H]
         energy += area * kinetic(after)
 
-    return SimpleNamespace(fluxes=fluxes, wall_fluxes=wall_fluxes, predict=predict, correct=correct)
+    return FirstOrderKernels(fluxes, wall_fluxes, predict, correct)

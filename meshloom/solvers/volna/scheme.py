@@ -7,15 +7,16 @@ still surface. Both schemes collect what flows into every cell in ``inflow``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from types import SimpleNamespace
 
 import numpy as np
 
 import meshloom as ml
 from meshloom.solvers.clock import Timing, WaveClock
 from meshloom.solvers.volna import first_order, second_order
+from meshloom.solvers.volna.first_order import FirstOrderKernels
 from meshloom.solvers.volna.flux import Water
 from meshloom.solvers.volna.geometry import measure
+from meshloom.solvers.volna.second_order import SecondOrderKernels
 
 SCHEMES = ("v17", "v18")
 
@@ -26,8 +27,6 @@ class WaterFlow(ABC):
     ``w`` and the clock's ``time`` and ``pace`` are the state; ``dt``, ``lowest`` (depth before it is kept above that
     of dry land), ``volume`` and ``energy`` (kinetic, per density) tell about the last step.
     """
-
-    kernels: SimpleNamespace  # of a scheme
 
     def __init__(self, mesh: ml.Mesh, state: np.ndarray, water: Water, timing: Timing):
         self.mesh, self.water, self.timing = mesh, water, timing
@@ -48,16 +47,18 @@ class WaterFlow(ABC):
     def step(self) -> None:
         """One time step."""
 
-    def _flow_in(self, w: ml.Field, inflow: ml.Field, waves: ml.Field, slopes: ml.Field | None = None) -> None:
+    def _flow_in(
+        self, run: FirstOrderKernels | SecondOrderKernels, w: ml.Field, inflow: ml.Field, waves: ml.Field,
+        slopes: ml.Field | None = None,
+    ) -> None:  # fmt: skip
         """What flows into every cell in the state ``w``, with its ``slopes`` at edges, and the waves that it meets."""
         mesh, at = self.mesh, self.geometry
         inner, walls = mesh.face_cells, mesh.boundary_cells
         inflow.fill(0.0)
         waves.fill(0.0)
         seen = (w[inner],) if slopes is None else (at.way, w[inner], slopes[inner])
-        self.kernels.fluxes(mesh.faces, at.normal, at.length, *seen, inflow[inner], waves[inner])
-        self.kernels.wall_fluxes(mesh.boundary_faces, at.wall_normal, at.wall_length, w[walls], inflow[walls],
-                                 waves[walls])  # fmt: skip
+        run.fluxes(mesh.faces, at.normal, at.length, *seen, inflow[inner], waves[inner])
+        run.wall_fluxes(mesh.boundary_faces, at.wall_normal, at.wall_length, w[walls], inflow[walls], waves[walls])
 
     def _empty_totals(self) -> tuple[ml.Field | ml.Global, ...]:
         """What the last loop of a step tells: depths, the lowest one, volume and energy."""
@@ -78,10 +79,10 @@ class FirstOrder(WaterFlow):
         cells, area, dt = self.mesh.cells, self.geometry.area, self.dt
         predicted, mid = self._on_cells("predicted", 3), self.w.like("mid")
         inflow, waves = self._on_cells("inflow", 3), self._on_cells("waves")
-        self._flow_in(self.w, inflow, waves)
+        self._flow_in(self.kernels, self.w, inflow, waves)
         self.clock.tick(area, waves)
         self.kernels.predict(cells, area, self.w, dt, inflow, predicted, mid)
-        self._flow_in(mid, inflow, waves)
+        self._flow_in(self.kernels, mid, inflow, waves)
         self.kernels.correct(cells, area, predicted, dt, inflow, self.w, *self._empty_totals())
 
 
@@ -98,7 +99,7 @@ class SecondOrder(WaterFlow):
         """What flows into every cell in the state ``w``, whose ``slopes`` are found on the way, and the waves there."""
         at = self.geometry
         self.kernels.reconstruct(self.mesh.cells, at.fit, at.reach, w, w[at.neighbours], slopes)
-        self._flow_in(w, inflow, waves, slopes)
+        self._flow_in(self.kernels, w, inflow, waves, slopes)
 
     def step(self) -> None:
         cells, area, w, dt = self.mesh.cells, self.geometry.area, self.w, self.dt

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +11,19 @@ from meshloom.solvers.volna.flux import BED, H, Water, fastest, hllc, kinetic, m
 from meshloom.solvers.volna.geometry import EDGES
 
 VARIABLES = 4  # depth, u, v, bed
+
+
+class SecondOrderKernels(NamedTuple):
+    """The kernels of a step, in the order of first use."""
+
+    reconstruct: ml.Kernel
+    fluxes: ml.Kernel
+    wall_fluxes: ml.Kernel
+    start: ml.Kernel
+    half: ml.Kernel
+    renew: ml.Kernel
+    blend: ml.Kernel
+    finish: ml.Kernel
 
 
 def gradients(w: np.ndarray, around: np.ndarray, fit: np.ndarray) -> np.ndarray:
@@ -60,13 +72,13 @@ def after(gain: np.ndarray, u: np.ndarray, bed: Any, dry: float) -> np.ndarray:
     return state(np.stack([np.maximum(there[0], dry), there[1], there[2]]), np.maximum(there[0], dry), bed)
 
 
-def kernels(water: Water) -> SimpleNamespace:
-    """The kernels of a step; the constants of ``water`` become literals in the compiled code."""
-    return SimpleNamespace(**rate_kernels(water), **stage_kernels(water.dry))
+def kernels(water: Water) -> SecondOrderKernels:
+    """The kernels; the constants of ``water`` become literals in the compiled code."""
+    return SecondOrderKernels(*rate_kernels(water), *stage_kernels(water.dry))
 
 
-def rate_kernels(water: Water) -> dict[str, ml.Kernel]:
-    """What flows into every cell."""
+def rate_kernels(water: Water) -> tuple[ml.Kernel, ...]:
+    """What flows into every cell: reconstruct, fluxes, wall_fluxes."""
     g, dry = water.gravity, water.dry
 
     @ml.kernel
@@ -98,11 +110,11 @@ def rate_kernels(water: Water) -> dict[str, ml.Kernel]:
         inflow[0] -= np.where(w[0, H] > dry, length * np.stack([flux.water, *flux.from_left]), 0.0)
         waves[0] += fastest(left, right) * length
 
-    return {"reconstruct": reconstruct, "fluxes": fluxes, "wall_fluxes": wall_fluxes}
+    return reconstruct, fluxes, wall_fluxes
 
 
-def stage_kernels(dry: float) -> dict[str, ml.Kernel]:
-    """The stages of a step.
+def stage_kernels(dry: float) -> tuple[ml.Kernel, ...]:
+    """The stages of a step: start, half, renew, blend, finish.
 
     They keep what was gained since the start of the step, not where that led: so a third of it is rounded, and not a
     third of all the water.
@@ -151,4 +163,4 @@ def stage_kernels(dry: float) -> dict[str, ml.Kernel]:
         """Rates of the last stage in place of those of the first."""
         rate[...] = inflow / area
 
-    return {"start": start, "half": half, "renew": renew, "blend": blend, "finish": finish}
+    return start, half, renew, blend, finish
