@@ -339,8 +339,7 @@ def report(
 
 
 def _tell_that_stdout_is_lost(loss: OSError) -> None:
-    with activity.line.room():
-        print(f"meshloom: stdout is gone ({loss.strerror}); the run goes on without it", file=sys.stderr)
+    streams.write_to_stderr(f"meshloom: stdout is gone ({loss.strerror}); the run goes on without it")
 
 
 @app.command(cls=_Command)

@@ -12,6 +12,7 @@ import os
 import select
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 
@@ -91,6 +92,15 @@ def loss_of(stream: Any) -> OSError | None:
 
 
 def tell_when_lost(stream: Any, tell: Callable[[OSError], None]) -> None:
+    """Call it once when what is printed there cannot be written. That is in the midst of a write, whose locks are held,
+    and another stream may lead to this one (that of a progress bar does): to say so, ``write_to_stderr``."""
     raw = _raw(stream)
     if raw is not None:
         raw.when_lost = tell
+
+
+def write_to_stderr(line: str) -> None:
+    """A line straight to the descriptor, past all streams of Python and their locks; nothing where it is gone, too."""
+    start_of_line = "\r\033[2K" if os.isatty(2) else ""  # something may be drawn there
+    with suppress(OSError):
+        os.write(2, f"{start_of_line}{line}\n".encode(errors="backslashreplace"))

@@ -24,7 +24,7 @@ from typing import IO, Any
 from meshloom.io import checkpoint as checkpoints
 from tests.attacks.campaign import Broken, Campaign
 
-ITERATIONS = 4_000  # a fraction of a second
+ITERATIONS = 60_000  # about a second, of which most is iterations
 RUN = ("run", "advection1d", "--backend", "cpu", "--threads", "1", "--iterations", str(ITERATIONS), "--set",
        "mesh.points=64", "--set", "time.end=1e8", "--set", "output.plot=false", "--out", "a run")  # fmt: skip
 PATIENCE = 120.0  # seconds; nothing takes longer, or the attempt is broken

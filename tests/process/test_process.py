@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -16,7 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.progress import Progress
 
+from meshloom.cli.main import _tell_that_stdout_is_lost
 from meshloom.process import signals, start
 from meshloom.process.children import NobodyWaits, run_apart, still_wanted, stopping
 from meshloom.process.signals import CHECKPOINT, STOPPING
@@ -215,6 +219,25 @@ def test_a_reader_that_goes_away_is_told_once_and_nothing_is_raised():
         assert lost is not None and lost.errno == errno.EPIPE
     assert told == [lost]
     os.close(writer)
+
+
+@pytest.mark.parametrize("standing", ["a line", "nothing"])
+def test_a_terminal_that_is_closed_under_a_progress_bar(standing: str, capfd: pytest.CaptureFixture[str]):
+    """While it is drawn, stderr leads into the stream that is lost, in the midst of a write of it."""
+    ours, theirs = pty.openpty()
+    stream = outlet(theirs, None, closed=False)
+    tell_when_lost(stream, _tell_that_stdout_is_lost)
+    with Progress(console=Console(file=stream, force_terminal=True), auto_refresh=False) as progress:
+        task = progress.add_task("iterations", total=9)
+        os.close(ours)
+        if standing == "a line":
+            print("meshloom: something else", file=sys.stderr)
+        for _ in range(3):
+            progress.update(task, advance=1, refresh=True)
+    lost = loss_of(stream)
+    os.close(theirs)
+    assert lost is not None and lost.errno == errno.EIO
+    assert capfd.readouterr().err.count("the run goes on without it") == 1
 
 
 def test_a_full_disk_and_a_closed_stream():
