@@ -36,11 +36,13 @@ from meshloom.schedule.strategies.common.points import tile_of
 from meshloom.solvers import find_case
 
 POINTS, FEW = 256, 32
+TILES = ("plain", "single", "row", "slab2", "slab4")
 VARIANTS = ("plain", "single", "row")  # tiles that are tried on a GPU, the engine's own first,
 BLOCKS = (256, 128)  # each in blocks of so many threads
 REFERENCE = "soa"
 SCHEMES = ("euler", "rk3")  # of cavity3d
 REPLAYS = 10  # of a program in one timing
+BEGUN = 5  # steps that a flow has made before: at rest all is 0, which a GPU divides in another, slower way
 
 
 class Hasty(Cpu):
@@ -247,14 +249,32 @@ def between_calls(program: ml.Program) -> list[ml.Program]:
     return [ml.Program(partial(again, one.loops)) for one in program.segments]
 
 
-def cavities(points: int, run: Started) -> Iterator[dict[str, Any]]:
-    """Its steps without Poisson, by both schemes."""
+def cavities(points: int, run: Started, tiles: bool) -> Iterator[dict[str, Any]]:
+    """Its steps without Poisson, by both schemes; ``tiles``: also its large loops by all of them."""
     for scheme in SCHEMES:
         case = cavity(points, scheme)
+        case.program.run(BEGUN)
         programs = between_calls(case.program)
-        yield {"form": "cavity"} | without_poisson(f"{GOAL_FLOW}, {scheme}", programs, run)
+        found = {"form": "cavity"} | without_poisson(f"{GOAL_FLOW}, {scheme}", programs, run)
+        yield found | ({"tiles": list(tried_tiles(programs, run))} if tiles else {})
         del case, programs
         run.device.clear()
+
+
+def tried_tiles(programs: Sequence[ml.Program], run: Started) -> Iterator[dict[str, Any]]:
+    """Every loop over all points, once, by each tile in blocks of each size: milliseconds and share of copy."""
+    seen = set[tuple[str, int]]()
+    for loop in (one for program in programs for one in program.operations):
+        if loop.box is None or loop.counts.elements < loop.box.grid.size or (loop.name, loop.compulsory) in seen:
+            continue
+        seen.add((loop.name, loop.compulsory))
+        for wish in (ml.Schedule("box", variant=one, block=size) for one in TILES for size in BLOCKS):
+            by = loop.by(wish)
+            executable: Any = by.prepare()
+            seconds = run.device.replayed(getattr(executable, "launch", executable))
+            yield {"loop": loop.name, "bytes": loop.compulsory, "schedule": str(by.schedule), "ms": seconds * 1e3,
+                   "tile": list(tile_of(by.spec)), "share_of_copy": loop.compulsory / seconds / run.copy,
+                   "resources": executable.resources.get("pass0", {})}  # fmt: skip
 
 
 # --- the engine's own choice ------------------------------------------------------------------------------------------
@@ -308,6 +328,7 @@ def options_given(arguments: list[str] | None) -> Any:
     )
     parser.add_argument("--quick", action="store_true", help="few points, hardly timed: to see that it works")
     parser.add_argument("--auto", action="store_true", help="also the layout that the engine takes by itself")
+    parser.add_argument("--tiles", action="store_true", help="also all tiles of cavity3d's large loops, on a GPU")
     parser.add_argument("--plot", type=Path, help="a picture of the speed-ups over V/S and B/F")
     parser.add_argument("--again", type=Path, metavar="FILE", help="show and draw a result, and measure nothing")
     options = parser.parse_args(arguments)
@@ -341,7 +362,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
                    "wholes": [], "automatic": []}  # fmt: skip
     for form in options.forms:
         form_measured(form, options, run)
-    run.result["wholes"] += cavities(options.points, run)
+    run.result["wholes"] += cavities(options.points, run, options.tiles)
     run.finished(goals(run.result))
     return shown(run.result, options.plot)
 

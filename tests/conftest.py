@@ -93,6 +93,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.pop("PYTEST_ADDOPTS", None)  # of these tests, not of those that they start themselves and read
     if target := config.getoption("--target"):
         _BACKENDS["emulated"] = EmulatedCuda(EMULATED[target])
 

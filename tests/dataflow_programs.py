@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
 
 Touched = frozenset[int]
+Made = tuple[Callable[[], None], list[ml.Field | ml.Global]]  # a program's function, and what to look at behind it
 
 
 @ml.kernel
@@ -62,8 +65,19 @@ def draw(b: ml.Write, dice: ml.Random):
     b[...] = dice.uniform()
 
 
-def on_a_grid(dice: random.Random) -> tuple[Callable[[], None], list[ml.Field | ml.Global]]:
-    """A program of loops over boxes, ghosts and everything, of lines and fills."""
+@dataclass
+class World:
+    """What random programs are made of. ``call``: a random operation, to be called in a program; ``whole``: what loops
+    run over that take all elements; ``looked_at``: what they may change."""
+
+    call: Callable[[], Callable[[], None]]
+    whole: Any
+    fields: list[ml.Field]
+    looked_at: list[ml.Field | ml.Global]
+
+
+def grid_world(dice: random.Random) -> World:
+    """Loops over boxes, ghosts and everything, lines and fills."""
     ghosts, periodic = dice.choice((0, 1)), dice.choice((True, False))
     grid = ml.Grid((5, 4), ghosts=ghosts, periodic=periodic, name="grid")
     few = ml.Set(2, "few")
@@ -93,12 +107,11 @@ def on_a_grid(dice: random.Random) -> tuple[Callable[[], None], list[ml.Field | 
         ]  # fmt: skip
         return dice.choice(calls)
 
-    calls = [call() for _ in range(dice.randint(2, 7))]
-    return _in_turn(calls), [*fields, total]
+    return World(call, grid, fields, [*fields, total])
 
 
-def on_a_mesh(dice: random.Random) -> tuple[Callable[[], None], list[ml.Field | ml.Global]]:
-    """A program of loops over cells, parts of them and faces."""
+def mesh_world(dice: random.Random) -> World:
+    """Loops over cells, parts of them and faces."""
     mesh = ml.generate.box((3, 2))
     fields = [mesh.cells.field(name, data=np.arange(6.0) + k) for k, name in enumerate("uvw")]
     total, numbers = ml.Global(0.0, "total"), ml.Random(seed=1)
@@ -121,11 +134,24 @@ def on_a_mesh(dice: random.Random) -> tuple[Callable[[], None], list[ml.Field | 
         ]  # fmt: skip
         return dice.choice(calls)
 
-    calls = [call() for _ in range(dice.randint(2, 7))]
-    return _in_turn(calls), [*fields, total, own]
+    return World(call, mesh.cells, fields, [*fields, total, own])
 
 
-def _in_turn(calls: Sequence[Callable[[], None]]) -> Callable[[], None]:
+def on_a_grid(dice: random.Random) -> Made:
+    """A program of operations on a grid."""
+    return _made(grid_world(dice), dice)
+
+
+def on_a_mesh(dice: random.Random) -> Made:
+    """A program of operations on a mesh."""
+    return _made(mesh_world(dice), dice)
+
+
+def _made(world: World, dice: random.Random) -> Made:
+    return in_turn([world.call() for _ in range(dice.randint(2, 7))]), world.looked_at
+
+
+def in_turn(calls: Sequence[Callable[[], None]]) -> Callable[[], None]:
     def body() -> None:
         for one in calls:
             one()

@@ -1,17 +1,15 @@
-"""Fused programs leave all memory as loops by themselves do: ghosts, too, which ``numpy()`` does not show."""
+"""Fused programs leave all memory as loops by themselves do: ghosts, too, which ``numpy()`` does not show. Random ones:
+``tests/attacks/programs.py``."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import meshloom as ml
-from tests.dataflow_programs import on_a_grid, on_a_mesh
-
-Made = tuple[Callable[[], None], list[ml.Field | ml.Global]]
+from tests.dataflow_programs import Made
 
 
 @ml.kernel
@@ -75,17 +73,3 @@ def check(make: Callable[[], Made], backends: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("make", [lines_after_a_second_buffer, ghosts_after_lines])
 def test_ghosts_are_as_without_fusion(make: Callable[[], Made]) -> None:
     check(make, ("cpu", "emulated"))
-
-
-@pytest.mark.parametrize("kind", [on_a_grid, on_a_mesh])
-@pytest.mark.parametrize("seed", range(6))
-def test_random_programs_leave_the_same_memory(kind: Callable[[random.Random], Made], seed: int) -> None:
-    check(lambda: kind(random.Random(seed)), ("cpu",))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [on_a_grid, on_a_mesh])
-@pytest.mark.parametrize("seed", range(100, 1100, 10))
-def test_many_random_programs_leave_the_same_memory(kind: Callable[[random.Random], Made], seed: int) -> None:
-    for one in range(seed, seed + 10):
-        check(lambda one=one: kind(random.Random(one)), ("cpu", "emulated"))  # type: ignore[misc]

@@ -200,6 +200,29 @@ def test_rows_of_a_loop_that_stores_much_stay_by_themselves() -> None:
     assert [tile(components) for components in (2, 3, 4)] == [(4, 1, 2), (4, 1, 2), (1, 1, 2)]
 
 
+def test_a_loop_that_stores_nothing_takes_more_rows() -> None:
+    """Blocks end with a sum, which more points share: three components around four points fill 120 registers."""
+    ml.use("emulated")
+    grid = ml.Grid((16, 16, 128), periodic=True)
+    u, total = grid.field("u", 3, data=np.random.default_rng(1).random((16, 16, 128, 3))), ml.Global(0.0, "total")
+    beside = [o for o in grid.star(1).offsets if any(o)]
+
+    @ml.kernel
+    def measure(u: ml.Read, total: ml.Sum):
+        total += sum(u[0, 0, 0][c] * u[o][c] for o in beside for c in range(3))
+
+    @ml.kernel
+    def keep(u: ml.Read, out: ml.Write):
+        out[...] = sum(u[0, 0, 0][c] * u[o][c] for o in beside for c in range(3))
+
+    measured, kept = measure.loop(grid, u[grid.star(1)], total), keep.loop(grid, u[grid.star(1)], grid.field("out"))
+    assert (tile_of(measured.spec), tile_of(kept.spec)) == ((2, 1, 2), (1, 1, 2))
+    measured()
+    values = u.numpy()
+    wanted = sum((values * np.roll(values, step, axis)).sum() for axis in range(3) for step in (-1, 1))
+    assert total.value == pytest.approx(wanted, rel=1e-12)
+
+
 @pytest.mark.parametrize("backend", ["cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_steps_near_and_far_and_just_between(axis: int, backend: str) -> None:

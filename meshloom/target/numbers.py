@@ -97,6 +97,7 @@ class PointNumbers:
     """Points of a grid that a thread takes together."""
 
     most_loaded: int
+    most_to_reduce: int
     most_in_a_row: int
     most_stored: int
     long: int

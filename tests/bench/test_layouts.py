@@ -46,8 +46,9 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.setattr(layouts, "VARIANTS", ("plain", "single"))
     monkeypatch.setattr(layouts, "BLOCKS", (64,))
     monkeypatch.setattr(layouts, "SCHEMES", ("euler",))
+    monkeypatch.setattr(layouts, "TILES", ("single", "slab2"))
     file, picture = tmp_path / "layouts.json", tmp_path / "layouts.png"
-    given = ["--points", "8", "--forms", "orthogonal", "--layouts", "aos", "soa", "--auto",
+    given = ["--points", "8", "--forms", "orthogonal", "--layouts", "aos", "soa", "--auto", "--tiles",
              "--json", str(file), "--plot", str(picture)]  # fmt: skip
     assert layouts.main(given, Emulated()) == 0
     result = record.load(file)
@@ -66,6 +67,9 @@ def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
         8**4 * (3 + 1 + 3 + 3 + 1 + 6),
     ]
     assert euler["whole"] == "cavity3d, euler"
+    assert [(one["loop"], one["tile"]) for one in euler["tiles"]] == [
+        (loop, tile) for loop in ("predict", "to_faces_and_source", "project_last", "measure_power")
+        for tile in ([1, 1, 1], [2, 1, 1])]  # fmt: skip  # lines of 8 points are no vectors
     # u and U read, u*, U and b written; u, u*, p and U read, u and U written
     assert [one["bytes"] for one in euler["parts"]] == [8**4 * 13, 8**4 * 16]
     assert step["bytes_of_loops"] >= step["bytes"] and euler["bytes_of_loops"] >= euler["bytes"]

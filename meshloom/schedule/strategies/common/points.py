@@ -298,10 +298,12 @@ def tiles(spec: LoopSpec) -> tuple[Candidate[Index], ...]:
         asked = tile(vector, min(VARIANTS[spec.box.variant], most))
         return rank([Candidate(asked, declined=None if _near(spec, asked) else _TOO_FAR), Candidate(tile(1, 1))])
     nodes = len(topological(o.value for o in spec.outputs))
-    most = most if sum(not spec.params[o.param].is_global for o in spec.outputs) <= numbers.most_stored else 1
+    stored = sum(not spec.params[o.param].is_global for o in spec.outputs)
+    most = most if stored <= numbers.most_stored else 1
+    most_loaded = numbers.most_loaded if stored else numbers.most_to_reduce
 
     def declined(along: int, beside: int) -> str | None:
-        chosen, room = tile(along, beside), numbers.most_loaded if beside > 1 else numbers.most_in_a_row
+        chosen, room = tile(along, beside), most_loaded if beside > 1 else numbers.most_in_a_row
         if beside > most:
             return f"{beside} points next to each other, not {most}: lines are short, or much is stored"
         if along * beside * nodes > numbers.most_nodes:
