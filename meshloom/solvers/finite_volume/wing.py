@@ -1,5 +1,4 @@
 """The ONERA M6 wing at Mach 0.8395 and 3.06 degrees: inviscid, or turbulent at a Reynolds number of 11.72 million."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

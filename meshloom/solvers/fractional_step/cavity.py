@@ -2,7 +2,6 @@
 
 Units: the side of the box and the speed of the lid, which moves along x at the upper end of y.
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@ space eddies that break up (Taylor and Green).
 
 Units: the box has sides of 2 pi, the vortices a speed of 1 at the start.
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

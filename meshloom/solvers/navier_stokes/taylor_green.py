@@ -3,7 +3,6 @@
 The standard test of turbulence solvers (C3.5 of the workshops on high-order CFD): Reynolds number 1600, Mach number
 0.1. Units: the length L of the vortices (the box has sides of 2 pi L), their speed V0, and the mean density.
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 After Poinsot and Lele (1992). Units: the length l, half the side of the usual domain, the speed of sound and the
 density of the stream; time therefore in l / c.
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """What all water cases share: their settings, and a case that is told its bed and its surface."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ The sea is a rectangle with walls. From the deep part in the west the floor rise
 island, a cone with flat shores, stands between. The source is a rise of the sea floor, by a bell-shaped amount, which
 lifts the water that stands on it.
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 
