@@ -15,9 +15,8 @@ import numpy as np
 
 from meshloom.errors import SolveError
 from meshloom.mesh.core import Field, Global
-from meshloom.run.limit import Limit
 from meshloom.run.place import is_mistake
-from meshloom.run.task import RunTask
+from meshloom.run.task import Limit, RunTask
 from meshloom.run.verdict import BROKEN
 
 BROKE_DOWN = "the solution broke down"

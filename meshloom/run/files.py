@@ -239,7 +239,7 @@ class Files(NoFiles):
         return not self.folder.replaces or (self.last_good or (None,))[0] == self.folder.checkpoint
 
     def tell(self, facts: RunFacts, monitors: Monitors) -> None:
-        from meshloom.run.page.write import write_page
+        from meshloom.run.page.render import write_page
 
         self.folder.check_place()
         before = None

@@ -15,7 +15,7 @@ from meshloom.run.facts import UNFINISHED, Monitors, RunFacts, read_facts
 from meshloom.run.folder import RunFolder, claim, is_run, settled
 from meshloom.run.names import CHECKPOINT, REPORT
 from meshloom.run.page.numbers import number
-from meshloom.run.page.write import write_page
+from meshloom.run.page.render import write_page
 from meshloom.run.task import SettingRow
 from meshloom.run.typed import restart_command
 
