@@ -19,17 +19,7 @@ from meshloom.mesh.generators.quality import quality
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.values import enough_memory, same_kind
 
-__all__ = [
-    "box",
-    "bump",
-    "cylinder",
-    "flat_plate",
-    "naca0012",
-    "naca0012_ogrid",
-    "onera_m6",
-    "quality",
-    "ramp",
-]
+__all__ = ["box", "bump", "cylinder", "flat_plate", "naca0012", "naca0012_ogrid", "onera_m6", "quality", "ramp"]
 
 _SURFACE_POINTS = 100
 _MAP_ORIGIN = 0.0077  # the square-root map unfolds the plane around this point just behind the nose
