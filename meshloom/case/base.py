@@ -315,12 +315,8 @@ class Case(RunTask):
             return None
         return found if found is None or found.converged else found.with_cure(self.cure(found.state))
 
-    @property
-    def wishes(self) -> Wishes:
-        return self._wishes
-
     @cached_property
-    def _wishes(self) -> Wishes:
+    def wishes(self) -> Wishes:
         return wishes_of(self.config)
 
     def sampled(self) -> Sampled | None:

@@ -381,9 +381,11 @@ class Mesh(Measured, ItsOwnCopy):
         return made if how.numbers is None else made.arranged(how.order)
 
     def __repr__(self) -> str:
-        groups = f"groups: {', '.join(self.groups) or 'none'}{self._cell_group_names}{self._joined_names}"
+        counted = " + ".join(f"{len(numbers)} {kind}" for kind, numbers in self.cells.kinds.items())
+        of_cells = f"; cell groups: {', '.join(self.cell_groups)}" if self.cell_groups else ""
+        groups = f"groups: {', '.join(self.groups) or 'none'}{of_cells}{self._joined_names}"
         return (
-            f"Mesh({self._counted} cells, {len(self.faces)} faces, {len(self.boundary_faces)} boundary faces,"
+            f"Mesh({counted} cells, {len(self.faces)} faces, {len(self.boundary_faces)} boundary faces,"
             f" {len(self.nodes)} nodes; {groups})"
         )
 
@@ -395,14 +397,6 @@ class Mesh(Measured, ItsOwnCopy):
         said = ", ".join(f"{one} to {other}" for one, other in self.periodic_sides.items())
         told = f"; periodic by its file: {said}" if said else ""
         return f"; periodic: {', '.join(self.joints.groups)}{told}" if len(self.joints) else told
-
-    @property
-    def _counted(self) -> str:
-        return " + ".join(f"{len(numbers)} {kind}" for kind, numbers in self.cells.kinds.items())
-
-    @property
-    def _cell_group_names(self) -> str:
-        return f"; cell groups: {', '.join(self.cell_groups)}" if self.cell_groups else ""
 
 
 def mesh_of(on: Set) -> Mesh | None:

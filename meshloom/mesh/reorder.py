@@ -46,7 +46,8 @@ def ordering(mesh: MeshData, name: str, *, block: int, seed: int) -> Permutation
         low, high = np.sort(new_cell[face_cells], axis=1).T
         faces = _halo_last(np.lexsort((low, high)), mesh.faces)
     boundary = np.argsort(new_cell[mesh.boundary_cells.indices[:, 0]], kind="stable")
-    flipped = _wrong_way(new_cell[face_cells[faces]]) if mesh.owner_first else np.zeros(len(faces), dtype=bool)
+    first, second = new_cell[face_cells[faces]].T
+    flipped = first > second if mesh.owner_first else np.zeros(len(faces), dtype=bool)
     return Permutation(_halo_last(nodes, mesh.nodes), cells, faces, _halo_last(boundary, mesh.boundary_faces), flipped)
 
 
@@ -81,7 +82,3 @@ def _halo_last(order: np.ndarray, of: Set) -> np.ndarray:
     if of.halo == 0:
         return order
     return np.concatenate((order[order < of.owned], order[order >= of.owned]))
-
-
-def _wrong_way(cells: np.ndarray) -> np.ndarray:
-    return cells[:, 0] > cells[:, 1]

@@ -92,7 +92,8 @@ def _run(job: Job, folder: RunFolder, report: RunReport, began: float, profiled:
     fields: dict[str, np.ndarray] = {}
     if outcome.finished:
         with runner.guard.trying("fields_by_name"):
-            fields = _fields(made)
+            # Copies: the fields themselves live on the back end of the run.
+            fields = {name: np.array(values) for name, values in made.fields_by_name().items()}
     failures = runner.guard.failures
     for failure in failures:
         warnings.warn(f"{failure}; everything else is there", stacklevel=3)
@@ -106,11 +107,6 @@ def _run(job: Job, folder: RunFolder, report: RunReport, began: float, profiled:
     if outcome.stopped_by:
         os.kill(os.getpid(), outcome.stopped_by)
     return done
-
-
-def _fields(case: Case) -> dict[str, np.ndarray]:
-    """Copies: the fields themselves live on the back end of the run."""
-    return {name: np.array(values) for name, values in case.fields_by_name().items()}
 
 
 def _target(case: Any) -> str | type[Case]:
