@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.mesh.core import Set
-from meshloom.mesh.permutation import Permutation
+from meshloom.mesh.permutation import Permutation, inverse
 from meshloom.mesh.protocols import MeshData
 
 BLOCK_ORDERINGS = ("greedy", "kaminpar", "metis")
@@ -33,7 +33,7 @@ def ordering(mesh: MeshData, name: str, *, block: int, seed: int) -> Permutation
         faces = _halo_last(faces, mesh.faces)
         cells = _halo_last(follow(faces, face_cells, n_cells, block=block), mesh.cells)
         nodes = follow(faces, mesh.lists.faces.padded(), mesh.nodes.total, block=block)
-        new_cell = _inverse(cells)
+        new_cell = inverse(cells)
     elif name in FACE_ORDERINGS:
         faces = _halo_last(order_elements(name, face_cells, n_cells, block=block, seed=seed), mesh.faces)
         cells, nodes = np.arange(n_cells), np.arange(mesh.nodes.total)
@@ -42,7 +42,7 @@ def ordering(mesh: MeshData, name: str, *, block: int, seed: int) -> Permutation
         cells = order_targets(name, face_cells, n_cells, points=mesh.cells.points, block=block, seed=seed)
         cells = _halo_last(cells, mesh.cells)
         nodes = follow(cells, mesh.lists.cells.nodes.padded(), mesh.nodes.total)
-        new_cell = _inverse(cells)
+        new_cell = inverse(cells)
         low, high = np.sort(new_cell[face_cells], axis=1).T
         faces = _halo_last(np.lexsort((low, high)), mesh.faces)
     boundary = np.argsort(new_cell[mesh.boundary_cells.indices[:, 0]], kind="stable")
@@ -69,12 +69,6 @@ def renumbered(mesh: MeshData, permutation: Permutation) -> dict[str, Any]:
         "boundary_cells": new_cell[mesh.boundary_cells.indices[permutation.boundary_faces]],
         "boundary_group": permutation.apply("boundary_faces", mesh.boundary_group),
     } | ({"joints": joints} if len(joints) else {})
-
-
-def _inverse(order: np.ndarray) -> np.ndarray:
-    backward = np.empty_like(order)
-    backward[order] = np.arange(len(order))
-    return backward
 
 
 def _halo_last(order: np.ndarray, of: Set) -> np.ndarray:

@@ -92,7 +92,7 @@ class Until:
 
 
 class Script(RunTask):
-    """A program that is repeated for a script. ``show``, ``fields`` and ``kept`` (what checkpoints hold) are by name."""
+    """A program that is repeated for a script. ``show``, ``fields`` and ``kept`` (what checkpoints hold) go by name."""
 
     # What a task is asked for, where it is known from the start.
     name: str = ""
