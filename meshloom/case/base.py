@@ -184,11 +184,10 @@ class Case(RunTask):
 
     def _time(self, clock: Clock, recorded: np.ndarray) -> float:
         """The clock's among the values of ``recorded``."""
-        sizes = [one.dim for one in self.recorded]
-        places = [sum(sizes[:k]) for k, one in enumerate(self.recorded) if one is clock.time]
-        if not places or all(one is not clock.time for one in self.state):
+        found = [values for one, values in self.by_global(recorded) if one is clock.time]
+        if not found or all(one is not clock.time for one in self.state):
             raise ConfigError(f"case {shown(self.name)}: clock.time belongs to state and to recorded: runs end by it")
-        return float(recorded[places[0]])
+        return float(found[0][0])
 
     def ends_a_whole_step(self, time: float) -> bool:
         """Whether a run that ended at a time did so without shortening its last step."""

@@ -310,11 +310,8 @@ class Script(RunTask):
 
     def resumed(self, iteration: int, last: np.ndarray) -> None:
         """A checkpoint of this iteration has been put in, ``last`` (recorded,) are the monitors after it."""
-        start = 0
-        for one in self.recorded:
-            values = last[start : start + one.dim]
+        for one, values in self.by_global(last):
             one.assign(np.rint(values).astype(one.dtype) if one.dtype.kind == "i" else values)
-            start += one.dim
         self._iteration, self.stopped = iteration, self._says_stop(iteration)
 
 

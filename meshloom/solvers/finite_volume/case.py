@@ -127,11 +127,7 @@ class FiniteVolumeCase(Case):
 
     def _columns(self, recorded: np.ndarray) -> dict[str, np.ndarray]:
         """What was recorded (n, ...) by the names of the globals, each (n, dim)."""
-        found, begin = {}, 0
-        for one in self.recorded:
-            found[one.name] = recorded[:, begin : begin + one.dim]
-            begin += one.dim
-        return found
+        return {one.name: values for one, values in self.by_global(recorded)}
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         found, reference = self._columns(recorded), self.config.reference

@@ -109,10 +109,7 @@ class OneraM6(FiniteVolumeCase):
         upper = wing.normal.numpy()[:, 2] < 0.0  # out of the air, and so into the wing
         places, polygons = self.mesh.coordinates.numpy()[:, :2], self._triangles[upper]
         used, numbers = np.unique(polygons, return_inverse=True)
-        points = places[used]
-        (xmin, ymin), (xmax, ymax) = points.min(axis=0), points.max(axis=0)
-        window = (float(xmin), float(xmax), float(ymin), float(ymax))
-        return Picture(self.wing_pressure()[upper], "pressure coefficient", window, points=points,
+        return Picture(self.wing_pressure()[upper], "pressure coefficient", points=places[used],
                        polygons=numbers.reshape(polygons.shape), curves=self.drawn_monitors)  # fmt: skip
 
     def maps(self) -> dict[str, SpacePicture]:
