@@ -78,10 +78,6 @@ class Cavity(IncompressibleCase):
         }
         return walls | {LID: Wall((1.0,))}
 
-    @property
-    def viscosity(self) -> float:
-        return 1.0 / self.config.flow.reynolds
-
     def fastest(self) -> tuple[float, ...]:
         return (1.0,) * self.cells.rank
 

@@ -67,10 +67,6 @@ class DecayingVortices(IncompressibleCase):
     def sides(self) -> dict[tuple[int, str], Condition]:
         return {}
 
-    @property
-    def viscosity(self) -> float:
-        return 1.0 / self.config.flow.reynolds
-
     def fastest(self) -> tuple[float, ...]:
         return (1.0,) * self.cells.rank
 
