@@ -34,11 +34,10 @@ from meshloom.case.settings import (
 )
 from meshloom.config import flatten, to_toml
 from meshloom.errors import ConfigError, nearest, shown
-from meshloom.run.names import CHECKPOINT
+from meshloom.run.names import CHECKPOINT, restart_command
 from meshloom.run.output import check_sizes, write_faces, write_on_mesh
 from meshloom.run.samples import Sampled, Wishes
 from meshloom.run.task import Limit, Point, ResidualStop, RunTask, SettingRow, is_due, shortened_text
-from meshloom.run.typed import restart_command
 from meshloom.run.verdict import Verdict, judged
 from meshloom.run.views import Corners
 

@@ -17,13 +17,12 @@ from meshloom.errors import UserError, one_line
 from meshloom.io.files import write_atomically
 from meshloom.run.facts import FAILED, FINISHED, STOPPED, UNFINISHED, Monitors, RunFacts
 from meshloom.run.folder import RunFolder
-from meshloom.run.names import CHECKPOINT, CONFIG, FACTS, MONITORS, REPORT, SERIES
+from meshloom.run.names import CHECKPOINT, CONFIG, FACTS, MONITORS, REPORT, SERIES, as_typed
 from meshloom.run.page import curves as of_curves
 from meshloom.run.page.curves import MOST_CURVES, Curve, curves_of, data, drawing
 from meshloom.run.page.numbers import number
 from meshloom.run.report import duration
 from meshloom.run.times import HEADINGS, cells, limit_text
-from meshloom.run.typed import as_typed
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -18,8 +18,15 @@ from meshloom.solvers.finite_volume.geometry import GroupFaces
 from meshloom.solvers.finite_volume.implicit import DualSteps, ImplicitSteps
 from meshloom.solvers.finite_volume.kernels import keep
 from meshloom.solvers.finite_volume.options import FiniteVolumeConfig, condition_of, directions, gas_and_stream
-from meshloom.solvers.finite_volume.stability import in_time, longest_cfl, towards_steady
-from meshloom.solvers.finite_volume.steps import FlowSteps, SteadySteps, StepsInTime, UnsteadySteps
+from meshloom.solvers.finite_volume.steps import (
+    FlowSteps,
+    SteadySteps,
+    StepsInTime,
+    UnsteadySteps,
+    in_time,
+    longest_cfl,
+    towards_steady,
+)
 from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
 from meshloom.solvers.stable import doubts_longer, refuse_longer
 
