@@ -4,7 +4,7 @@
     fields, globals      stored and copies (buffers), array_interop, reduced, field, shown; globals (and conditions)
     sets and maps        numbering (rows of a set), assigned, formula, core (Set, Map, Field, Subset)
     grids                offsets, box (points by index), grid (places in space)
-    connectivity         cell_kinds, connectivity (CSR lists), faces, groups, joints, connected
+    connectivity         cell_kinds, connectivity (CSR lists), faces, joints, connected
     geometry             geometry, corners, measured, locate, location, integrals
     parts and order      owner_mesh, parts; permutation, reorder, arrange, periodic
     validation           validation, faults

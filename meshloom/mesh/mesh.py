@@ -18,9 +18,8 @@ from meshloom.mesh.cell_kinds import FACE_KINDS, dimension_of
 from meshloom.mesh.connectivity import MIXED, CellTable, MeshLists, NodeLists
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.core import Map, Set
-from meshloom.mesh.faces import checked_cells, derive_faces, oriented_cells
+from meshloom.mesh.faces import checked_cells, derive_faces, group_boundary, oriented_cells
 from meshloom.mesh.faults import Fault
-from meshloom.mesh.groups import group_boundary
 from meshloom.mesh.input_checks import (
     UNNAMED,
     by_name,
