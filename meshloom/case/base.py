@@ -35,7 +35,7 @@ from meshloom.case.settings import (
 from meshloom.config import flatten, to_toml
 from meshloom.errors import ConfigError, nearest, shown
 from meshloom.run.names import CHECKPOINT, restart_command
-from meshloom.run.output import check_sizes, write_faces, write_on_mesh
+from meshloom.run.output import check_sizes, write_on_mesh
 from meshloom.run.samples import Sampled, Wishes
 from meshloom.run.task import Limit, Point, ResidualStop, RunTask, SettingRow, is_due, shortened_text
 from meshloom.run.verdict import Verdict, judged
@@ -323,7 +323,8 @@ class Case(RunTask):
         return Sampled(self.mesh, cells, nodes, positions=self.node_positions())
 
     def write_surface(self, stem: Path, groups: tuple[str, ...]) -> Path:
-        return write_faces(stem, self.mesh, groups, self.cell_fields(), self.node_fields(), self.node_positions())
+        fields = self.cell_fields(), self.node_fields()
+        return write_on_mesh(stem, self.mesh, *fields, self.node_positions(), groups=groups)
 
     def __init_subclass__(cls) -> None:
         if "Config" in cls.__dict__ and is_dataclass(cls.Config):

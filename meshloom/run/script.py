@@ -22,7 +22,7 @@ from meshloom.operation.call import may_change_anything, with_loops_of_calls
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import name_of
 from meshloom.operation.program import Program
-from meshloom.run.output import write_faces, write_on_grid, write_on_mesh
+from meshloom.run.output import write_on_grid, write_on_mesh
 from meshloom.run.samples import Sampled, Wishes
 from meshloom.run.task import RunTask, SettingRow, is_due, shortened_text
 from meshloom.run.verdict import BROKEN
@@ -181,7 +181,7 @@ class Script(RunTask):
 
     def write_surface(self, stem: Path, groups: tuple[str, ...]) -> Path:
         assert isinstance(self._home, Mesh)
-        return write_faces(stem, self._home, groups, *self._on_mesh)
+        return write_on_mesh(stem, self._home, *self._on_mesh, groups=groups)
 
     def setting_rows(self) -> tuple[SettingRow, ...]:
         """What ``ml.march`` was given."""
