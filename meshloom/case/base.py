@@ -37,7 +37,7 @@ from meshloom.errors import ConfigError, nearest, shown
 from meshloom.run.names import CHECKPOINT, restart_command
 from meshloom.run.output import check_sizes, write_on_mesh
 from meshloom.run.samples import Sampled, Wishes
-from meshloom.run.task import Limit, Point, ResidualStop, RunTask, SettingRow, is_due, shortened_text
+from meshloom.run.task import Limit, Point, ResidualStop, RunTask, SettingRow, by_global, is_due, shortened_text
 from meshloom.run.verdict import Verdict, judged
 from meshloom.run.views import Corners
 
@@ -183,7 +183,7 @@ class Case(RunTask):
 
     def _time(self, clock: Clock, recorded: np.ndarray) -> float:
         """The clock's among the values of ``recorded``."""
-        found = [values for one, values in self.by_global(recorded) if one is clock.time]
+        found = [values for one, values in by_global(self.recorded, recorded) if one is clock.time]
         if not found or all(one is not clock.time for one in self.state):
             raise ConfigError(f"case {shown(self.name)}: clock.time belongs to state and to recorded: runs end by it")
         return float(found[0][0])

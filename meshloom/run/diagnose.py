@@ -16,7 +16,7 @@ import numpy as np
 from meshloom.errors import SolveError
 from meshloom.mesh.core import Field, Global
 from meshloom.run.place import is_mistake
-from meshloom.run.task import Limit, RunTask
+from meshloom.run.task import Limit, RunTask, by_global
 from meshloom.run.verdict import BROKEN
 
 BROKE_DOWN = "the solution broke down"
@@ -49,7 +49,7 @@ def healthy(task: RunTask, recorded: np.ndarray, monitors: np.ndarray) -> np.nda
     """For values (n, recorded) and the monitors (n, monitors) made of them after n iterations: which of them are finite
     and within the case's limits, (n,)."""
     good = np.isfinite(monitors).all(axis=1)
-    for one, values in task.by_global(recorded):
+    for one, values in by_global(task.recorded, recorded):
         if one.name in task.limits:
             good &= ~task.limits[one.name].broken(values).any(axis=1)
     return good

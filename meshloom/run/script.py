@@ -24,7 +24,7 @@ from meshloom.operation.parameters import name_of
 from meshloom.operation.program import Program
 from meshloom.run.output import write_on_grid, write_on_mesh
 from meshloom.run.samples import Sampled, Wishes
-from meshloom.run.task import RunTask, SettingRow, is_due, shortened_text
+from meshloom.run.task import RunTask, SettingRow, by_global, is_due, shortened_text
 from meshloom.run.verdict import BROKEN
 
 Values = Field | Global
@@ -310,7 +310,7 @@ class Script(RunTask):
 
     def resumed(self, iteration: int, last: np.ndarray) -> None:
         """A checkpoint of this iteration has been put in, ``last`` (recorded,) are the monitors after it."""
-        for one, values in self.by_global(last):
+        for one, values in by_global(self.recorded, last):
             one.assign(np.rint(values).astype(one.dtype) if one.dtype.kind == "i" else values)
         self._iteration, self.stopped = iteration, self._says_stop(iteration)
 

@@ -7,7 +7,7 @@ files and the search for the loop in which a solution breaks down know tasks, an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -203,13 +203,6 @@ class RunTask(ABC):
         """The values of the globals ``recorded`` as they are."""
         return np.concatenate([np.empty(0), *(g.numpy().reshape(-1).astype(np.float64) for g in self.recorded)])
 
-    def by_global(self, recorded: np.ndarray) -> Iterator[tuple[Global, np.ndarray]]:
-        """The globals ``recorded``, each with its own (..., dim) of the values (..., recorded) of all."""
-        start = 0
-        for one in self.recorded:
-            yield one, recorded[..., start : start + one.dim]
-            start += one.dim
-
     def steps_left(self, recorded: np.ndarray) -> int | None:
         """For a task that ends at a time: iterations that are still to go AT LEAST, 0 when it is finished.
 
@@ -314,6 +307,14 @@ class RunTask(ABC):
         """What a Picture that brings none is drawn over: points (n, d), and the corners of every cell; None: it has to
         bring them."""
         return None
+
+
+def by_global(several: Iterable[Global], values: np.ndarray) -> Iterator[tuple[Global, np.ndarray]]:
+    """Globals, each with its own (..., dim) of the values (..., all of them) that were recorded."""
+    start = 0
+    for one in several:
+        yield one, values[..., start : start + one.dim]
+        start += one.dim
 
 
 def is_due(iteration: int, every: int) -> bool:

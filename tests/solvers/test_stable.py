@@ -15,7 +15,7 @@ from meshloom.case import Case
 from meshloom.catalogue import case_names, find
 from meshloom.config import Setting, build
 from meshloom.errors import ConfigError
-from meshloom.solvers.finite_volume.steps import in_time, longest_cfl, towards_steady
+from meshloom.solvers.finite_volume.stability import in_time, longest_cfl, towards_steady
 from meshloom.solvers.stable import below, doubts_longer, refuse_longer
 from tests.one_line import one_line_from
 

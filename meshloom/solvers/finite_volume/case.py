@@ -18,15 +18,8 @@ from meshloom.solvers.finite_volume.geometry import GroupFaces
 from meshloom.solvers.finite_volume.implicit import DualSteps, ImplicitSteps
 from meshloom.solvers.finite_volume.kernels import keep
 from meshloom.solvers.finite_volume.options import FiniteVolumeConfig, condition_of, directions, gas_and_stream
-from meshloom.solvers.finite_volume.steps import (
-    FlowSteps,
-    SteadySteps,
-    StepsInTime,
-    UnsteadySteps,
-    in_time,
-    longest_cfl,
-    towards_steady,
-)
+from meshloom.solvers.finite_volume.stability import in_time, longest_cfl, towards_steady
+from meshloom.solvers.finite_volume.steps import FlowSteps, SteadySteps, StepsInTime, UnsteadySteps
 from meshloom.solvers.finite_volume.turbulence import SpalartAllmaras
 from meshloom.solvers.stable import doubts_longer, refuse_longer
 
@@ -134,7 +127,11 @@ class FiniteVolumeCase(Case):
 
     def _columns(self, recorded: np.ndarray) -> dict[str, np.ndarray]:
         """What was recorded (n, ...) by the names of the globals, each (n, dim)."""
-        return {one.name: values for one, values in self.by_global(recorded)}
+        found, begin = {}, 0
+        for one in self.recorded:
+            found[one.name] = recorded[:, begin : begin + one.dim]
+            begin += one.dim
+        return found
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         found, reference = self._columns(recorded), self.config.reference

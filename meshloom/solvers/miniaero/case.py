@@ -17,7 +17,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.case import BROKEN, Case, Limit, Picture
 from meshloom.solvers.exact import GasState, Riemann
-from meshloom.solvers.finite_volume.steps import longest_cfl
+from meshloom.solvers.finite_volume.stability import longest_cfl
 from meshloom.solvers.miniaero.gas import MiniAeroGas
 from meshloom.solvers.miniaero.kernels import EXTRAPOLATE, INFLOW, NO_SLIP, TANGENT, MiniAeroScheme, kernels
 from meshloom.solvers.miniaero.options import MiniAeroMeshOptions, PlateConfig, RampConfig, ShockTubeConfig
