@@ -274,18 +274,14 @@ def schedule_remark(job: Job) -> str:
 
     On numpy, which compiles nothing; but loops may depend on whether there is a GPU.
     """
-    before = ml.backend(), ml.threads()
     small = [Setting(tuple(key.split(".")), value, f"{job.case.name}.small") for key, value in job.case.small.items()]
     wanted = job.config.run.backend
     used = automatic_backend(ml.backends()) if wanted == "auto" else wanted
     try:
-        ml.use("cuda" if used == "cuda" else "numpy")
-        with one_line_for(job.case.own_file(), UserError):
+        with ml.using("cuda" if used == "cuda" else "numpy"), one_line_for(job.case.own_file(), UserError):
             return loops_text(_made(job.case, build(job.case.Config, small, job.config)).loop_names)
     except MeshloomError:  # settings that do not fit together are for a run to refuse
         return "The run.toml of a run lists the loops."
-    finally:
-        ml.use(before[0], threads=before[1])
 
 
 def may_miss(job: Job) -> bool:

@@ -216,8 +216,7 @@ def test_files_for_others_can_be_read(name: str, tmp_path: Path) -> None:
     write_vtu(tmp_path / "a.vtu", mesh, {name: np.ones(4)})
     found = ElementTree.parse(tmp_path / "a.vtu").getroot().iter("DataArray")
     assert one_line(name) in [array.attrib["Name"] for array in found]
-    with MonitorLog(tmp_path / "m.csv", (name, "other"), np.ones((2, 2))):
-        pass
+    MonitorLog(tmp_path / "m.csv", (name, "other"), np.ones((2, 2))).close()
     write_table(tmp_path / "t.csv", (name, "other"), np.ones((2, 2)))
     for file, columns in (("m.csv", ["iteration", one_line(name), "other"]), ("t.csv", [one_line(name), "other"])):
         text = (tmp_path / file).read_text(encoding="utf-8")

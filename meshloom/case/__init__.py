@@ -15,7 +15,7 @@ from meshloom.case.settings import (
     order_option,
 )
 from meshloom.config import option, section, table
-from meshloom.run.limit import Limit
+from meshloom.run.task import Limit
 from meshloom.run.verdict import BROKEN, GROWING, STALLED
 from meshloom.run.views import Chart, Image, Picture, SpacePicture, Streamlines, cut_planes, on_surface
 

@@ -34,13 +34,10 @@ from meshloom.case.settings import (
 )
 from meshloom.config import flatten, to_toml
 from meshloom.errors import ConfigError, nearest, shown
-from meshloom.run.limit import Limit
-from meshloom.run.names import CHECKPOINT
-from meshloom.run.output import check_sizes, write_faces, write_on_mesh
-from meshloom.run.residual import ResidualStop
+from meshloom.run.names import CHECKPOINT, restart_command
+from meshloom.run.output import check_sizes, write_on_mesh
 from meshloom.run.samples import Sampled, Wishes
-from meshloom.run.task import Point, RunTask, SettingRow, is_due, shortened_text
-from meshloom.run.typed import restart_command
+from meshloom.run.task import Limit, Point, ResidualStop, RunTask, SettingRow, by_global, is_due, shortened_text
 from meshloom.run.verdict import Verdict, judged
 from meshloom.run.views import Corners
 
@@ -186,11 +183,10 @@ class Case(RunTask):
 
     def _time(self, clock: Clock, recorded: np.ndarray) -> float:
         """The clock's among the values of ``recorded``."""
-        sizes = [one.dim for one in self.recorded]
-        places = [sum(sizes[:k]) for k, one in enumerate(self.recorded) if one is clock.time]
-        if not places or all(one is not clock.time for one in self.state):
+        found = [values for one, values in by_global(self.recorded, recorded) if one is clock.time]
+        if not found or all(one is not clock.time for one in self.state):
             raise ConfigError(f"case {shown(self.name)}: clock.time belongs to state and to recorded: runs end by it")
-        return float(recorded[places[0]])
+        return float(found[0][0])
 
     def ends_a_whole_step(self, time: float) -> bool:
         """Whether a run that ended at a time did so without shortening its last step."""
@@ -317,12 +313,8 @@ class Case(RunTask):
             return None
         return found if found is None or found.converged else found.with_cure(self.cure(found.state))
 
-    @property
-    def wishes(self) -> Wishes:
-        return self._wishes
-
     @cached_property
-    def _wishes(self) -> Wishes:
+    def wishes(self) -> Wishes:
         return wishes_of(self.config)
 
     def sampled(self) -> Sampled | None:
@@ -331,7 +323,8 @@ class Case(RunTask):
         return Sampled(self.mesh, cells, nodes, positions=self.node_positions())
 
     def write_surface(self, stem: Path, groups: tuple[str, ...]) -> Path:
-        return write_faces(stem, self.mesh, groups, self.cell_fields(), self.node_fields(), self.node_positions())
+        fields = self.cell_fields(), self.node_fields()
+        return write_on_mesh(stem, self.mesh, *fields, self.node_positions(), groups=groups)
 
     def __init_subclass__(cls) -> None:
         if "Config" in cls.__dict__ and is_dataclass(cls.Config):

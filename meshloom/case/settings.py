@@ -1,5 +1,4 @@
 """The sections of settings that all cases share."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

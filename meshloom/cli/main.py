@@ -237,9 +237,9 @@ def run(
     _becomes_a_run()
     from meshloom.launch import Request, check
 
-    flags = {"backend": backend, "precision": precision, "iterations": iterations, "threads": threads}
-    request = Request(target, (*_settings(changes or []), *_flags(flags)), _path("--out", out),
-                      _path("--restart", restart), overwrite, profile=profile, changed=changed)  # fmt: skip
+    settings = _settings(changes, backend=backend, precision=precision, iterations=iterations, threads=threads)
+    request = Request(target, settings, _path("--out", out), _path("--restart", restart), overwrite, profile=profile,
+                      changed=changed)  # fmt: skip
     _carry_out(request, check(request), json=json, quiet=quiet)
 
 
@@ -255,23 +255,19 @@ def _path(option: str, text: str | None) -> Path | None:
     return None if text is None else Path(text)
 
 
-def _settings(changes: list[str]) -> list[Setting]:
-    from meshloom.config import parse_set
-
-    return [parse_set(text) for text in changes]
-
-
-def _flags(flags: dict[str, str | None]) -> list[Setting]:
-    """``--iterations 200`` is ``--set run.iterations=200``, and errors name it as it was typed."""
+def _settings(changes: list[str] | None, **flags: str | None) -> tuple[Setting, ...]:
+    """Those of ``--set``, and of flags: ``--iterations 200`` is ``--set run.iterations=200``, and errors name it as it
+    was typed."""
     from dataclasses import replace
 
     from meshloom.config import parse_set
 
-    return [
+    of_flags = (
         replace(parse_set(f"run.{name}={value}"), where=f"--{name} {shown(value)[1:-1]}")
         for name, value in flags.items()
         if value is not None
-    ]
+    )
+    return *map(parse_set, changes or ()), *of_flags
 
 
 def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
@@ -366,7 +362,7 @@ def show(
     from meshloom.config import to_toml
     from meshloom.launch import Request, check, schedule_remark
 
-    job = check(Request(target, tuple(_settings(changes or []))))
+    job = check(Request(target, _settings(changes)))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # what TOML is written in, everywhere
     print(to_toml(job.config, {"case": job.case.head()["case"]}, remarks={"schedule": schedule_remark(job)}), end="")
@@ -410,10 +406,9 @@ def study(
     from meshloom.cli.study import carried_out
 
     start.command.if_stopped = "stopped; the same command goes on with this study"
-    flags = {"backend": backend, "precision": precision, "iterations": iterations, "threads": threads}
     try:
-        settings = [*_settings(changes or []), *_flags(flags)]
-        found = carried_out(target, over or [], settings, _path("--out", out), workers, show, not quiet)
+        settings = _settings(changes, backend=backend, precision=precision, iterations=iterations, threads=threads)
+        found = carried_out(target, over or [], [*settings], _path("--out", out), workers, show, not quiet)
     except KeyboardInterrupt as stop:
         raise Interrupted(str(stop) or _NOT_BEGUN) from None
     if found.failed:

@@ -13,8 +13,7 @@ from meshloom.case import Case
 from meshloom.launch import threads_in_use
 from meshloom.run.facts import Outcome, summary_rows
 from meshloom.run.folder import RunFolder
-from meshloom.run.names import CHECKPOINT, REPORT, SERIES
-from meshloom.run.typed import restart_command
+from meshloom.run.names import CHECKPOINT, REPORT, SERIES, restart_command
 
 _NOT_NAMED = (".vtu", ".vti", ".vtr", ".json")
 _WIDEST = 40  # letters of the names in the table, for which all lines make room

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ class MonitorLog:
         self._written = len(history)
         write_atomically(path, (_header(("iteration", *names)) + _rows(1, history)).encode())
         with writing(path):
-            self._file = open(path, "a", encoding="ascii")  # noqa: SIM115  closed by __exit__
+            self._file = open(path, "a", encoding="ascii")  # noqa: SIM115  closed by ``close``
 
     def append(self, values: np.ndarray) -> None:
         """The next rows, shape (n, names), on the disk when this returns."""
@@ -34,18 +33,11 @@ class MonitorLog:
             self._file.flush()
         self._written += len(values)
 
-    def close(self) -> None:
-        """No more rows."""
-        with writing(self.path):
+    def close(self, *, failed: bool = False) -> None:
+        """No more rows. After a write that ``failed`` closing tries once more and fails again: the first error is the
+        one to tell."""
+        with suppress(*((RunError,) if failed else ())), writing(self.path):
             self._file.close()
-
-    def __enter__(self) -> MonitorLog:
-        return self
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        # After a write that failed, closing tries once more and fails again: the first error is the one to tell.
-        with suppress(RunError) if error is not None else nullcontext():
-            self.close()
 
 
 def read_monitors(path: Path) -> tuple[tuple[str, ...], np.ndarray]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from meshloom.errors import MeshError
 from meshloom.io.text import as_integers, parse_numbers, rows_of_changing_length
-from meshloom.mesh.connectivity import CellTable, NodeLists
+from meshloom.mesh.connectivity import CellTable, NodeLists, starts_of
 from meshloom.mesh.mesh import Mesh
 
 FILES = ("points", "faces", "owner", "neighbour", "boundary")
@@ -75,7 +75,7 @@ def _cells(faces: NodeLists, owner: np.ndarray, neighbour: np.ndarray) -> CellTa
     lengths = faces.lengths[side]
     sizes = {k: np.bincount(of[lengths == k], minlength=count) for k in (3, 4)}
     total = np.bincount(of, minlength=count)
-    starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(total)))
+    starts = starts_of(total)
     kinds, nodes, done = {}, [], np.zeros(count, dtype=bool)
     for (triangles, quads), (kind, base) in _KINDS.items():
         cells = np.flatnonzero((sizes[3] == triangles) & (sizes[4] == quads) & (total == triangles + quads))

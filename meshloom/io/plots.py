@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.errors import one_line
-from meshloom.io.draw.canvas import new_figure, plain, save_figure, unread
+from meshloom.io.draw.canvas import in_units, new_figure, plain, save_figure, unit_of, unread
 from meshloom.io.draw.colours import ColourScale
 from meshloom.io.draw.curves import draw_curves
 from meshloom.io.draw.maps import (
@@ -27,7 +27,6 @@ from meshloom.io.draw.maps import (
 )
 from meshloom.io.draw.scenes import surface_scene
 from meshloom.io.draw.surface import View
-from meshloom.io.draw.units import in_units, unit_of
 from meshloom.mesh.connectivity import NodeLists
 
 _A_GOOD_PART, _FLAT = 0.25, 0.1  # of the iterations, below such a part of the highest value: see _needs_decades

@@ -78,16 +78,13 @@ def _check(path: Path, name: str, one: Values, values: np.ndarray, digest: str) 
         raise UserError(f"{path}: '{name}' has the shape {values.shape} there, and {shape} here{on}")
     here = identity(one.set) if isinstance(one, Field) else ""
     if digest and here and digest != here:
-        raise UserError(f"{path}: '{name}' was saved on another {'grid' if _is_grid(one) else 'mesh'} with as many"
+        kind = "grid" if isinstance(one, Field) and isinstance(one.set, Grid) else "mesh"
+        raise UserError(f"{path}: '{name}' was saved on another {kind} with as many"
                         f" elements (digest {digest[:12]}, this one {here[:12]})")  # fmt: skip
     try:
         same_kind(values, one.dtype, f"'{name}'")
     except MeshError as error:
         raise UserError(f"{path}: {error}") from None
-
-
-def _is_grid(one: Values) -> bool:
-    return isinstance(one, Field) and isinstance(one.set, Grid)
 
 
 def identity(on: Set) -> str:

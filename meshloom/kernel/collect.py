@@ -40,7 +40,7 @@ def collect_terms(roots: Sequence[Node]) -> tuple[Node, ...]:
         found = _terms(node, [_parts(a, terms, new) for a in node.args], new[node])
         if len(found) > MOST_TERMS:
             continue
-        if _is_sum(node):
+        if node.op in ("add", "sub"):
             new[node] = _rebuilt(node, found)
         if node in inner:
             terms[node] = found
@@ -52,10 +52,6 @@ def _used_once(roots: Sequence[Node], kind: Callable[[Node], bool]) -> set[Node]
     uses = Counter(a for n in topological(roots) for a in n.args)
     uses.update(roots)
     return {a for n in topological(roots) if kind(n) for a in n.args if uses[a] == 1 and kind(a)}
-
-
-def _is_sum(node: Node) -> bool:
-    return node.op in ("add", "sub") and node.dtype.kind == "f"
 
 
 def _is_chain(node: Node) -> bool:

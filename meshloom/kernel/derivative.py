@@ -8,7 +8,7 @@ share what they have in common with the function and with each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from meshloom.kernel import expr
 from meshloom.kernel.evaluate import evaluate
 from meshloom.kernel.expr import FLOAT32, FLOAT64, Node, operate, topological
+from meshloom.kernel.passes import substitute
 from meshloom.kernel.symbols import Symbol, SymbolArray, to_node
 from meshloom.kernel.values import fail, in_type, objects, type_of, typed, widened
 
@@ -51,11 +52,12 @@ def jacobian(function: Callable[[Any], Any], at: Any) -> Any:
     zero = expr.const(0.0, kind)
     found = [expr.cast(tangents[node].get(k, zero), kind) for node in nodes for k in range(values.size)]
     own = {node: to_node(value, dtype) for node, value in zip(variables, values.flat, strict=True)}
-    result = _numbered(_replaced(found, own), images.shape + values.shape, kind)
+    given_here = substitute(found, lambda load: own.get(load, load))
+    result = _numbered(given_here, images.shape + values.shape, kind)
     return result.view(SymbolArray) if result.dtype == object and result.ndim else result[()]
 
 
-def _numbered(nodes: list[Node], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def _numbered(nodes: Sequence[Node], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Symbols, or numbers where nothing is left that is known only at run time."""
     if any(node.op in ("load", "base") for node in topological(nodes)):
         return _symbols(nodes, shape)
@@ -63,19 +65,11 @@ def _numbered(nodes: list[Node], shape: tuple[int, ...], dtype: np.dtype) -> np.
         return np.array(evaluate(nodes, lambda node: node), dtype).reshape(shape)
 
 
-def _symbols(nodes: list[Node], shape: tuple[int, ...]) -> np.ndarray:
+def _symbols(nodes: Sequence[Node], shape: tuple[int, ...]) -> np.ndarray:
     made = np.empty(len(nodes), object)
     for place, node in enumerate(nodes):  # one by one: NumPy would look inside
         made[place] = Symbol(node)
     return made.reshape(shape)
-
-
-def _replaced(roots: list[Node], by: dict[Node, Node]) -> list[Node]:
-    new: dict[Node, Node] = dict(by)
-    for node in topological(roots):
-        if node not in new:
-            new[node] = expr.rebuild(node, tuple(new[a] for a in node.args))
-    return [new[root] for root in roots]
 
 
 def _tangents(roots: Iterable[Node], variables: list[Node]) -> dict[Node, Tangent]:

@@ -42,8 +42,9 @@ def optimise(roots: Sequence[Node], *, strict: bool = False) -> Roots:
         return as_written(roots)
     simple = fold_constants(powers_to_products(fold_constants(contractible(roots))))
     # Equal expressions are one object: where a pass has found nothing to do, nothing is done twice.
-    shared = [_shared(start) for start in dict.fromkeys((simple, cancel_factors(simple)))]
-    variants = dict.fromkeys(variant for roots in shared for variant in (roots, _collected(roots)))
+    starts = dict.fromkeys((simple, cancel_factors(simple)))
+    shared = [fold_constants(share_reciprocals(start)) for start in starts]
+    variants = dict.fromkeys(one for roots in shared for one in (roots, fold_constants(collect_terms(roots))))
     variants |= dict.fromkeys([fold_constants(order_products(v)) for v in variants])
     fewest = min(variants, key=_weight)
     return round_products(fewest)
@@ -52,14 +53,6 @@ def optimise(roots: Sequence[Node], *, strict: bool = False) -> Roots:
 def as_written(roots: Sequence[Node]) -> Roots:
     """The formula term by term: what NumPy would compute, without what changes nothing."""
     return rewrite(rewrite(rewrite(roots, _fold_exactly), _power_of_numpy), _fold_exactly)
-
-
-def _shared(roots: Roots) -> Roots:
-    return fold_constants(share_reciprocals(roots))
-
-
-def _collected(roots: Roots) -> Roots:
-    return fold_constants(collect_terms(roots))
 
 
 def _weight(roots: Roots) -> int:

@@ -164,25 +164,6 @@ class SymbolArray(np.ndarray):
         """Every element in another type."""
         return _wrap(in_type(objects(self), known_type(dtype)))
 
-    # NumPy's own methods would add up without looking at types.
-    def mean(self, *args: Any, **kwargs: Any) -> Any:
-        return np.mean(self, *args, **kwargs)
-
-    def cumsum(self, *args: Any, **kwargs: Any) -> Any:
-        return np.cumsum(self, *args, **kwargs)
-
-    def var(self, *args: Any, **kwargs: Any) -> Any:
-        return np.var(self, *args, **kwargs)
-
-    def std(self, *args: Any, **kwargs: Any) -> Any:
-        return np.std(self, *args, **kwargs)
-
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
-        return np.trace(self, *args, **kwargs)
-
-    def clip(self, *args: Any, **kwargs: Any) -> Any:
-        return np.clip(self, *args, **kwargs)
-
     def __setitem__(self, key: Any, value: Any) -> None:
         param = owner_of(self)
         if param is not None and not param.mode.writes:
@@ -203,6 +184,14 @@ class SymbolArray(np.ndarray):
             into[key] = made
         else:
             into[key] = made[()] if made.ndim == 0 else made
+
+
+def _by_function(function: Any) -> Any:
+    return lambda self, *args, **kwargs: function(self, *args, **kwargs)
+
+
+for _name in ("mean", "cumsum", "var", "std", "trace", "clip"):  # an array's own would add up without looking at types
+    setattr(SymbolArray, _name, _by_function(getattr(np, _name)))
 
 
 def looked_up(array: np.ndarray, key: Any, name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from types import CodeType, FrameType
 from typing import Any, NoReturn, TypeVar
 
@@ -115,13 +115,9 @@ def type_of(value: Any) -> np.dtype | None:
     """The type that NumPy's array of these symbols and numbers has; None where all are Python's, which are weak."""
     if isinstance(value, np.ndarray) and plain(value).dtype != object:
         return value.dtype
-    kinds = {kind_of(v) for v in _elements(value)}
+    kinds = {kind_of(v) for v in (plain(value).flat if isinstance(value, np.ndarray) else (value,))}
     typed = [k for k in kinds if isinstance(k, np.dtype)]
     return np.result_type(*typed) if typed else None
-
-
-def _elements(value: Any) -> Iterable[Any]:
-    return plain(value).flat if isinstance(value, np.ndarray) else (value,)
 
 
 def to_node(value: Any, dtype: np.dtype) -> Node:

@@ -9,7 +9,7 @@ import numpy as np
 
 from meshloom.errors import MeshError, known_name
 from meshloom.mesh.cell_kinds import CellKind
-from meshloom.mesh.connectivity import CellTable, MeshLists, NodeLists
+from meshloom.mesh.connectivity import CellTable, MeshLists, NodeLists, starts_of
 from meshloom.mesh.core import Field, Map, Set, VaryingMap
 from meshloom.mesh.faces import cells_across
 from meshloom.mesh.joints import Joints
@@ -123,7 +123,7 @@ def _edges_of(nodes: Set, cells: Set, table: CellTable) -> EdgeSet:
     blocks = [(block, np.array(local_edges(block.kind))) for block in table.blocks]
     for block, local in blocks:
         counts[block.numbers] = len(local)
-    starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+    starts = starts_of(counts)
     keys = np.zeros(starts[-1], np.int64)
     for block, local in blocks:
         ends = np.sort(block.nodes[:, local].astype(np.int64), axis=2)  # (m, edges, 2)
@@ -159,4 +159,4 @@ def _turned_round(lists: NodeLists, targets: int) -> tuple[np.ndarray, np.ndarra
     owner = np.repeat(np.arange(len(lists)), lists.lengths)
     order = np.argsort(lists.entries, kind="stable")
     counts = np.bincount(lists.entries, minlength=targets)
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))), owner[order]
+    return starts_of(counts), owner[order]

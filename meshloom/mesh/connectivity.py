@@ -62,7 +62,7 @@ class NodeLists(ItsOwnCopy):
         if len(rows) == len(parts) and len({one.shape[1] for one in rows}) == 1:
             return cls.of_rows(np.concatenate(rows))
         lengths = np.concatenate([one.lengths for one in parts])
-        return cls(_starts(lengths), np.concatenate([one.entries for one in parts]))
+        return cls(starts_of(lengths), np.concatenate([one.entries for one in parts]))
 
     @classmethod
     def of_sizes(cls, count: int, parts: Sequence[SizeBlock]) -> NodeLists:
@@ -72,7 +72,7 @@ class NodeLists(ItsOwnCopy):
         lengths = np.zeros(count, np.int64)
         for part in parts:
             lengths[part.numbers] = part.nodes.shape[1]
-        made = cls(_starts(lengths), np.empty(int(lengths.sum()), np.result_type(*(part.nodes for part in parts))))
+        made = cls(starts_of(lengths), np.empty(int(lengths.sum()), np.result_type(*(part.nodes for part in parts))))
         for part in parts:
             places = made._places(part.numbers, part.nodes.shape[1])
             made.entries[places] = part.nodes.reshape(-1) if isinstance(places, slice) else part.nodes
@@ -154,7 +154,7 @@ class NodeLists(ItsOwnCopy):
         if self.rows is not None:
             return NodeLists.of_rows(self.rows[numbers])
         lengths = self.lengths[numbers]
-        starts = _starts(lengths)
+        starts = starts_of(lengths)
         places = np.arange(starts[-1]) + np.repeat(self.starts[numbers] - starts[:-1], lengths)
         return NodeLists(starts, self.entries[places])
 
@@ -201,7 +201,8 @@ class NodeLists(ItsOwnCopy):
         return self.starts[which][:, None] + np.arange(size)
 
 
-def _starts(lengths: np.ndarray) -> np.ndarray:
+def starts_of(lengths: np.ndarray) -> np.ndarray:
+    """Where lists of such lengths (n,) begin, one after the other, and the end of the last, (n + 1,)."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
 
 
@@ -220,7 +221,7 @@ def node_lists(given: Any, what: str, width: int | None = None) -> NodeLists:
             odd = [row.shape for row in rows if row.ndim != 1]
             if odd:
                 raise MeshError(f"{what}: expected rows of node numbers, or arrays (n, k), got one of shape {odd[0]}")
-            return NodeLists(_starts(np.array([len(row) for row in rows])), np.concatenate(rows))
+            return NodeLists(starts_of(np.array([len(row) for row in rows])), np.concatenate(rows))
     array = whole_numbers(given, what)
     if array.size == 0:
         return NodeLists.of_rows(np.zeros((0, width or (array.shape[1] if array.ndim == 2 else 0)), np.int32))
@@ -366,7 +367,7 @@ class CellTable(ItsOwnCopy):
         counts = np.zeros(len(self), np.int64)
         for block in self.blocks:
             counts[block.numbers] = len(block.kind.faces)
-        return _starts(counts)
+        return starts_of(counts)
 
     def __str__(self) -> str:
         return " + ".join(f"{len(numbers)} {name}" for name, numbers in self.kinds.items()) + " cells"

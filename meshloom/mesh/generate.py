@@ -19,17 +19,7 @@ from meshloom.mesh.generators.quality import quality
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.values import enough_memory, same_kind
 
-__all__ = [
-    "box",
-    "bump",
-    "cylinder",
-    "flat_plate",
-    "naca0012",
-    "naca0012_ogrid",
-    "onera_m6",
-    "quality",
-    "ramp",
-]
+__all__ = ["box", "bump", "cylinder", "flat_plate", "naca0012", "naca0012_ogrid", "onera_m6", "quality", "ramp"]
 
 _SURFACE_POINTS = 100
 _MAP_ORIGIN = 0.0077  # the square-root map unfolds the plane around this point just behind the nose
@@ -188,19 +178,7 @@ def box(
     if kind.name == "pyramid":
         x = np.concatenate((x, x[_cuboids(node)].mean(axis=1)))
     table = CellTable.of_kind(kind.name, nodes.astype(np.int32 if len(x) < 2**31 else np.int64))
-    table = oriented_cells(x, table)
-    faces = derive_faces(table, len(x))
-    return Mesh.from_parts(
-        x,
-        table.nodes,
-        faces.nodes,
-        faces.cells,
-        faces.boundary_nodes,
-        faces.boundary_cells,
-        _sides(faces.boundary_nodes.padded(), counts),
-        kind=kind.name,
-        groups={name: number for number, name in enumerate(_SIDES[: 2 * dim], start=1)},
-    )
+    return _with_sides(x, oriented_cells(x, table), counts, _SIDES[: 2 * dim])
 
 
 def _checked_shape(shape: Sequence[int], what: str = "box", dims: tuple[int, ...] = (2, 3)) -> list[int]:
@@ -282,6 +260,22 @@ def _simplices(node: np.ndarray, alternate: bool) -> np.ndarray:
     return simplices.reshape(-1, dim + 1)
 
 
+def _with_sides(x: np.ndarray, table: CellTable, counts: list[int], names: Sequence[str]) -> Mesh:
+    """The mesh of cells in a box of so many along each axis; ``names``: of the lower and the upper side of each."""
+    faces = derive_faces(table, len(x))
+    return Mesh.from_parts(
+        x,
+        table.nodes,
+        faces.nodes,
+        faces.cells,
+        faces.boundary_nodes,
+        faces.boundary_cells,
+        _sides(faces.boundary_nodes.padded(), counts),
+        kind=table.name,
+        groups={name: number for number, name in enumerate(names, start=1)},
+    )
+
+
 def _sides(boundary_nodes: np.ndarray, counts: list[int]) -> np.ndarray:
     """The group of each boundary face: 1 + 2*axis on the lower side of an axis, 2 + 2*axis on the upper one."""
     group = np.zeros(len(boundary_nodes), dtype=np.int32)
@@ -312,15 +306,5 @@ def ramp(shape: Sequence[int], *, extent: Sequence[float] | None = None, slope: 
     ends = (slice(None, -1), slice(1, None))
     square = ((0, 0), (1, 0), (1, 1), (0, 1))
     cells = np.stack([node[ends[a], ends[b], ends[c]].ravel() for c in (0, 1) for a, b in square], axis=1)
-    faces = derive_faces(CellTable.of_kind("hexahedron", cells), x.size)
-    return Mesh.from_parts(
-        np.stack((x, y, z), axis=-1).reshape(-1, 3),
-        cells,
-        faces.nodes,
-        faces.cells,
-        faces.boundary_nodes,
-        faces.boundary_cells,
-        _sides(faces.boundary_nodes.padded(), counts[::-1]),
-        kind="hexahedron",
-        groups={side: number for number, side in enumerate(_SIDES[4:6] + _SIDES[2:4] + _SIDES[:2], start=1)},
-    )
+    places, table = np.stack((x, y, z), axis=-1).reshape(-1, 3), CellTable.of_kind("hexahedron", cells)
+    return _with_sides(places, table, counts[::-1], _SIDES[4:6] + _SIDES[2:4] + _SIDES[:2])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from meshloom.errors import MeshError
 from meshloom.mesh import geometry
 from meshloom.mesh.connected import Connected
 from meshloom.mesh.core import Field
-from meshloom.mesh.distance import face_distances
 from meshloom.mesh.parts import MeshSet
+from meshloom.native.distance import distances
 
 
 class Measured(Connected):
@@ -103,3 +105,20 @@ class Measured(Connected):
         cell where the sides are periodic."""
         centres, cells, middle = self.cell_centroids, self.face_cells.indices, self.face_centres
         return np.stack((middle - centres[cells[:, 0]], middle - self.face_shifts - centres[cells[:, 1]]), axis=1)
+
+
+def face_distances(points: np.ndarray, x: np.ndarray, faces: Iterable[np.ndarray]) -> np.ndarray:
+    """From each point (n, d) to the nearest face, (n,): exactly, to the whole of it and not to its nodes or its middle
+    alone. ``faces`` are arrays (m, k) of the nodes of edges (2-D), or of triangles, quadrilaterals and polygons (3-D),
+    at least one face in all."""
+    return distances(points, np.concatenate([_pieces(x, nodes) for nodes in faces]))
+
+
+def _pieces(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Edges as they are, and faces in space as triangles, (pieces, d, d): a face with more corners has one for each
+    edge, with the mean of its corners, as centres of faces are made."""
+    if nodes.shape[1] == x.shape[1]:
+        return x[nodes]
+    middle = geometry.mean_points(x, nodes)
+    after = np.roll(nodes, -1, axis=1)
+    return np.concatenate([np.stack((x[nodes[:, k]], x[after[:, k]], middle), axis=1) for k in range(nodes.shape[1])])

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from meshloom import markup
 from meshloom.errors import MeshError
 from meshloom.mesh import geometry, validation
 from meshloom.mesh.arrange import AUTO, Arrangement, arrangement
@@ -17,10 +18,8 @@ from meshloom.mesh.cell_kinds import FACE_KINDS, dimension_of
 from meshloom.mesh.connectivity import MIXED, CellTable, MeshLists, NodeLists
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.core import Map, Set
-from meshloom.mesh.faces import checked_cells, derive_faces, oriented_cells
+from meshloom.mesh.faces import checked_cells, derive_faces, group_boundary, oriented_cells
 from meshloom.mesh.faults import Fault
-from meshloom.mesh.groups import group_boundary
-from meshloom.mesh.hanging import check_slits
 from meshloom.mesh.input_checks import (
     UNNAMED,
     by_name,
@@ -42,8 +41,8 @@ from meshloom.mesh.parts import MeshPart, MeshSet, map_of
 from meshloom.mesh.periodic import joined, opened
 from meshloom.mesh.permutation import SETS, Permutation
 from meshloom.mesh.reorder import ordering, renumbered
-from meshloom.mesh.shown_mesh import mesh_table
-from meshloom.recording import MAKE_BEFORE, refuse_in_program
+from meshloom.mesh.shown import MOST_READ
+from meshloom.recording import MAKE_BEFORE, recorder, refuse_in_program
 
 
 class Mesh(Measured, ItsOwnCopy):
@@ -346,7 +345,7 @@ class Mesh(Measured, ItsOwnCopy):
             unnamed = self.boundary_group.numpy() == self.groups.get(UNNAMED, 0)
             if unnamed.any():
                 of = boundary[1][:, 0]
-                check_slits(x, boundary[0], of, self._cell_heights[of], unnamed)
+                validation.check_slits(x, boundary[0], of, self._cell_heights[of], unnamed)
         except Fault as fault:
             raise fault.placed(x) from None
 
@@ -381,14 +380,16 @@ class Mesh(Measured, ItsOwnCopy):
         return made if how.numbers is None else made.arranged(how.order)
 
     def __repr__(self) -> str:
-        groups = f"groups: {', '.join(self.groups) or 'none'}{self._cell_group_names}{self._joined_names}"
+        counted = " + ".join(f"{len(numbers)} {kind}" for kind, numbers in self.cells.kinds.items())
+        of_cells = f"; cell groups: {', '.join(self.cell_groups)}" if self.cell_groups else ""
+        groups = f"groups: {', '.join(self.groups) or 'none'}{of_cells}{self._joined_names}"
         return (
-            f"Mesh({self._counted} cells, {len(self.faces)} faces, {len(self.boundary_faces)} boundary faces,"
+            f"Mesh({counted} cells, {len(self.faces)} faces, {len(self.boundary_faces)} boundary faces,"
             f" {len(self.nodes)} nodes; {groups})"
         )
 
     def _repr_html_(self) -> str:
-        return mesh_table(self, self.arrangement)
+        return _mesh_table(self)
 
     @property
     def _joined_names(self) -> str:
@@ -396,16 +397,39 @@ class Mesh(Measured, ItsOwnCopy):
         told = f"; periodic by its file: {said}" if said else ""
         return f"; periodic: {', '.join(self.joints.groups)}{told}" if len(self.joints) else told
 
-    @property
-    def _counted(self) -> str:
-        return " + ".join(f"{len(numbers)} {kind}" for kind, numbers in self.cells.kinds.items())
-
-    @property
-    def _cell_group_names(self) -> str:
-        return f"; cell groups: {', '.join(self.cell_groups)}" if self.cell_groups else ""
-
 
 def mesh_of(on: Set) -> Mesh | None:
     """The mesh that a set is one of, or a part of one of; None where there is none, or none any more."""
     found = owner_of(on)
     return found if isinstance(found, Mesh) else None
+
+
+def _mesh_table(mesh: Mesh) -> str:
+    """What a notebook shows of a mesh."""
+    kinds = " + ".join(f"{len(numbers):,} {kind}" for kind, numbers in mesh.cells.kinds.items())
+    group_of_face = np.bincount(mesh.boundary_group.rows()[:, 0]) if recorder.get() is None else np.zeros(0, int)
+    groups = ", ".join(f"{name} ({_count(group_of_face, number)})" for name, number in mesh.groups.items())
+    rows: list[tuple[str, object]] = [
+        ("cells", kinds),
+        ("nodes", f"{len(mesh.nodes):,}"),
+        ("faces", f"{len(mesh.faces):,} interior, {len(mesh.boundary_faces):,} on the boundary"),
+        ("groups", groups or "none"),
+    ]
+    if mesh.cell_groups:
+        rows.append(("cell groups", ", ".join(f"{n} ({len(c):,})" for n, c in mesh.cell_groups.items())))
+    if len(mesh.joints):
+        rows.append(("periodic", ", ".join(mesh.joints.groups)))
+    rows += [*_extent(mesh), ("in memory", str(mesh.arrangement))]
+    return markup.table(f"Mesh in {mesh.dim} dimensions", rows)
+
+
+def _count(counts: np.ndarray, number: int) -> str:
+    return f"{counts[number]:,}" if 0 <= number < len(counts) else "0" if len(counts) else "…"
+
+
+def _extent(mesh: Mesh) -> list[tuple[str, object]]:
+    if recorder.get() is not None or mesh.nodes.total * mesh.dim > MOST_READ or not mesh.nodes.total:
+        return []
+    x = mesh.coordinates.numpy()
+    ends = zip("xyz", x.min(axis=0), x.max(axis=0), strict=False)
+    return [("extent", ", ".join(f"{name} {low:.6g} to {high:.6g}" for name, low, high in ends))]

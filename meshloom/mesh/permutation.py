@@ -13,6 +13,13 @@ from meshloom.mesh.core import Field
 SETS = ("nodes", "cells", "faces", "boundary_faces")
 
 
+def inverse(order: np.ndarray) -> np.ndarray:
+    """Where each number stands in an order of all of them."""
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return place
+
+
 @dataclass(frozen=True, eq=False)
 class Permutation:
     """Where everything came from: position k of each array holds the old number of what is now number k.
@@ -41,10 +48,7 @@ class Permutation:
 
     def inverse(self, on: str) -> np.ndarray:
         """Old to new: position k holds the new number of what was number k."""
-        forward = self.of(on)
-        backward = np.empty_like(forward)
-        backward[forward] = np.arange(len(forward))
-        return backward
+        return inverse(self.of(on))
 
     def apply(self, on: str, values: Field | ArrayLike) -> np.ndarray:
         """Values (n, ...) in the old numbering, brought into the new one."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.mesh.core import Set
-from meshloom.mesh.permutation import Permutation
+from meshloom.mesh.permutation import Permutation, inverse
 from meshloom.mesh.protocols import MeshData
 
 BLOCK_ORDERINGS = ("greedy", "kaminpar", "metis")
@@ -33,7 +33,7 @@ def ordering(mesh: MeshData, name: str, *, block: int, seed: int) -> Permutation
         faces = _halo_last(faces, mesh.faces)
         cells = _halo_last(follow(faces, face_cells, n_cells, block=block), mesh.cells)
         nodes = follow(faces, mesh.lists.faces.padded(), mesh.nodes.total, block=block)
-        new_cell = _inverse(cells)
+        new_cell = inverse(cells)
     elif name in FACE_ORDERINGS:
         faces = _halo_last(order_elements(name, face_cells, n_cells, block=block, seed=seed), mesh.faces)
         cells, nodes = np.arange(n_cells), np.arange(mesh.nodes.total)
@@ -42,11 +42,12 @@ def ordering(mesh: MeshData, name: str, *, block: int, seed: int) -> Permutation
         cells = order_targets(name, face_cells, n_cells, points=mesh.cells.points, block=block, seed=seed)
         cells = _halo_last(cells, mesh.cells)
         nodes = follow(cells, mesh.lists.cells.nodes.padded(), mesh.nodes.total)
-        new_cell = _inverse(cells)
+        new_cell = inverse(cells)
         low, high = np.sort(new_cell[face_cells], axis=1).T
         faces = _halo_last(np.lexsort((low, high)), mesh.faces)
     boundary = np.argsort(new_cell[mesh.boundary_cells.indices[:, 0]], kind="stable")
-    flipped = _wrong_way(new_cell[face_cells[faces]]) if mesh.owner_first else np.zeros(len(faces), dtype=bool)
+    first, second = new_cell[face_cells[faces]].T
+    flipped = first > second if mesh.owner_first else np.zeros(len(faces), dtype=bool)
     return Permutation(_halo_last(nodes, mesh.nodes), cells, faces, _halo_last(boundary, mesh.boundary_faces), flipped)
 
 
@@ -70,18 +71,8 @@ def renumbered(mesh: MeshData, permutation: Permutation) -> dict[str, Any]:
     } | ({"joints": joints} if len(joints) else {})
 
 
-def _inverse(order: np.ndarray) -> np.ndarray:
-    backward = np.empty_like(order)
-    backward[order] = np.arange(len(order))
-    return backward
-
-
 def _halo_last(order: np.ndarray, of: Set) -> np.ndarray:
     """Owned elements first, halo elements after them, each in the given order."""
     if of.halo == 0:
         return order
     return np.concatenate((order[order < of.owned], order[order >= of.owned]))
-
-
-def _wrong_way(cells: np.ndarray) -> np.ndarray:
-    return cells[:, 0] > cells[:, 1]

@@ -15,9 +15,8 @@ import numpy as np
 
 from meshloom.errors import SolveError
 from meshloom.mesh.core import Field, Global
-from meshloom.run.limit import Limit
 from meshloom.run.place import is_mistake
-from meshloom.run.task import RunTask
+from meshloom.run.task import Limit, RunTask, by_global
 from meshloom.run.verdict import BROKEN
 
 BROKE_DOWN = "the solution broke down"
@@ -50,11 +49,9 @@ def healthy(task: RunTask, recorded: np.ndarray, monitors: np.ndarray) -> np.nda
     """For values (n, recorded) and the monitors (n, monitors) made of them after n iterations: which of them are finite
     and within the case's limits, (n,)."""
     good = np.isfinite(monitors).all(axis=1)
-    start = 0
-    for one in task.recorded:
+    for one, values in by_global(task.recorded, recorded):
         if one.name in task.limits:
-            good &= ~task.limits[one.name].broken(recorded[:, start : start + one.dim]).any(axis=1)
-        start += one.dim
+            good &= ~task.limits[one.name].broken(values).any(axis=1)
     return good
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import RunError, UserError
+from meshloom.errors import UserError
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.io.files import write_atomically
@@ -129,9 +129,7 @@ class Files(NoFiles):
     def close(self, *, failed: bool) -> None:
         self.measured.close(failed=failed)
         if self._log is not None:
-            # After a write that failed, closing tries once more and fails again: the first error is the one to tell.
-            with suppress(*((RunError,) if failed else ())):
-                self._log.close()
+            self._log.close(failed=failed)
             self._log = None
 
     def catch_up(self, at: Point, history: np.ndarray) -> None:
@@ -239,7 +237,7 @@ class Files(NoFiles):
         return not self.folder.replaces or (self.last_good or (None,))[0] == self.folder.checkpoint
 
     def tell(self, facts: RunFacts, monitors: Monitors) -> None:
-        from meshloom.run.page.write import write_page
+        from meshloom.run.page.render import write_page
 
         self.folder.check_place()
         before = None

@@ -18,19 +18,6 @@ from meshloom.errors import RunError, UserError, is_text
 from meshloom.io.files import writing
 from meshloom.process.signals import forget, held_back, undo_if_stopped
 from meshloom.run import names, takeover
-from meshloom.run.names import (
-    CHECKPOINT,
-    CONFIG,
-    FACTS,
-    INTEGRALS,
-    MONITORS,
-    PICTURE,
-    PROBES,
-    REPORT,
-    SERIES,
-    SURFACES,
-    file_name,
-)
 
 DEFAULT_PARENT = Path("runs")
 
@@ -48,6 +35,16 @@ COMMAND = Options("--out", "--overwrite", "--restart {checkpoint}")
 SCRIPT = Options("out", "overwrite=True", "restart=True")
 
 
+class _File:
+    """A file of a run, found by its name in the folder of the run."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __get__(self, folder: RunFolder, kind: type) -> Path:
+        return folder.path / self.name
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """Where one run writes; the names of its files."""
@@ -59,51 +56,22 @@ class RunFolder:
     goes_on: bool = False  # the run that is there is continued
     lock: int | None = None  # handle that keeps other runs out
 
-    @property
-    def config(self) -> Path:
-        return self.path / CONFIG
-
-    @property
-    def monitors(self) -> Path:
-        return self.path / MONITORS
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.path / CHECKPOINT
-
-    @property
-    def series(self) -> Path:
-        return self.path / SERIES
-
-    @property
-    def probes(self) -> Path:
-        return self.path / PROBES
-
-    @property
-    def integrals(self) -> Path:
-        return self.path / INTEGRALS
-
-    @property
-    def surfaces(self) -> Path:
-        return self.path / SURFACES
-
-    @property
-    def picture(self) -> Path:
-        return self.path / PICTURE
-
-    @property
-    def report(self) -> Path:
-        return self.path / REPORT
-
-    @property
-    def facts(self) -> Path:
-        return self.path / FACTS
+    config = _File(names.CONFIG)
+    monitors = _File(names.MONITORS)
+    checkpoint = _File(names.CHECKPOINT)
+    series = _File(names.SERIES)
+    probes = _File(names.PROBES)
+    integrals = _File(names.INTEGRALS)
+    surfaces = _File(names.SURFACES)
+    picture = _File(names.PICTURE)
+    report = _File(names.REPORT)
+    facts = _File(names.FACTS)
 
     def map(self, name: str) -> Path:
-        return self.path / f"map_{file_name(name)}.png"
+        return self.path / f"map_{names.file_name(name)}.png"
 
     def chart(self, name: str, suffix: str) -> Path:
-        return self.path / f"chart_{file_name(name)}.{suffix}"
+        return self.path / f"chart_{names.file_name(name)}.{suffix}"
 
     def fields(self, iteration: int) -> Path:
         """Where the fields go; the ending depends on what they live on."""
@@ -232,7 +200,7 @@ def can_go_on(path: Path) -> bool:
                 _settle(path, lock, SCRIPT)
             finally:
                 RunFolder(path, lock=lock).release()
-    return os.path.isfile(path / CHECKPOINT)
+    return os.path.isfile(path / names.CHECKPOINT)
 
 
 def _next_free(case: str) -> RunFolder:
@@ -274,7 +242,7 @@ def _claimed(
 
 
 def _refusal(path: Path, options: Options) -> str:
-    checkpoint, another = path / CHECKPOINT, f"another {options.out}"
+    checkpoint, another = path / names.CHECKPOINT, f"another {options.out}"
     restart = options.restart.format(checkpoint=checkpoint)
     going_on = f", {another}, or {restart} to go on" if checkpoint.exists() else f" or {another}"
     return f"{path} already holds a run; give {options.overwrite}{going_on}"

@@ -38,7 +38,7 @@ class Guard:
         except BaseException as error:
             if not is_mistake(error):
                 raise
-            self.note(method, mistake_text(error), self._place(method, error))
+            self.note(method, mistake_text(error), place_of(error, self._defined(method).rpartition(":")[0]))
 
     def note(self, method: str, problem: str, place: str = "") -> None:
         """The method is wrong."""
@@ -47,9 +47,6 @@ class Guard:
             said = f"{method}() of case '{self._task.name}' failed: {' '.join(problem.split())} ({at})"
             self._found[method] = said
             self._report.message(f"{said}; the run is not affected")
-
-    def _place(self, method: str, error: BaseException) -> str:
-        return place_of(error, self._defined(method).rpartition(":")[0])
 
     def _defined(self, method: str) -> str:
         code = getattr(getattr(type(self._task), method), "__code__", None)

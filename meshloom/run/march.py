@@ -39,6 +39,7 @@ from meshloom.run.script import (
     Wanted,
     changed_by,
     column_names,
+    free_name,
     handed_over,
     unsaid_calls,
     yes,
@@ -348,10 +349,7 @@ def _kept(program: Program, given: Any, writes: bool) -> dict[str, Values]:
 def _by_some_name(values: Iterable[Values]) -> dict[str, Values]:
     found: dict[str, Values] = {}
     for one in values:
-        name, number = one.name, 2
-        while name in found:
-            name, number = f"{one.name} {number}", number + 1
-        found[name] = one
+        found[free_name(one.name, found)] = one
     return found
 
 

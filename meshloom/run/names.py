@@ -1,9 +1,12 @@
-"""The files of a run by name: which of those in a folder are its own, and which a kill left half-written."""
+"""The files of a run by name: which of those in a folder are its own, and which a kill left half-written; and paths as
+a person types them."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import shlex
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -70,3 +73,20 @@ def file_name(name: str) -> str:
 
 def _percent(character: str) -> str:
     return "".join(f"%{byte:02X}" for byte in character.encode(errors="surrogatepass"))
+
+
+def as_typed(path: str, encoding: str | None) -> str:
+    """A path for a command line, in one line. What the terminal cannot show is spelled out, as shells read it."""
+    try:
+        path.encode(encoding or "ascii")
+        if path.isprintable():
+            return shlex.quote(path)
+    except UnicodeError:
+        pass
+    letters = (chr(b) if 32 <= b < 127 and b not in b"'\\" else f"\\x{b:02x}" for b in os.fsencode(path))
+    return f"$'{''.join(letters)}'"
+
+
+def restart_command(checkpoint: Path, encoding: str | None = "utf-8") -> str:
+    """What a person types to go on from the checkpoint of a case's run."""
+    return f"meshloom run --restart {as_typed(str(checkpoint), encoding)}"

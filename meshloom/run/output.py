@@ -31,11 +31,17 @@ def write_on_mesh(
     cell_fields: Mapping[str, Field | np.ndarray],
     node_fields: Mapping[str, Field | np.ndarray],
     points: np.ndarray | None = None,
+    *,
+    groups: tuple[str, ...] | None = None,
 ) -> Path:
-    """The same for values on cells and nodes; ``points`` (nodes, dim): where these are now, if not where they were."""
+    """The same for values on cells and nodes; ``points`` (nodes, dim): where these are now, if not where they were.
+    ``groups``: the faces of these groups of the boundary alone, with the values of their cells and nodes."""
     path = stem.with_suffix(".vtu")
     cells, nodes = (in_space(one, 1) if mesh.dim == 2 else one for one in (cell_fields, node_fields))
-    write_vtu(path, mesh, cells, nodes, points=points)
+    if groups is None:
+        write_vtu(path, mesh, cells, nodes, points=points)
+    else:
+        write_surface(path, mesh, groups, cells, nodes, points=points)
     return path
 
 
@@ -48,17 +54,6 @@ def check_sizes(fields: Mapping[str, Field | np.ndarray], shape: tuple[int, ...]
         if found.shape[: len(shape)] != shape or found.dtype.kind not in "biuf":
             raise ValueError(f"{shown(name)} is an array of shape {found.shape} and type {found.dtype} where {shape} is"
                              f" right, {why}, with a further axis for components")  # fmt: skip
-
-
-def write_faces(
-    stem: Path, mesh: Mesh, groups: tuple[str, ...], cell_fields: Mapping[str, Field | np.ndarray],
-    node_fields: Mapping[str, Field | np.ndarray], points: np.ndarray | None = None,
-) -> Path:  # fmt: skip
-    """The faces of boundary groups, with the values of their cells and nodes."""
-    path = stem.with_suffix(".vtu")
-    cells, nodes = (in_space(one, 1) if mesh.dim == 2 else one for one in (cell_fields, node_fields))
-    write_surface(path, mesh, groups, cells, nodes, points=points)
-    return path
 
 
 def in_space(fields: Mapping[str, Field | np.ndarray], axes: int) -> dict[str, np.ndarray]:

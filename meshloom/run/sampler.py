@@ -96,7 +96,8 @@ class Sampler:
 
     def _follow(self, now: Sampled) -> None:
         """What was made of the nodes goes where they have moved, in another array or in the same one."""
-        if now.positions is not None and not _equal(now.positions, self._positions):
+        known = self._positions
+        if now.positions is not None and (known is None or not np.array_equal(now.positions, known)):
             self._places = None
             self._spots.clear()
             self._shares.clear()
@@ -185,10 +186,6 @@ class Sampler:
         assert found is not None
         self._follow(found)
         return found
-
-
-def _equal(one: np.ndarray, other: np.ndarray | None) -> bool:
-    return other is not None and np.array_equal(one, other)
 
 
 def check_measured(task: RunTask) -> Sampler:

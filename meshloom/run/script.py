@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,9 @@ from meshloom.operation.call import may_change_anything, with_loops_of_calls
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import name_of
 from meshloom.operation.program import Program
-from meshloom.run.output import write_faces, write_on_grid, write_on_mesh
+from meshloom.run.output import write_on_grid, write_on_mesh
 from meshloom.run.samples import Sampled, Wishes
-from meshloom.run.task import RunTask, SettingRow, is_due, shortened_text
+from meshloom.run.task import RunTask, SettingRow, by_global, is_due, shortened_text
 from meshloom.run.verdict import BROKEN
 
 Values = Field | Global
@@ -91,13 +92,18 @@ class Until:
 
 
 class Script(RunTask):
-    """A program that is repeated for a script. ``show``, ``fields`` and ``kept`` (what checkpoints hold)
-    are by name."""
+    """A program that is repeated for a script. ``show``, ``fields`` and ``kept`` (what checkpoints hold) go by name."""
 
+    # What a task is asked for, where it is known from the start.
     name: str = ""
     monitors: tuple[str, ...] = ()
     shown: tuple[str, ...] | None = ()
     element_name: str = "elements"
+    iterations: int = 0
+    elements: int = 0
+    checkpointed: Mapping[str, Values] = MappingProxyType({})
+    watched: tuple[Values, ...] | None = None
+    wishes: Wishes = Wishes()
 
     def cure(self, state: str) -> str:
         return "with ml.debug(nan=True) the kernel's line and what it read are told, too" if state == BROKEN else ""
@@ -107,25 +113,25 @@ class Script(RunTask):
         show: Mapping[str, Global], fields: Mapping[str, Field], kept: Mapping[str, Values], wanted: Wanted, *,
         watch: bool, wishes: Wishes | None = None,
     ):  # fmt: skip
-        self.name, self._program, self._steps, self.until, self.stop = program.name, program, steps, until, stop
-        self.fields, self._kept, self._wanted = fields, kept, wanted
+        self.name, self._program, self.iterations, self.until, self.stop = program.name, program, steps, until, stop
+        self.fields, self.checkpointed, self._wanted = fields, kept, wanted
         columns = dict(show)
         for one in (*((until.time,) if until else ()), *(stop.globals if isinstance(stop, Condition) else ())):
             if not any(one is known for known in columns.values()):
-                columns[_free(one.name, columns)] = one
+                columns[free_name(one.name, columns)] = one
         self.recorded = tuple(columns.values())
         self.monitors = tuple(name for key, one in columns.items() for name in column_names(key, one))
         self.shown = tuple(name for key, one in show.items() for name in column_names(key, one))
         self.changed = changed_by(program)
         self.state = tuple(kept.values()) or self.changed
-        self._watched = tuple(one for one in self.state if _is_finite(one)) if watch else None
+        self.watched = tuple(one for one in self.state if _is_finite(one)) if watch else None
         sets = [one.set for one in self.state if isinstance(one, Field)]
         largest = max(sets, key=len, default=None)
-        self._elements = 0 if largest is None else len(largest)
+        self.elements = 0 if largest is None else len(largest)
         self.element_name = "points" if isinstance(largest, Grid) else largest.name if largest else "elements"
         self._began = float(until.time) if until else 0.0
         self._iteration, self.stopped = 0, False
-        self._wishes = wishes or Wishes()
+        self.wishes = wishes or Wishes()
         self._home = home_of(fields) if fields and (wanted.vtu or wishes) else None
 
     # --- as a task
@@ -135,35 +141,20 @@ class Script(RunTask):
         return self._program
 
     @property
-    def iterations(self) -> int:
-        return self._steps
-
-    @property
     def output(self) -> Wanted:
         return self._wanted
 
     @property
-    def elements(self) -> int:
-        return self._elements
-
-    @property
-    def checkpointed(self) -> Mapping[str, Values]:
-        return self._kept
-
-    @property
-    def watched(self) -> tuple[Values, ...] | None:
-        return self._watched
-
-    @property
     def shows_checkpoints(self) -> bool:
-        kept = [*self._kept.values()]
+        kept = [*self.checkpointed.values()]
         return all(any(one is known for known in kept) or one not in self.changed for one in self.fields.values())
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         return recorded
 
     def digest(self) -> str:
-        parts = [f"{name} {identity(one.set)}" for name, one in sorted(self._kept.items()) if isinstance(one, Field)]
+        kept = sorted(self.checkpointed.items())
+        parts = [f"{name} {identity(one.set)}" for name, one in kept if isinstance(one, Field)]
         return hashlib.sha256("\n".join(parts).encode(errors="surrogatepass")).hexdigest()
 
     def write_fields(self, stem: Path) -> Path:
@@ -180,10 +171,6 @@ class Script(RunTask):
         return ({name: one for name, one in self.fields.items() if one.set is cells},
                 {name: one for name, one in self.fields.items() if one.set is nodes})  # fmt: skip
 
-    @property
-    def wishes(self) -> Wishes:
-        return self._wishes
-
     def sampled(self) -> Sampled | None:
         if self._home is None:
             return None
@@ -194,23 +181,23 @@ class Script(RunTask):
 
     def write_surface(self, stem: Path, groups: tuple[str, ...]) -> Path:
         assert isinstance(self._home, Mesh)
-        return write_faces(stem, self._home, groups, *self._on_mesh)
+        return write_on_mesh(stem, self._home, *self._on_mesh, groups=groups)
 
     def setting_rows(self) -> tuple[SettingRow, ...]:
         """What ``ml.march`` was given."""
-        until, stop, wanted, wishes = self.until, self.stop, self._wanted, self._wishes
+        until, stop, wanted, wishes = self.until, self.stop, self._wanted, self.wishes
         end = "" if until is None else f"{until.time.name} = {until.end:g}"
         told = {
-            "steps": (f"{self._steps:,}" if self._steps < MOST_STEPS else "", "", "so many in all, at most"),
+            "steps": (f"{self.iterations:,}" if self.iterations < MOST_STEPS else "", "", "so many in all, at most"),
             "until": (end, "", "the time at which it ends"),
             "stop": (str(stop) if isinstance(stop, Condition) else name_of(stop) if stop else "", "", "ends it"),
             "every": (str(wanted.every), "0", "steps between files of fields"),
             "show": (", ".join(self.shown or ()), "", "monitors"),
             "fields": (", ".join(self.fields), "", "what goes into files"),
-            "checkpoint": (", ".join(self._kept), ", ".join(one.name for one in self.changed), "what is kept"),
+            "checkpoint": (", ".join(self.checkpointed), ", ".join(one.name for one in self.changed), "what is kept"),
             "checkpoint_every": (str(wanted.checkpoint_every), "0", "steps between checkpoints"),
             "checkpoint_seconds": (f"{wanted.checkpoint_seconds:g}", f"{USUAL_SECONDS:g}", "between checkpoints"),
-            "watch": (str(self._watched is not None), "True", "ends it where something is not finite"),
+            "watch": (str(self.watched is not None), "True", "ends it where something is not finite"),
             "probes": (", ".join(wishes.probes), "", "places whose values are written"),
             "lines": (", ".join(wishes.tracks), "", "lines along which values are written"),
             "integrals": (", ".join(wishes.integrals), "", "what is integrated"),
@@ -225,7 +212,7 @@ class Script(RunTask):
 
     def going_on(self, folder: Path, finished: bool) -> str:
         more = " and a later end" if finished else ""
-        return f"the same script with restart=True{more} in ml.march" if self._kept else ""
+        return f"the same script with restart=True{more} in ml.march" if self.checkpointed else ""
 
     # --- computing
 
@@ -268,7 +255,7 @@ class Script(RunTask):
 
     @property
     def has_end(self) -> bool:
-        return self.until is not None or self._steps < MOST_STEPS
+        return self.until is not None or self.iterations < MOST_STEPS
 
     def early_end(self) -> str:
         return "" if self.stop is None else "stopped"
@@ -323,11 +310,8 @@ class Script(RunTask):
 
     def resumed(self, iteration: int, last: np.ndarray) -> None:
         """A checkpoint of this iteration has been put in, ``last`` (recorded,) are the monitors after it."""
-        start = 0
-        for one in self.recorded:
-            values = last[start : start + one.dim]
+        for one, values in by_global(self.recorded, last):
             one.assign(np.rint(values).astype(one.dtype) if one.dtype.kind == "i" else values)
-            start += one.dim
         self._iteration, self.stopped = iteration, self._says_stop(iteration)
 
 
@@ -392,9 +376,9 @@ def column_names(name: str, one: Global) -> list[str]:
     return [name] if one.shape == () else [f"{name}[{k}]" for k in range(one.dim)]
 
 
-def _free(name: str, taken: Mapping[str, Any]) -> str:
-    number = 2
-    found = name
+def free_name(name: str, taken: Mapping[str, Any]) -> str:
+    """``u``, or ``u 2``, ``u 3`` where that is taken."""
+    found, number = name, 2
     while found in taken:
         found, number = f"{name} {number}", number + 1
     return found

@@ -7,7 +7,7 @@ files and the search for the loop in which a solution breaks down know tasks, an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -17,8 +17,6 @@ import numpy as np
 
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.location import whereabouts
-from meshloom.run.limit import Limit
-from meshloom.run.residual import ResidualStop
 from meshloom.run.samples import Sampled, Wishes
 from meshloom.run.verdict import Verdict
 from meshloom.run.views import Chart, Corners, Image, Picture, SpacePicture
@@ -57,6 +55,56 @@ class Point:
     recorded: np.ndarray  # values of the globals ``recorded`` now, (recorded,)
     time: float  # what the files of a series are listed by
     is_last: bool
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a healthy value keeps to; ``why`` says in some words what is wrong with one that does not, ``cure`` what may
+    help."""
+
+    above: float = -np.inf
+    below: float = np.inf
+    why: str = ""
+    component: int | None = None  # of a vector, where the limit is not for all of them
+    cure: str = ""
+
+    def broken(self, values: np.ndarray) -> np.ndarray:
+        """True where a value (n,) or (n, dim) is outside or NaN."""
+        inside = (values > self.above) & (values < self.below)
+        if self.component is not None:
+            others = np.arange(values.shape[-1]) != self.component
+            inside = np.where(others, np.isfinite(values), inside)
+        return ~inside
+
+    def text(self, value: float) -> str:
+        """``-1.2e-05 (must be above 0: the mesh is tangled)``."""
+        bounds = [f"above {self.above:.6g}"] if self.above > -np.inf else []
+        bounds += [f"below {self.below:.6g}"] if self.below < np.inf else []
+        return f"{value:.6g} (must be {' and '.join(bounds)}{': ' if self.why else ''}{self.why})"
+
+
+@dataclass(frozen=True)
+class ResidualStop:
+    """The end of a run when a monitor is below a limit, which is looked at after so many iterations. ``relative``: the
+    limit counts in units of the monitor's value after the first iteration."""
+
+    monitor: str
+    below: float
+    relative: bool = False
+    every: int = 10
+
+    def limit(self, first: float) -> float:
+        """What the monitor must be below, where it was ``first`` after the first iteration."""
+        return self.below * abs(first) if self.relative else self.below
+
+    def is_met(self, iteration: int, first: float, now: float) -> bool:
+        """Whether the run ends here; never where the monitor is not a number."""
+        return iteration > 0 and iteration % self.every == 0 and abs(now) < self.limit(first)
+
+    def text(self, first: float, now: float) -> str:
+        """What has been reached, in words."""
+        begun = f", {self.below:g} of its first value" if self.relative else ""
+        return f"{self.monitor} is {now:.4g}, below {self.limit(first):.4g}{begun}"
 
 
 class RunTask(ABC):
@@ -259,6 +307,14 @@ class RunTask(ABC):
         """What a Picture that brings none is drawn over: points (n, d), and the corners of every cell; None: it has to
         bring them."""
         return None
+
+
+def by_global(several: Iterable[Global], values: np.ndarray) -> Iterator[tuple[Global, np.ndarray]]:
+    """Globals, each with its own (..., dim) of the values (..., all of them) that were recorded."""
+    start = 0
+    for one in several:
+        yield one, values[..., start : start + one.dim]
+        start += one.dim
 
 
 def is_due(iteration: int, every: int) -> bool:

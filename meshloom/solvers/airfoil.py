@@ -5,7 +5,6 @@ scalar dissipation, a local time step in every cell, two stages per iteration. T
 q = (density, momentum x, momentum y, total energy), all per volume, in units of the free stream: its density
 and pressure are 1.
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

@@ -72,9 +72,9 @@ def run_case(
     began = time.perf_counter()
     report = script_report("run_case", progress)
     request = Request(
-        _target(case), tuple(settings_of("run_case", settings)), _path("out", out), _path("restart", restart),
-        yes_or_no("run_case: overwrite", overwrite), changed=yes_or_no("run_case: changed", changed),
-        profile=yes_or_no("run_case: profile", profile),
+        _target(case), tuple(settings_of("run_case", settings)), path_of("run_case: out", out),
+        path_of("run_case: restart", restart), yes_or_no("run_case: overwrite", overwrite),
+        changed=yes_or_no("run_case: changed", changed), profile=yes_or_no("run_case: profile", profile),
     )  # fmt: skip
     profiled = Profile(request.profile, progress is None or bool(progress))
     job = check(request)
@@ -92,7 +92,8 @@ def _run(job: Job, folder: RunFolder, report: RunReport, began: float, profiled:
     fields: dict[str, np.ndarray] = {}
     if outcome.finished:
         with runner.guard.trying("fields_by_name"):
-            fields = _fields(made)
+            # Copies: the fields themselves live on the back end of the run.
+            fields = {name: np.array(values) for name, values in made.fields_by_name().items()}
     failures = runner.guard.failures
     for failure in failures:
         warnings.warn(f"{failure}; everything else is there", stacklevel=3)
@@ -108,11 +109,6 @@ def _run(job: Job, folder: RunFolder, report: RunReport, began: float, profiled:
     return done
 
 
-def _fields(case: Case) -> dict[str, np.ndarray]:
-    """Copies: the fields themselves live on the back end of the run."""
-    return {name: np.array(values) for name, values in case.fields_by_name().items()}
-
-
 def _target(case: Any) -> str | type[Case]:
     if isinstance(case, type):
         check_case(case, "run_case: ")
@@ -122,11 +118,12 @@ def _target(case: Any) -> str | type[Case]:
     return str(os.fspath(case))
 
 
-def _path(what: str, given: Any) -> Path | None:
+def path_of(what: str, given: Any) -> Path | None:
+    """A path as a person gives it."""
     if given is None:
         return None
     if not isinstance(given, str | os.PathLike) or not str(given):
-        raise UserError(f"run_case: {what} is the path of a folder, got {shown(given)}")
+        raise UserError(f"{what} is the path of a folder, got {shown(given)}")
     return Path(given)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,16 +15,16 @@ import meshloom as ml
 from meshloom.backend import USUAL_THREADS, automatic_backend, cpu_count
 from meshloom.catalogue import is_found_again
 from meshloom.config import Setting, flatten
-from meshloom.errors import UserError, interrupted, nearest, shown, whole_number, yes_or_no
-from meshloom.launch import Job, Request, check
+from meshloom.errors import UserError, interrupted, nearest, one_line, shown, whole_number, yes_or_no
+from meshloom.launch import Job, Request, check, may_miss, measured_by
+from meshloom.process.activity import busy
 from meshloom.recording import refuse_in_program
 from meshloom.run.folder import locked
 from meshloom.studies import table
 from meshloom.studies.axes import Axes, Values, axes_of, in_words
-from meshloom.studies.columns import check_columns
 from meshloom.studies.processes import Wish, rows_of
 from meshloom.studies.record import Record, StudyRow, opened
-from meshloom.studies.single_run import plain, settings_of
+from meshloom.studies.single_run import path_of, plain, settings_of
 from meshloom.toml import toml_key
 
 PARENT = Path("studies")
@@ -80,9 +80,8 @@ def study(
     A run that fails is a row that says why. A line for each run, and the table, are printed unless ``progress=False``.
     """
     says = progress is None or yes_or_no("study: progress", progress)
-    return carry_out(
-        StudyPlan(_target(case), axes_of(over), settings_of("study", settings)), _path(out), workers, show, says
-    )
+    plan = StudyPlan(_target(case), axes_of(over), settings_of("study", settings))
+    return carry_out(plan, path_of("study: out", out), workers, show, says)
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def carry_out(plan: StudyPlan, out: Path | None, workers: int | None, show: str 
     axes, runs = plan.axes, plan.axes.combinations()
     jobs = _checked(plan)
     job = jobs[0]
-    check_columns(axes, jobs, show)
+    _check_columns(axes, jobs, show)
     count = _workers(workers, len(runs), job)
     folder = PARENT / job.case.name if out is None else out
     with locked(folder):
@@ -166,6 +165,46 @@ def _draw(found: Study, axes: Axes, show: str | None, job: Job) -> str:
         return f", no picture: {missing}"
 
 
+# ----- what can be shown, known before the first run starts: monitors, and what runs integrate and probe --------------
+class _MeasuredColumns(NamedTuple):
+    """The columns of what a run measures, and those among them that a person has named."""
+
+    names: tuple[str, ...]
+    wished: tuple[str, ...]
+
+
+def _check_columns(axes: Axes, jobs: Sequence[Job], show: Any) -> None:
+    """UserError where a run would measure what is not there, or under a name that is taken, and where ``show`` names
+    what no run has. ``jobs``: one for each combination."""
+    case, found = jobs[0].case, list[_MeasuredColumns]()
+    is_known = show is None or show in case.monitors
+    with busy(f"study of {case.name}: looking at what is measured"):
+        for values, job in zip(axes.combinations(), jobs, strict=True):
+            # What a case tells by itself is the same whatever its settings are: one that can be set up is enough.
+            if may_miss(job) or not (is_known or found):
+                found += _measured(values, job)
+    for one in found:
+        _check_apart(one.wished, (*axes.values, *case.monitors, *table.OWN))
+    names = dict.fromkeys(name for one in found for name in one.names)
+    if found and not is_known and show not in list(names):
+        raise UserError(f"study: show names {shown(show)}{nearest(str(show), (*case.monitors, *names))}")
+
+
+def _measured(values: Values, job: Job) -> list[_MeasuredColumns]:
+    """What one run measures; nothing where its case cannot be set up, which its row will tell."""
+    try:
+        found = measured_by(job)
+    except UserError as error:
+        raise UserError(one_line(f"study, {in_words(values)}: {error}")) from None
+    return [] if found is None else [_MeasuredColumns((*found.integral_names, *found.probe_names), found.wished_names)]
+
+
+def _check_apart(names: Sequence[str], taken: Sequence[str]) -> None:
+    if twice := [name for name in names if name in taken or names.count(name) > 1]:
+        raise UserError(f"study: two columns of its table would be called {shown(twice[0])}; call the probe or integral"
+                        " by another name")  # fmt: skip
+
+
 # ----- what a person gives --------------------------------------------------------------------------------------------
 def _target(case: Any) -> str:
     if isinstance(case, type):
@@ -178,12 +217,6 @@ def _target(case: Any) -> str:
 def _only_here(case: type) -> str:
     name = case.__name__
     return f'study: other processes cannot find the class {name}; give the file that it is in, "mine.py:{name}"'
-
-
-def _path(out: Any) -> Path | None:
-    if out is not None and (not isinstance(out, str | os.PathLike) or not str(out)):
-        raise UserError(f"study: out is the path of a folder, got {shown(out)}")
-    return None if out is None else Path(out)
 
 
 def _checked(plan: StudyPlan) -> list[Job]:

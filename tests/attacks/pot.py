@@ -1,5 +1,4 @@
 """The smallest case that leaves every kind of file a run can leave: for attacks that need thousands of runs."""
-# ruff: noqa: RUF009  section() is dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

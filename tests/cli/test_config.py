@@ -1,5 +1,4 @@
 """Configurations: what is accepted, and that every complaint names place, key and remedy."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

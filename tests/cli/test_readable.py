@@ -1,5 +1,4 @@
 """What is written can be read: whatever names and values a configuration has, its TOML means the same again."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

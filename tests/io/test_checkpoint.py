@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,7 +146,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint(
 def test_monitors_start_with_history_and_grow(tmp_path: Path):
     file = tmp_path / "m.csv"
     file.write_text("left over from a longer run\n" * 9)
-    with MonitorLog(file, ("rms", "lift"), np.array([[0.1, 1.0]])) as log:
+    with closing(MonitorLog(file, ("rms", "lift"), np.array([[0.1, 1.0]]))) as log:
         log.append(np.array([[1 / 3, 2.0], [1e-300, -0.0]]))
         assert file.read_text() == "iteration,rms,lift\n1,0.1,1.0\n2,0.3333333333333333,2.0\n3,1e-300,-0.0\n"
 
@@ -154,6 +155,7 @@ def test_monitors_start_with_history_and_grow(tmp_path: Path):
 def test_monitors_on_a_full_disk(tmp_path: Path):
     log = MonitorLog(tmp_path / "m.csv", ("rms",), np.empty((0, 1)))
     log._file = open("/dev/full", "a")  # noqa: SIM115  closed by the log
-    with pytest.raises(RunError, match=r"m\.csv: disk full"), log:
+    with pytest.raises(RunError, match=r"m\.csv: disk full"):
         log.append(np.ones((3, 1)))
+    log.close(failed=True)
     assert log._file.closed

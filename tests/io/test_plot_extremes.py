@@ -12,7 +12,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import MeshloomError, UserError
-from meshloom.io.draw.units import in_units, unit_of
+from meshloom.io.draw.canvas import in_units, unit_of
 from meshloom.io.plots import save_curves, save_image, save_picture, save_surface, save_tiles
 from tests.io.test_plot import drawn
 

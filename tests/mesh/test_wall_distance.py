@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
-from meshloom.mesh.distance import face_distances
+from meshloom.mesh.measured import face_distances
 from meshloom.native import threads
 from meshloom.native.distance import distances
 from tests.mesh.samples import jittered, triangulation

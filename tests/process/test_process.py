@@ -26,8 +26,8 @@ from meshloom.process.children import NobodyWaits, run_apart, still_wanted, stop
 from meshloom.process.signals import CHECKPOINT, STOPPING
 from meshloom.process.start import is_command
 from meshloom.process.streams import loss_of, outlet, tell_when_lost
+from meshloom.run.names import as_typed
 from meshloom.run.stop import StopRequest
-from meshloom.run.typed import as_typed
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,4 @@
 """A tiny case that ends at a time: a pot of twelve cells cools. Tests and attacks run and break it."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

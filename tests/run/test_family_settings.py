@@ -1,5 +1,4 @@
 """Settings of a family of cases: what one of them has by default is all that it says again."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

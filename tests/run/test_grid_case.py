@@ -1,5 +1,4 @@
 """A case on a grid: files, pictures, restart, and a breakdown that names its point."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

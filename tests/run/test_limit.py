@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshloom.run.limit import Limit
+from meshloom.run.task import Limit
 
 
 def test_values_outside_of_either_bound_are_broken() -> None:

@@ -184,7 +184,7 @@ def test_a_run_that_fails_before_its_first_checkpoint_leaves_the_page_of_before(
     assert (tmp_path / "a" / "report.html").read_bytes() != before["report.html"]
 
 
-@pytest.mark.parametrize("where", ["meshloom.run.page.write.page", "meshloom.run.runner.gathered"])
+@pytest.mark.parametrize("where", ["meshloom.run.page.render.page", "meshloom.run.runner.gathered"])
 def test_a_page_that_fails_costs_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str):
     said: list[str] = []
 

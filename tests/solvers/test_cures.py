@@ -14,7 +14,7 @@ import meshloom as ml
 from meshloom.case import BROKEN, Case
 from meshloom.catalogue import case_names, find
 from meshloom.config import Setting, build, flatten
-from meshloom.run.limit import Limit
+from meshloom.run.task import Limit
 from meshloom.run.verdict import GROWING, STALLED
 
 NAMED = re.compile(r"\b[a-z_]+\.[a-z_]+\b")  # settings

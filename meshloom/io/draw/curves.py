@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.io.draw.canvas import short
-from meshloom.io.draw.units import in_units, unit_of
+from meshloom.io.draw.canvas import in_units, short, unit_of
 
 _MOST_NAMES = 40  # in a legend: more would leave no room to draw
 _COLOURS, _DASHES = 10, ("-", "--", ":", "-.")  # of matplotlib: after ten curves the colours come again

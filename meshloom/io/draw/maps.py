@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.io.draw.canvas import plain
+from meshloom.io.draw.canvas import plain, unit_of
 from meshloom.io.draw.colours import ColourScale, colour_scale
-from meshloom.io.draw.units import unit_of
 from meshloom.mesh.connectivity import NodeLists
 from meshloom.native.algorithms import distinct
 

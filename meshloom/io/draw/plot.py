@@ -15,12 +15,11 @@ import numpy as np
 
 from meshloom.errors import UserError, file_path, known_name, nearest, one_line, shown, yes_or_no
 from meshloom.io.draw import maps
-from meshloom.io.draw.canvas import encoded, new_figure, save_figure, unread
+from meshloom.io.draw.canvas import encoded, in_units, new_figure, save_figure, unit_of, unread
 from meshloom.io.draw.colours import ColourScale
 from meshloom.io.draw.maps import HEIGHT, Window
 from meshloom.io.draw.scenes import AXES, Look, Scene, curve_scene, mesh_scene, scene_of
 from meshloom.io.draw.surface import View
-from meshloom.io.draw.units import in_units, unit_of
 from meshloom.io.files import followed, writing
 from meshloom.mesh.core import Field, Set
 from meshloom.mesh.grid import Grid

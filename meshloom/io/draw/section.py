@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 
 from meshloom.mesh.cell_kinds import CellKind
-from meshloom.mesh.connectivity import CellTable, NodeLists, SizeBlock
+from meshloom.mesh.connected import local_edges
+from meshloom.mesh.connectivity import CellTable, NodeLists, SizeBlock, starts_of
 from meshloom.native.algorithms import distinct
 
 
@@ -53,7 +53,7 @@ def section(x: np.ndarray, cells: CellTable, axis: int, place: float) -> Section
         of, pairs, share = _crossings(block.nodes[cut], sides[cut], height, edges_of(block.kind))
         turned = _round_the_middle(_between(plane, pairs, share), of, len(cut))
         counts = np.bincount(of, minlength=len(cut))
-        first = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+        first = starts_of(counts)
         for size in distinct(counts):
             those = np.flatnonzero(counts == size)
             rows = starts + first[those][:, None] + np.arange(size)
@@ -70,8 +70,7 @@ def section(x: np.ndarray, cells: CellTable, axis: int, place: float) -> Section
 @cache
 def edges_of(kind: CellKind) -> tuple[tuple[int, int], ...]:
     """The edges of a kind of cell, each once, by local nodes."""
-    sides = [pair for face in kind.faces for pair in pairwise((*face, face[0]))]
-    return tuple(sorted({(min(pair), max(pair)) for pair in sides}))
+    return tuple(sorted((min(pair), max(pair)) for pair in local_edges(kind)))
 
 
 def _crossings(

@@ -70,7 +70,7 @@ def wing_surface(side: int, span: int) -> WingSurface:
     last row's upper and lower nodes are the same. An oval has its foremost node behind the nose of the one before, so
     that lines do not meet in one point at nose and tail of the tip.
     """
-    tip_rows = _tip_rows(span)
+    tip_rows = max(2, round(span / 8))  # on the rounded tip, whose arc is a 34th of the span: an eighth of all
     x = (1 - np.cos(np.linspace(0, _TAIL_ANGLE, side + 1))) / (1 - np.cos(_TAIL_ANGLE))
     x = np.concatenate((x[::-1], x[1:-1]))  # tail, upper side, nose, lower side
     upward = np.where(np.arange(2 * side) < side, 1.0, -1.0)
@@ -87,11 +87,6 @@ def wing_surface(side: int, span: int) -> WingSurface:
     rank = np.empty(len(nodes), np.int64)
     rank[node] = mirrored * (span + 1) + np.arange(span + 1)[:, None]
     return WingSurface(nodes, cut_in_two(nodes, quads), node[0], rank)
-
-
-def _tip_rows(span: int) -> int:
-    """Rows on the rounded tip, whose arc is a 34th of the span: an eighth of all."""
-    return max(2, round(span / 8))
 
 
 def _wing_rows(x: np.ndarray, upward: np.ndarray, stations: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 
 from meshloom.errors import MeshError, instance
 from meshloom.mesh.cell_kinds import CellKind
+from meshloom.mesh.connected import local_edges
 from meshloom.mesh.mesh import Mesh
 
 #: Volume squared over surface cubed of the best cell of its kind, as a share of a sphere's (by 36 pi): regular ones, a
@@ -84,9 +85,8 @@ def _aspects(mesh: Mesh) -> np.ndarray:
     x = mesh.coordinates.numpy()
 
     def ratios(kind: CellKind, nodes: np.ndarray) -> np.ndarray:
-        around = ((face[k - 1], face[k]) for face in kind.faces for k in range(len(face)))
         longest, shortest = np.zeros(len(nodes)), np.full(len(nodes), np.inf)
-        for one, other in {(min(pair), max(pair)) for pair in around}:
+        for one, other in local_edges(kind):
             lengths = np.linalg.norm(x[nodes[:, one]] - x[nodes[:, other]], axis=1)
             np.maximum(longest, lengths, out=longest)
             np.minimum(shortest, lengths, out=shortest)

@@ -13,11 +13,10 @@ from meshloom.errors import UserError, one_line
 from meshloom.io.monitors import read_monitors
 from meshloom.run.facts import UNFINISHED, Monitors, RunFacts, read_facts
 from meshloom.run.folder import RunFolder, claim, is_run, settled
-from meshloom.run.names import CHECKPOINT, REPORT
+from meshloom.run.names import CHECKPOINT, REPORT, restart_command
 from meshloom.run.page.numbers import number
-from meshloom.run.page.write import write_page
+from meshloom.run.page.render import write_page
 from meshloom.run.task import SettingRow
-from meshloom.run.typed import restart_command
 
 _CUT_OFF = "the run did not come to an end of which it could tell: what is known is in its other files"
 

@@ -1,4 +1,4 @@
-"""The account of a run as HTML: what ``page.html`` shows, and how values are written there."""
+"""The account of a run as HTML, in its folder: what ``page.html`` shows, and how values are written there."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from meshloom.errors import UserError, one_line
+from meshloom.io.files import write_atomically
 from meshloom.run.facts import FAILED, FINISHED, STOPPED, UNFINISHED, Monitors, RunFacts
-from meshloom.run.names import CHECKPOINT, CONFIG, FACTS, MONITORS, REPORT, SERIES
+from meshloom.run.folder import RunFolder
+from meshloom.run.names import CHECKPOINT, CONFIG, FACTS, MONITORS, REPORT, SERIES, as_typed
 from meshloom.run.page import curves as of_curves
 from meshloom.run.page.curves import MOST_CURVES, Curve, curves_of, data, drawing
 from meshloom.run.page.numbers import number
 from meshloom.run.report import duration
 from meshloom.run.times import HEADINGS, cells, limit_text
-from meshloom.run.typed import as_typed
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -56,6 +57,13 @@ class FoundFile:
 
     path: Path
     size: int
+
+
+def write_page(folder: RunFolder, facts: RunFacts, monitors: Monitors) -> None:
+    """``report.json`` and ``report.html``, each in one step."""
+    write_atomically(folder.facts, facts.to_json().encode(errors="replace"))
+    text = page(facts, monitors, found_files(folder.files()), folder.path)
+    write_atomically(folder.report, text.encode(errors="replace"))
 
 
 def page(facts: RunFacts, monitors: Monitors, found: Sequence[FoundFile], folder: Path) -> str:

@@ -3,7 +3,6 @@
 A scalar phi is carried by a flow that is known: d phi/dt = -div(u phi). Space by compact differences, time by the
 classical Runge-Kutta method. The exact solution is the initial one, moved.
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ d phi/dt + u d phi/dx + v d phi/dy = 0 with (u, v) = 2 pi (-y, x): after a time 
 The box of the original has jumps, and a central scheme answers with waves that it cannot damp: every error it makes
 stays. A compact filter takes out what is too short for the grid, and a smooth hump shows the order of the scheme.
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

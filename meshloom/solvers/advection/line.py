@@ -2,7 +2,6 @@
 
 d phi/dt + d(c phi)/dx = 0 with a constant speed c: the exact solution is phi(x - c t).
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

@@ -165,9 +165,7 @@ class BookLeaf(Case):
         return self.x.numpy().astype(np.float64)
 
     def picture(self) -> Picture:
-        (xmin, ymin), (xmax, ymax) = self.node_positions().min(axis=0), self.node_positions().max(axis=0)
-        curves = ("internal_energy", "kinetic_energy")
-        return Picture(self.cell_fields()["density"], "density", (xmin, xmax, ymin, ymax), curves=curves)
+        return Picture(self.cell_fields()["density"], "density", curves=("internal_energy", "kinetic_energy"))
 
 
 class SodCase(BookLeaf):

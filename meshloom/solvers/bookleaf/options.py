@@ -1,5 +1,4 @@
 """The settings of the BookLeaf cases: one set of sections, and for each problem the values of its reference deck."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

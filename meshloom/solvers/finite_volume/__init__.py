@@ -6,12 +6,4 @@ from meshloom.solvers.finite_volume.plate import TurbulentPlate
 from meshloom.solvers.finite_volume.shock_tube import Sod3d
 from meshloom.solvers.finite_volume.wing import OneraM6
 
-__all__ = [
-    "Cylinder",
-    "FiniteVolume",
-    "FiniteVolumeCase",
-    "OneraM6",
-    "Sod3d",
-    "TransonicAirfoil",
-    "TurbulentPlate",
-]
+__all__ = ["Cylinder", "FiniteVolume", "FiniteVolumeCase", "OneraM6", "Sod3d", "TransonicAirfoil", "TurbulentPlate"]

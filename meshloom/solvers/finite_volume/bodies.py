@@ -1,5 +1,4 @@
 """Flow around a body in the plane: laminar around a cylinder, transonic around an airfoil."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ from meshloom.solvers.finite_volume import kernels
 from meshloom.solvers.finite_volume.conditions import BoundaryCondition
 from meshloom.solvers.finite_volume.gas import IdealGas
 from meshloom.solvers.finite_volume.geometry import GroupFaces, Volumes
-from meshloom.solvers.finite_volume.kernels import FlowScheme
-from meshloom.solvers.finite_volume.side_kernels import SideKernels, side_kernels
+from meshloom.solvers.finite_volume.kernels import FlowScheme, SideKernels
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class CompressibleFlow:
         return self.mesh.cells.field(name, components or 1, dtype=self.dtype)
 
     def _at_side(self, side: GroupFaces) -> SideKernels:
-        return side_kernels(self.gas, self.scheme, self.eddy is not None, type(side.condition))  # type: ignore[arg-type]
+        return kernels.side_kernels(self.gas, self.scheme, self.eddy is not None, type(side.condition))  # type: ignore[arg-type]
 
     # --- the right-hand side
 

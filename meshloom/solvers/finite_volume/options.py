@@ -1,5 +1,4 @@
 """Settings of compressible flow on a mesh."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

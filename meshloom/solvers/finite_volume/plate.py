@@ -1,5 +1,4 @@
 """The turbulent boundary layer of a flat plate, as NASA's turbulence modelling resource has it."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

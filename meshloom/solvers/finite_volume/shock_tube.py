@@ -1,5 +1,4 @@
 """Sod's shock tube in three dimensions, on tetrahedra or hexahedra, next to the exact solution."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """The ONERA M6 wing at Mach 0.8395 and 3.06 degrees: inviscid, or turbulent at a Reynolds number of 11.72 million."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 
@@ -110,10 +109,7 @@ class OneraM6(FiniteVolumeCase):
         upper = wing.normal.numpy()[:, 2] < 0.0  # out of the air, and so into the wing
         places, polygons = self.mesh.coordinates.numpy()[:, :2], self._triangles[upper]
         used, numbers = np.unique(polygons, return_inverse=True)
-        points = places[used]
-        (xmin, ymin), (xmax, ymax) = points.min(axis=0), points.max(axis=0)
-        window = (float(xmin), float(xmax), float(ymin), float(ymax))
-        return Picture(self.wing_pressure()[upper], "pressure coefficient", window, points=points,
+        return Picture(self.wing_pressure()[upper], "pressure coefficient", points=places[used],
                        polygons=numbers.reshape(polygons.shape), curves=self.drawn_monitors)  # fmt: skip
 
     def maps(self) -> dict[str, SpacePicture]:

@@ -4,7 +4,6 @@ Units: the height of the step, which is that of the inlet channel above it, and 
 step lies at x = 0, y = 1. The Reynolds number is that of the mean speed and twice the height of the inlet channel, as
 in the tables of E. Erturk (Computers and Fluids 37, 2008, 633-655).
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

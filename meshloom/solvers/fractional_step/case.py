@@ -81,9 +81,9 @@ class IncompressibleCase(GridCase):
         """What holds at every closed end: (axis, "low" or "high") -> condition."""
 
     @property
-    @abstractmethod
     def viscosity(self) -> float:
         """One over the Reynolds number."""
+        return 1.0 / self.config.flow.reynolds
 
     @property
     def force(self) -> float:

@@ -2,7 +2,6 @@
 
 Units: the side of the box and the speed of the lid, which moves along x at the upper end of y.
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 
@@ -78,10 +77,6 @@ class Cavity(IncompressibleCase):
             (axis, end): Wall() for axis in range(self.cells.rank) for end in (LOW, HIGH)
         }
         return walls | {LID: Wall((1.0,))}
-
-    @property
-    def viscosity(self) -> float:
-        return 1.0 / self.config.flow.reynolds
 
     def fastest(self) -> tuple[float, ...]:
         return (1.0,) * self.cells.rank

@@ -19,12 +19,22 @@ import numpy as np
 import meshloom as ml
 from meshloom.case import GridCase
 from meshloom.errors import MeshError, shown
-from meshloom.solvers.fractional_step.offsets import along
 
 Block = tuple[Sequence[int], Sequence[int]]  # its first cell, and the one behind its last, along each axis
 #: Of places, an array for each axis that broadcast together: the components, each a number or an array as they are.
 Velocity = Callable[..., Sequence[Any]]
+Offset = tuple[int, ...]  # from a cell, or a point, to another
 GHOSTS = 2  # cells that are kept beyond each end: as far as a scheme may look
+
+
+def along(rank: int, axis: int, step: int = 1) -> Offset:
+    """So many cells along an axis."""
+    return tuple(step if a == axis else 0 for a in range(rank))
+
+
+def moved(at: Offset, by: Offset) -> Offset:
+    """One offset after the other."""
+    return tuple(a + b for a, b in zip(at, by, strict=True))
 
 
 def even_edges(cells: int, low: float, high: float) -> np.ndarray:

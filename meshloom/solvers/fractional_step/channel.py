@@ -5,7 +5,6 @@ Units: half the distance between the walls, and the friction velocity. So the me
 length, which is the force that drives the fluid, the mean shear at the walls is 1 once the flow is steady, and the
 viscosity is one over the friction Reynolds number. How much flows follows from that.
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 import meshloom as ml
 from meshloom.errors import MeshError, shown
 from meshloom.solvers.fractional_step import curvilinear_kernels as kernels
+from meshloom.solvers.fractional_step.cells import along
 from meshloom.solvers.fractional_step.curvilinear_kernels import origin
 from meshloom.solvers.fractional_step.curvilinear_metrics import CurvilinearMetrics, metrics_of
-from meshloom.solvers.fractional_step.offsets import along
 
 SIDES = ("low", "high")
 Fields = tuple[ml.Field, ...]

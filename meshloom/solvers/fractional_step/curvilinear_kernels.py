@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
+from meshloom.solvers.fractional_step.cells import Offset, along, moved
 from meshloom.solvers.fractional_step.curvilinear_metrics import pairs
-from meshloom.solvers.fractional_step.offsets import Offset, along, moved
 
 RELAXED = 2.0 / 3.0  # of the way that a sweep of Jacobi's method goes
 

@@ -14,8 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.fractional_step.cells import spacings
-from meshloom.solvers.fractional_step.offsets import Offset, along
+from meshloom.solvers.fractional_step.cells import Offset, along, spacings
 from meshloom.solvers.fractional_step.sides import LOW, Boundaries, Side
 from meshloom.solvers.fractional_step.terms import area
 

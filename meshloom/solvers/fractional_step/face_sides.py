@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.fractional_step.offsets import Offset, along
+from meshloom.solvers.fractional_step.cells import Offset, along
 from meshloom.solvers.fractional_step.sides import GIVEN, LOW, Boundaries, Inflow, Side
 
 

@@ -23,8 +23,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, spacings
-from meshloom.solvers.fractional_step.offsets import along
+from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, along, spacings
 from meshloom.solvers.fractional_step.staggered_terms import staggered_laplacian
 from meshloom.solvers.fractional_step.terms import laplacian
 

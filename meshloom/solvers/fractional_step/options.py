@@ -1,5 +1,4 @@
 """Settings that the incompressible cases share."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

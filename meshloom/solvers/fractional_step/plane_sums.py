@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.fractional_step.cells import CellGrid
-from meshloom.solvers.fractional_step.offsets import along
+from meshloom.solvers.fractional_step.cells import CellGrid, along
 
 MOST_AT_ONCE = 8  # cells that one loop adds up
 

@@ -15,8 +15,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.errors import MeshError, shown
-from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, spacings
-from meshloom.solvers.fractional_step.offsets import along
+from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, along, spacings
 from meshloom.solvers.fractional_step.terms import area
 
 LOW, HIGH = "low", "high"

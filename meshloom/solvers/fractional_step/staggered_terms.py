@@ -16,8 +16,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.solvers.fractional_step.carried import CENTRAL, REACH, FaceRow, carried
-from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, spacings
-from meshloom.solvers.fractional_step.offsets import along, moved
+from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, along, moved, spacings
 from meshloom.solvers.fractional_step.terms import area, divergence, least_width, row_of_cells, slope_at_face, volume
 
 

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.fractional_step.cells import CellGrid
+from meshloom.solvers.fractional_step.cells import CellGrid, along, moved
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
-from meshloom.solvers.fractional_step.offsets import along, moved
 from meshloom.solvers.fractional_step.plane_sums import PlaneSums
 
 Y = 1  # the axis across the channel

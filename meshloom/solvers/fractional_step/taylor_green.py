@@ -3,7 +3,6 @@ space eddies that break up (Taylor and Green).
 
 Units: the box has sides of 2 pi, the vortices a speed of 1 at the start.
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 
@@ -67,10 +66,6 @@ class DecayingVortices(IncompressibleCase):
 
     def sides(self) -> dict[tuple[int, str], Condition]:
         return {}
-
-    @property
-    def viscosity(self) -> float:
-        return 1.0 / self.config.flow.reynolds
 
     def fastest(self) -> tuple[float, ...]:
         return (1.0,) * self.cells.rank

@@ -17,8 +17,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.solvers.fractional_step.carried import CENTRAL, FaceRow, carried
-from meshloom.solvers.fractional_step.cells import Spacing, spacings
-from meshloom.solvers.fractional_step.offsets import along
+from meshloom.solvers.fractional_step.cells import Spacing, along, spacings
 
 FIRST, LAST = 0, 1  # the faces of a cell along an axis: its own, and that of the cell so many steps behind it
 _OUTWARDS = {FIRST: -1, LAST: 1}  # the step to the cell beyond a face

@@ -1,5 +1,4 @@
 """What can be set about a blast wave: the mesh, the material and its viscosity, the time, and what is written."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

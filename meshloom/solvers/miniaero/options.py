@@ -1,5 +1,4 @@
 """Settings of the miniAero cases. Defaults are those of the original program, its oddities included."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

@@ -1,18 +1,19 @@
-"""What the flow cases share on the command line: fields, charts, limits and the clock."""
+"""What the flow cases share on the command line: settings, fields, charts, limits and the clock."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 import meshloom as ml
 from meshloom import compact
-from meshloom.case import BROKEN, GridCase, Image, Limit
+from meshloom.case import BROKEN, FamilyConfig, GridCase, Image, Limit, OutputOptions, RunOptions, schedule_table
 from meshloom.case.even_steps import EvenSteps
+from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.navier_stokes.equations import DIVERGENCE, Equations
 from meshloom.solvers.navier_stokes.flow import MONITORS, Boundaries, GasFlow
@@ -20,8 +21,64 @@ from meshloom.solvers.navier_stokes.gas import Gas, squared, vorticity
 from meshloom.solvers.navier_stokes.stability import Stream, chosen_step
 from meshloom.solvers.stable import step_settings
 
+SCHEME_DOC = "How the equations are made discrete."
 _LEAST = Limit(above=0.0, why="it is a density")
 _DENSITY = replace(_LEAST, component=0)  # of q
+
+
+@dataclass(frozen=True)
+class FlowTimeOptions:
+    """When to end, and how long a step is."""
+
+    end: float = option(2.0, "time at the end", above=0.0)
+    cfl: float = option(1.0, "Courant number: points that the fastest wave passes in a step", above=0.0, high=100.0)
+    dt: float = option(0.0, "length of a step; 0 takes it from cfl", low=0.0)
+
+
+@dataclass(frozen=True)
+class FlowSchemeOptions:
+    """How the equations are made discrete."""
+
+    retired: ClassVar[Mapping[str, str]] = {"passes": "what is stored between loops is decided where they run"}
+
+    solver: str = option(
+        "auto",
+        "what solves the tridiagonal systems along lines",
+        allowed=lambda: ("auto", *ml.linalg.tridiagonal.methods()),
+    )
+
+
+@dataclass(frozen=True)
+class FlowFilterOptions:
+    """A compact low-pass filter along every axis."""
+
+    order: int = option(0, "order of the filter, an even number; 0 leaves it out", low=0, high=10)
+    alpha: float = option(0.49, "the nearer 0.5, the fewer waves are damped", above=-0.5, high=0.4999)
+
+    @property
+    def scheme(self) -> Any:
+        """The filter, or None."""
+        return compact.filters(self.order, self.alpha) if self.order else None
+
+
+@dataclass(frozen=True)
+class FlowProblem(FamilyConfig):
+    """What is to be computed: the first sections of every case."""
+
+    run: RunOptions = section(RunOptions, "How many steps at most, and on what.", iterations=10_000_000)
+    mesh: Any = None  # sections of the case's own
+    flow: Any = None
+
+
+@dataclass(frozen=True)
+class FlowMethod(FamilyConfig):
+    """How it is computed, until when, and what is written: the last sections of every case."""
+
+    time: FlowTimeOptions = section(FlowTimeOptions, "Time steps.")
+    scheme: FlowSchemeOptions = section(FlowSchemeOptions, SCHEME_DOC)
+    filter: FlowFilterOptions = section(FlowFilterOptions, "A low-pass filter of the solution after every step.")
+    output: OutputOptions = section(OutputOptions, "What to write, and how often.")
+    schedule: dict[str, Any] = schedule_table("rk_first")
 
 
 class FlowCase(GridCase):

@@ -3,7 +3,6 @@
 The standard test of turbulence solvers (C3.5 of the workshops on high-order CFD): Reynolds number 1600, Mach number
 0.1. Units: the length L of the vortices (the box has sides of 2 pi L), their speed V0, and the mean density.
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 
@@ -15,22 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, Image, OutputOptions, RunOptions, SpacePicture, cut_planes, schedule_table
+from meshloom.case import Chart, Image, SpacePicture, cut_planes, defaults
 from meshloom.config import option, section
-from meshloom.solvers.navier_stokes.case import FlowCase
+from meshloom.solvers.navier_stokes.case import SCHEME_DOC, FlowCase, FlowMethod, FlowProblem, FlowSchemeOptions
 from meshloom.solvers.navier_stokes.equations import FORMS, SPLIT
 from meshloom.solvers.navier_stokes.gas import Gas
-from meshloom.solvers.navier_stokes.options import (
-    FILTER_DOC,
-    MOST_STEPS,
-    OUTPUT_DOC,
-    RUN_DOC,
-    SCHEME_DOC,
-    TIME_DOC,
-    FlowFilterOptions,
-    FlowSchemeOptions,
-    FlowTimeOptions,
-)  # fmt: skip
 from meshloom.solvers.navier_stokes.stability import Stream
 
 
@@ -64,15 +52,11 @@ class BoxSchemeOptions(FlowSchemeOptions):
 
 
 @dataclass(frozen=True)
-class TaylorGreenConfig:
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=MOST_STEPS)
+class TaylorGreenConfig(FlowMethod, FlowProblem):
     mesh: BoxOptions = section(BoxOptions, "The grid.")
     flow: VorticesOptions = section(VorticesOptions, "The gas and its speed.")
-    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC, end=20.0, cfl=1.2)
+    time = defaults(end=20.0, cfl=1.2)
     scheme: BoxSchemeOptions = section(BoxSchemeOptions, SCHEME_DOC)
-    filter: FlowFilterOptions = section(FlowFilterOptions, FILTER_DOC)
-    output: OutputOptions = section(OutputOptions, OUTPUT_DOC)
-    schedule: dict[str, Any] = schedule_table("rk_first")
 
 
 class TaylorGreen(FlowCase):

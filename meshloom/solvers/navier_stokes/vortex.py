@@ -3,7 +3,6 @@
 After Poinsot and Lele (1992). Units: the length l, half the side of the usual domain, the speed of sound and the
 density of the stream; time therefore in l / c.
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, Image, OutputOptions, RunOptions, schedule_table
+from meshloom.case import Chart, Image, schedule_table
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.navier_stokes.boundary import (
@@ -27,20 +26,9 @@ from meshloom.solvers.navier_stokes.boundary import (
     outflow_kernel,
     subsonic_inflow_kernel,
 )  # fmt: skip
-from meshloom.solvers.navier_stokes.case import FlowCase
+from meshloom.solvers.navier_stokes.case import FlowCase, FlowMethod, FlowProblem
 from meshloom.solvers.navier_stokes.flow import Boundaries
 from meshloom.solvers.navier_stokes.gas import Gas
-from meshloom.solvers.navier_stokes.options import (
-    FILTER_DOC,
-    MOST_STEPS,
-    OUTPUT_DOC,
-    RUN_DOC,
-    SCHEME_DOC,
-    TIME_DOC,
-    FlowFilterOptions,
-    FlowSchemeOptions,
-    FlowTimeOptions,
-)  # fmt: skip
 from meshloom.solvers.navier_stokes.stability import Stream
 
 
@@ -85,15 +73,14 @@ class VortexOptions:
 
 
 @dataclass(frozen=True)
-class VortexConfig:
-    run: RunOptions = section(RunOptions, RUN_DOC, iterations=MOST_STEPS)
+class _VortexProblem(FlowProblem):
     mesh: VortexMeshOptions = section(VortexMeshOptions, "The grid.")
     flow: VortexStreamOptions = section(VortexStreamOptions, "The gas and the stream.")
     vortex: VortexOptions = section(VortexOptions, "The vortex.")
-    time: FlowTimeOptions = section(FlowTimeOptions, TIME_DOC)
-    scheme: FlowSchemeOptions = section(FlowSchemeOptions, SCHEME_DOC)
-    filter: FlowFilterOptions = section(FlowFilterOptions, FILTER_DOC)
-    output: OutputOptions = section(OutputOptions, OUTPUT_DOC)
+
+
+@dataclass(frozen=True)
+class VortexConfig(FlowMethod, _VortexProblem):
     schedule: dict[str, Any] = schedule_table("outflow")
 
 

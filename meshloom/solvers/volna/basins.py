@@ -1,5 +1,4 @@
 """What all water cases share: their settings, and a case that is told its bed and its surface."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 
@@ -190,14 +189,5 @@ class WaterCase(Case):
 
     def picture(self) -> Picture:
         """The surface where there is water, the bed elsewhere."""
-        return Picture(
-            self.cell_fields()["surface"],
-            "surface, m above still water",
-            self.window(),
-            ("x, m", "y, m"),
-            curves=("energy",),
-        )
-
-    def window(self) -> Region:
-        low, high = self.mesh.coordinates.numpy().min(axis=0), self.mesh.coordinates.numpy().max(axis=0)
-        return float(low[0]), float(high[0]), float(low[1]), float(high[1])
+        surface = self.cell_fields()["surface"]
+        return Picture(surface, "surface, m above still water", axes=("x, m", "y, m"), curves=("energy",))

@@ -1,5 +1,4 @@
 """Four pools of water: a lake at rest, a breaking dam, water that swings in a bowl, and a hump that spreads."""
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 

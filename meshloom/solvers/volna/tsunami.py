@@ -4,7 +4,6 @@ The sea is a rectangle with walls. From the deep part in the west the floor rise
 island, a cone with flat shores, stands between. The source is a rise of the sea floor, by a bell-shaped amount, which
 lifts the water that stands on it.
 """
-# ruff: noqa: RUF009  section() and table() are dataclasses.field(): a new value for every instance
 
 from __future__ import annotations
 
@@ -213,7 +212,7 @@ class Tsunami(WaterCase):
         fields = self.cell_fields()
         values = np.where(fields["depth"] > FILM, fields["surface"], np.nan)
         curves = self.gauges.names or ("energy",)
-        return Picture(values, "surface, m above still water", self.window(), ("x, m", "y, m"), curves=curves)
+        return Picture(values, "surface, m above still water", axes=("x, m", "y, m"), curves=curves)
 
     def maps(self) -> dict[str, Picture]:
         """How high the water came on land, and how high the waves were at sea."""
@@ -223,13 +222,13 @@ class Tsunami(WaterCase):
         sea = np.where(self._is_land(), np.nan, fields["highest_surface"])
         return {
             "runup": Picture(runup, "run-up: highest water on land, m", self._coast(flooded), ("x, m", "y, m")),
-            "highest": Picture(sea, "highest water, m", self.window(), ("x, m", "y, m")),
+            "highest": Picture(sea, "highest water, m", axes=("x, m", "y, m")),
         }
 
-    def _coast(self, flooded: np.ndarray) -> Region:
-        """A window around what was flooded; everything where nothing was."""
+    def _coast(self, flooded: np.ndarray) -> Region | None:
+        """A window around what was flooded; None, everything, where nothing was."""
         if not flooded.any():
-            return self.window()
+            return None
         corners = self.mesh.coordinates.numpy()[self.mesh.cell_nodes.indices[flooded]].reshape(-1, 2)
         (xmin, ymin), (xmax, ymax) = corners.min(axis=0), corners.max(axis=0)
         margin = 0.05 * max(xmax - xmin, ymax - ymin)
