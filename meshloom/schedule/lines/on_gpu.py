@@ -1,5 +1,5 @@
 """Line loops on a GPU: a thread owns some consecutive points of a line, in registers. Here is how lines are cut up,
-and the plan; the nests are in ``gpu_strided`` and ``gpu_shared``.
+and the plan; the nests are in ``gpu_nests``.
 
 It evaluates their right-hand sides, sweeps forwards with nothing coming in, hands what goes out to its neighbours
 through shared memory, adds what really comes in, and does the same backwards. Lines that are not contiguous are taken
@@ -17,9 +17,7 @@ import numpy as np
 
 from meshloom.kernel.count import flops_by_kind, loads
 from meshloom.schedule.lines.along import OperatorAlong
-from meshloom.schedule.lines.base import LinePlaces, LinePlan
-from meshloom.schedule.lines.gpu_shared import SharedNest
-from meshloom.schedule.lines.gpu_strided import StridedNest
+from meshloom.schedule.lines.gpu_nests import SharedNest, StridedNest
 from meshloom.schedule.lines.segments import (
     FAR,
     Cut,
@@ -30,7 +28,7 @@ from meshloom.schedule.lines.segments import (
     separate_tables,
     tables,
 )
-from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
+from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePlan, LineSpec
 from meshloom.schedule.lines.tables import OperatorTables, closure_tables
 from meshloom.schedule.nest.code import Pass
 from meshloom.schedule.plan.declare import (
@@ -61,7 +59,7 @@ def form(spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: T
     wished: dict[str, Any] = {k: v for k, v in wish.items() if k in _WISHES}
     made = replace(usual, group=group, **wished)
     made = replace(made, pair=bool(made.pair) and _may_pair(replace(spec, form=made), lines))
-    segments = -(-lines.length // made.points)
+    segments = made.segments(lines.length)
     if "tile" not in wish:
         made = replace(made, tile=_tile(spec, lines, segments, made, target))
     if lines.contiguous:  # a line, or a part of it, and others beside it: not more than a block can have
@@ -158,7 +156,7 @@ def _may_pair(spec: LineSpec, lines: LineGeometry) -> bool:
 
 def _may_exchange(spec: LineSpec, lines: LineGeometry) -> bool:
     """Are the points next to every segment of a line those of a segment next to it in the block?"""
-    uncut = lines.length % spec.form.points == 0 and -(-lines.length // spec.form.points) <= _most_segments(spec.form)
+    uncut = lines.length % spec.form.points == 0 and spec.form.segments(lines.length) <= _most_segments(spec.form)
     return uncut and not lines.contiguous and not spec.form.shared and spec.reach <= spec.form.points
 
 
@@ -170,11 +168,6 @@ def _light(spec: LineSpec, numbers: GpuLineNumbers) -> bool:
 def _points(lines: LineGeometry, most: int, numbers: GpuLineNumbers) -> int:
     """Points of a thread: not more than a short line has."""
     return max(numbers.least_points, min(most, 1 << (lines.length - 1).bit_length()))
-
-
-def registers(spec: LineSpec) -> int | None:
-    """Registers that a thread should do with; None: as the compiler likes."""
-    return spec.form.registers or None
 
 
 def _together(spec: LineSpec) -> int:
@@ -242,7 +235,7 @@ def _shared_bytes(spec: LineSpec, lines: LineGeometry, numbers: GpuLineNumbers) 
 def cut_of(spec: LineSpec, lines: LineGeometry, carries: int) -> Cut:
     """How a line is cut: whole while it fits a block, else in windows that overlap by the carries (on two levels: that
     do not)."""
-    form, segments, most = spec.form, -(-lines.length // spec.form.points), _most_segments(spec.form)
+    form, segments, most = spec.form, spec.form.segments(lines.length), _most_segments(spec.form)
     if segments <= most or not carries:
         return Cut(lines.length, form.points, segments)
     overlap = 0 if form.levels == 2 else carries
@@ -348,14 +341,14 @@ class WindowPlan(LinePlan):
         return 0 if self.unlike is None else len(self.unlike.special)
 
 
-def plan(name: str, places: LinePlaces, spec: LineSpec, lines: LineGeometry) -> WindowPlan:
+def plan(name: str, spec: LineSpec, lines: LineGeometry) -> WindowPlan:
     """Tables of the factors, and how lines are dealt out."""
     form, cut, taken = spec.form, cut_of(spec, lines, spec.form.carries), held(spec, lines)
     made = [(separate_tables if form.levels == 2 else tables)(one, cut, spec.dtype) for one in spec.distinct]
     across = -(-taken.outer // form.tile) if lines.contiguous else -(-taken.lanes // form.tile)
     per_group = across * cut.chunks * (1 if lines.contiguous else taken.outer)
     return WindowPlan(
-        name, cut.window * form.tile, places,
+        name, cut.window * form.tile, taken,
         tuple(_operator_tables(spec, cut, *both) for both in zip(spec.distinct, made, strict=True)),
         SpecialSegments(*special_segments(spec, lines)) if form.special else None,
         cut.window, cut.overlap, cut.core, cut.chunks, across,
