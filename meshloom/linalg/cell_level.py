@@ -8,7 +8,7 @@ to another, as they do between the levels of a multigrid method.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, reduce
 from math import prod
 from types import SimpleNamespace
 from typing import Any
@@ -93,7 +93,7 @@ class CellLevel:
             [one.dense if a == axis else np.diag(one.widths) for a, one in enumerate(self.axes)]
             for axis in range(len(self.axes))
         ]
-        matrix = np.sum([_product(part) for part in parts], axis=0)
+        matrix = np.sum([reduce(np.kron, part) for part in parts], axis=0)
         n, size = len(matrix), float(np.trace(matrix)) / len(matrix)
         if not all(one.floating for one in self.axes):
             return _symmetric(np.linalg.inv(matrix))
@@ -178,22 +178,12 @@ def plain(grid: Grid) -> bool:
 
 def outer(factors: Sequence[np.ndarray]) -> np.ndarray:
     """The product of arrays, each of which goes along one axis."""
-    found = np.ones((1,) * len(factors))
-    for a, one in enumerate(factors):
-        found = found * one.reshape([-1 if b == a else 1 for b in range(len(factors))])
-    return found
+    return reduce(np.multiply.outer, factors, np.ones(()))
 
 
 def _symmetric(matrix: np.ndarray) -> np.ndarray:
     """Without what rounding made of it."""
     return 0.5 * (matrix + matrix.T)
-
-
-def _product(parts: Sequence[np.ndarray]) -> np.ndarray:
-    found = np.ones((1, 1))
-    for part in parts:
-        found = np.kron(found, part)
-    return found
 
 
 def _unit(rank: int, axis: int, step: int = 1) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ are fast transforms for all.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,8 @@ from meshloom.linalg.krylov import check_tolerance
 from meshloom.linalg.multigrid import said
 from meshloom.linalg.poisson import Poisson, check_held, rounding
 from meshloom.linalg.solid_cells import Solids, solid_mask
-from meshloom.linalg.spectral_solve import COMPLEX, Modes, Where, sum_of
-from meshloom.linalg.transforms import Waves, fast, transform_of
+from meshloom.linalg.spectral_solve import COMPLEX, Modes
+from meshloom.linalg.transforms import Waves, Where, fast, transform_of
 from meshloom.mesh.box import AXES
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field
@@ -95,8 +95,9 @@ class FastPoisson(NoCopy):
             values[a] = one.values
         scale = float(np.prod([one.scale for _, one in self._transforms]))
         return self._modes_of(
-            sum_of(values), self.along, scale, waves=any(isinstance(one, Waves) for _, one in self._transforms)
-        )
+            reduce(np.add.outer, values, np.zeros(())), self.along, scale,
+            waves=any(isinstance(one, Waves) for _, one in self._transforms),
+        )  # fmt: skip
 
     def _modes_of(self, values: np.ndarray, along: int | None, scale: float, *, waves: bool) -> Modes:
         """``along``: which axis of the values that is that is solved along."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -120,10 +120,8 @@ class Poisson(NoCopy):
         """A as ``scipy.sparse`` has it (CSR), for the points in the order of ``numpy()``."""
         sparse, found = library(), 0
         for axis in range(len(self.axes)):
-            part = sparse.eye(1)
-            for a, one in enumerate(self.axes):
-                part = sparse.kron(part, one.sparse(sparse) if a == axis else sparse.diags(one.widths))
-            found = found + part
+            parts = (one.sparse(sparse) if a == axis else sparse.diags(one.widths) for a, one in enumerate(self.axes))
+            found = found + reduce(sparse.kron, parts, sparse.eye(1))
         return sparse.csr_matrix(found)
 
     def check(self, field: Field, what: str) -> None:
