@@ -153,6 +153,16 @@ class Bridge:
         else:
             scatter(self.cells, x, y[self._to_points])
 
+    def through_cells(self, x: Field, y: Field, apply: Callable[[Field, Field], None], ends: Sequence[Field]) -> None:
+        """y, which ``apply`` makes of x in the cells. ``ends``: two fields of these, unless they are the points."""
+        if self.same:
+            apply(x, y)
+            return
+        one, other = ends
+        self.into_cells(x, one)
+        apply(one, other)
+        self.out_of_cells(other, y)
+
 
 def leading(source: Set, target: Set, formula: Formula, name: str, large: int = LARGE) -> Map:
     """The map by a formula of the element's number; stored where sets are small, because a formula is part of the code,

@@ -21,9 +21,7 @@ from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.batched_fft import Plane
 from meshloom.linalg.cell_level import outer
 from meshloom.linalg.in_programs import called_in_programs
-from meshloom.linalg.iteration import Report
-from meshloom.linalg.krylov import check_tolerance
-from meshloom.linalg.multigrid import said
+from meshloom.linalg.iteration import Report, check_tolerance
 from meshloom.linalg.poisson import Poisson, check_held, rounding
 from meshloom.linalg.solid_cells import Solids, solid_mask
 from meshloom.linalg.spectral_solve import COMPLEX, Modes
@@ -147,10 +145,7 @@ class FastPoisson(NoCopy):
         plane.backwards(shares, x)
 
     def _check(self, x: Field, b: Field) -> None:
-        self.poisson.check(x, "x")
-        self.poisson.check(b, "b")
-        if x is b:
-            raise MeshError(f"fast_poisson: x and b are the same field, {x.name}")
+        self.poisson.check_both(self.name, x=x, b=b)
         b.check_readable()
         _to_loops(x, b)
 
@@ -173,14 +168,15 @@ class FastPoisson(NoCopy):
         right, norm = self._possible(right, total, norm)
         if norm == 0.0:
             x.assign(0.0)
-            return said(Report(True, 0, 0.0, np.zeros(1), "b is zero, and so is x"), total, size, poisson.dtype)
+            report = Report(True, 0, 0.0, np.zeros(1), "b is zero, and so is x")
+            return report.without(total, size, poisson.dtype)
         history = self._improve(x, right, norm, tol)
         converged = history[-1] <= tol
         reason = "converged" if converged else f"stalled: rounding in {poisson.dtype} leaves no smaller residual"
         if not np.isfinite(history[-1]):  # b is, but what it is transformed to is not
             reason = "values that are not finite"
         report = Report(bool(converged), len(history) - 1, history[-1], np.array(history), reason)
-        return said(report, total, size, poisson.dtype) if self.singular else report
+        return report.without(total, size, poisson.dtype) if self.singular else report
 
     def _improve(self, x: Field, right: Any, norm: float, tol: float) -> list[float]:
         """Set x; the norm of the residual before, and after every time, as a multiple of that of b."""

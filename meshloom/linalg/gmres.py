@@ -19,9 +19,9 @@ from meshloom.backend import current
 from meshloom.errors import ProgramError, whole_number
 from meshloom.exclusion import exclusive
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
-from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
+from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, inner_product, numbers, steps_of
 from meshloom.linalg.krylov import ONE, Operator, Preconditioner, Solver
-from meshloom.linalg.krylov_kernels import BROKEN, add_to, dot, note, subtract_from
+from meshloom.linalg.krylov_kernels import BROKEN, add_to, note, subtract_from
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.loop import Kernel, kernel
 from meshloom.operation.program import Program
@@ -187,15 +187,13 @@ class _Arnoldi:
         """The residual of x."""
         self.stopped.value = 0.0
         self._residual(x, b)
-        self.size.value = 0.0
-        dot(x.set, b, b, self.size)
+        inner_product(b, b, self.size)
         note(self.history.set, self.history.set.numbers, self.count, self.rr, self.history)
 
     def _residual(self, x: Field, b: Field) -> None:
         self.apply(x, self.r)
         subtract_from(x.set, b, self.r)
-        self.rr.value = 0.0
-        dot(x.set, self.r, self.r, self.rr)
+        inner_product(self.r, self.r, self.rr)
         left_after(ONE, self.rr, self.stopped, self.left)
 
     def _close_to(self, v: Field) -> Field:
@@ -221,8 +219,7 @@ class _Arnoldi:
         w = self.basis[j + 1]
         self.apply(self._close_to(self.basis[j]), w)
         parts = [part for _ in range(2) for part in _orthogonal(w, self.basis[: j + 1])]
-        self.norm.value = 0.0
-        dot(x.set, w, w, self.norm)
+        inner_product(w, w, self.norm)
         rotation(j, self.rounding)(
             ONE, self.norm, self.first, self.target, self.limit, self.largest, self.rotations, self.g, self.columns[j],
             self.scale, self.rr, self.stopped, self.count, *parts)  # fmt: skip

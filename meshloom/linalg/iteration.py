@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from meshloom.backend import current
+from meshloom.errors import ProgramError, shown, whole_number
+from meshloom.linalg.krylov_kernels import dot
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.operation.program import Program
 
@@ -28,6 +30,13 @@ class Report:
     residual: float
     history: np.ndarray
     reason: str
+
+    def without(self, total: float, size: float, dtype: np.dtype) -> Report:
+        """The same, which says so where a right-hand side added up to more than rounding and that was taken out."""
+        if not abs(total) > float(np.sqrt(np.finfo(dtype).eps)) * size:
+            return self
+        what = f"b added up to {total:.3g}, which no solution has, so that was taken out evenly"
+        return replace(self, reason=f"{self.reason}; {what}")
 
     def __repr__(self) -> str:
         plural = "" if self.iterations == 1 else "s"
@@ -140,6 +149,24 @@ class Iteration:
 
 
 # --- what iterations work on ------------------------------------------------------------------------------------------
+
+
+def check_tolerance(solver: str, tol: float) -> float:
+    if isinstance(tol, bool) or not isinstance(tol, int | float | np.floating) or not 0.0 < tol < 1.0:
+        raise ProgramError(f"{solver}: tol must be a number between 0 and 1, got {shown(tol)}")
+    return float(tol)
+
+
+def most_iterations(solver: str, at_most: int | None, unknowns: int) -> int:
+    """How many there may be: unless said, as many as there are unknowns, and at least 1000."""
+    most = min(max(unknowns, 1000), MOST_ITERATIONS) if at_most is None else at_most
+    return whole_number(f"{solver}: at_most", most, 0, MOST_ITERATIONS, error=ProgramError)
+
+
+def inner_product(a: Field, b: Field, total: Global) -> None:
+    """total = a b, by loops."""
+    total.value = 0.0
+    dot(a.set, a, b, total)
 
 
 def numbers(x: Field, how_many: int) -> list[Global]:

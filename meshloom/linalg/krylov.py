@@ -14,11 +14,20 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from meshloom.errors import MeshError, ProgramError, shown, whole_number
+from meshloom.errors import MeshError, shown
 from meshloom.exclusion import exclusive
 from meshloom.linalg.colored_sgs import ColoredSGS, check_served
 from meshloom.linalg.in_programs import called_in_programs
-from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
+from meshloom.linalg.iteration import (
+    Iteration,
+    Report,
+    check_tolerance,
+    counting,
+    inner_product,
+    most_iterations,
+    numbers,
+    steps_of,
+)
 from meshloom.linalg.krylov_kernels import (
     add_scaled,
     bicg_alpha,
@@ -86,9 +95,7 @@ class Solver(ABC):
         at least 1000). Inside a program it is called at every replay."""
         _check_fields(self.name, x, b)
         tol = check_tolerance(self.name, tol)
-        unknowns = max(x.set.size * x.dim, 1000)
-        most = min(unknowns, MOST_ITERATIONS) if at_most is None else at_most
-        most = whole_number(f"{self.name}: at_most", most, 0, MOST_ITERATIONS, error=ProgramError)
+        most = most_iterations(self.name, at_most, x.set.size * x.dim)
         kind = (x.set, x.components, x.dtype, x.layout)
         if self._made is None or self._made[0] != kind or not self._made[1].serves(most):
             self._made = kind, self._iteration(x, most)
@@ -157,28 +164,24 @@ class ConjugateGradients(Solver):
         def start(x: Field, b: Field) -> None:
             apply(x, r)
             subtract_from(x.set, b, r)
-            for total, one, other in ((size, b, b), (rr, r, r)):
-                total.value = 0.0
-                dot(x.set, one, other, total)
+            inner_product(b, b, size)
+            inner_product(r, r, rr)
             if make_close is not None:
                 make_close(r, z)
             set_to(x.set, z, p)
-            rz.value = 0.0
-            dot(x.set, r, z, rz)
+            inner_product(r, z, rz)
             set_to(ONE, rr, left)
             note(history.set, history.set.numbers, count, rr, history)
 
         def iterate(x: Field, b: Field) -> None:
             apply(p, q)
-            pq.value = 0.0
-            dot(x.set, p, q, pq)
+            inner_product(p, q, pq)
             cg_alpha(ONE, rz, pq, alpha)
             rr.value = 0.0
             cg_step(x.set, alpha, p, q, x, r, rr)
             if make_close is not None:
                 make_close(r, z)
-            rz_new.value = 0.0
-            dot(x.set, r, z, rz_new)
+            inner_product(r, z, rz_new)
             cg_beta(ONE, rz_new, rz, beta)
             add_scaled(x.set, z, beta, p)
             left_to_do(ONE, rr, pq, left, count)
@@ -207,8 +210,7 @@ class BiCGStab(Solver):
             set_to(x.set, r, shadow)
             set_to(x.set, r, p)
             for total, one in ((size, b), (rr, r), (rho, r)):
-                total.value = 0.0
-                dot(x.set, one, one, total)
+                inner_product(one, one, total)
             set_to(ONE, rr, left)
             note(history.set, history.set.numbers, count, rr, history)
 
@@ -216,8 +218,7 @@ class BiCGStab(Solver):
             if make_close is not None:
                 make_close(p, close_p)
             apply(close_p, v)
-            sv.value = 0.0
-            dot(x.set, shadow, v, sv)
+            inner_product(shadow, v, sv)
             bicg_alpha(ONE, rho, sv, alpha)
             bicg_half(x.set, alpha, close_p, v, r, x, s)
             if make_close is not None:
@@ -290,12 +291,6 @@ def _check_fields(solver: str, x: Field, b: Field) -> None:
         raise MeshError(f"{solver}: x and b must have the same set, components and type, got {x!r} and {b!r}")
     if x.dtype.kind != "f":
         raise MeshError(f"{solver}: x must be of floating-point numbers, got {x.dtype}")
-
-
-def check_tolerance(solver: str, tol: float) -> float:
-    if isinstance(tol, bool) or not isinstance(tol, int | float | np.floating) or not 0.0 < tol < 1.0:
-        raise ProgramError(f"{solver}: tol must be a number between 0 and 1, got {shown(tol)}")
-    return float(tol)
 
 
 def _check_preconditioner(solver: str, operator: Operator, given: Preconditioner) -> None:

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from meshloom.errors import MeshError, ProgramError, known_name, shown, whole_number, yes_or_no
+from meshloom.errors import MeshError, known_name, shown, whole_number, yes_or_no
 from meshloom.exclusion import exclusive
 from meshloom.linalg.grid_matrix import GridMatrix
 from meshloom.linalg.in_programs import called_in_programs
-from meshloom.linalg.iteration import MOST_ITERATIONS, Report
-from meshloom.linalg.krylov import check_tolerance
+from meshloom.linalg.iteration import Report, check_tolerance, most_iterations
 from meshloom.linalg.krylov_kernels import subtract_from
 from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.ordered import OnGrid, Ordered
@@ -116,8 +115,7 @@ class PICCG(NoCopy):
         what it adds up to, and x has no mean. Where A is a Matrix whose entries have changed it is factored anew.
         Inside a program, where x and b are fields, it is called at every replay."""
         tol = check_tolerance(self.name, tol)
-        most = min(max(self.rows.size, 1000), MOST_ITERATIONS) if at_most is None else at_most
-        most = whole_number("piccg: at_most", most, 0, MOST_ITERATIONS, error=ProgramError)
+        most = most_iterations(self.name, at_most, self.rows.size)
         if isinstance(x, np.ndarray) or isinstance(b, np.ndarray):
             return self._solve_arrays(x, b, tol, most)
         self._check(x, "x")

@@ -71,7 +71,7 @@ class RowStage:
         self.empty = bool(a.offsets[first] == a.offsets[last])
         lengths = np.diff(a.offsets[first : last + 1])
         self.listed = not self.empty and (storage.chunk is None or _too_long(lengths, storage.strict))
-        self._rows = _part(of, np.arange(first, last))
+        self._rows = some_rows(of, np.arange(first, last))
         self._groups = [] if self.listed else list(self._chunks(a, lengths, storage))
         if self.listed:
             self._entries = self._as_listed(a, storage.dtype)
@@ -101,7 +101,7 @@ class RowStage:
             yield self._padded(a, rows[width == one], int(one), storage)
 
     def _padded(self, a: Sparse, rows: np.ndarray, width: int, storage: Storage) -> _EqualRows:
-        part = _part(self.of, rows)
+        part = some_rows(self.of, rows)
         if width == 0:
             return _EqualRows(part, None, None)
         counts = np.diff(a.offsets)[rows]
@@ -168,8 +168,9 @@ class RowBlock:
             one.run(kernels, x, *rest)
 
 
-def _part(of: Set, rows: np.ndarray) -> Set:
-    return of if len(rows) == of.size else Subset(of, rows, "rows of a stage")
+def some_rows(of: Set, numbers: np.ndarray) -> Set:
+    """The rows of these numbers, as a set to loop over."""
+    return of if len(numbers) == of.total else Subset(of, numbers, "rows of a stage")
 
 
 # --- what is done at a row --------------------------------------------------------------------------------------------
