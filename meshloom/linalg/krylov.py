@@ -16,6 +16,7 @@ import numpy as np
 
 from meshloom.errors import MeshError, shown
 from meshloom.exclusion import exclusive
+from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.colored_sgs import ColoredSGS, check_served
 from meshloom.linalg.in_programs import called_in_programs
 from meshloom.linalg.iteration import (
@@ -29,14 +30,8 @@ from meshloom.linalg.iteration import (
     steps_of,
 )
 from meshloom.linalg.krylov_kernels import (
+    BROKEN,
     add_scaled,
-    bicg_alpha,
-    bicg_beta,
-    bicg_direction,
-    bicg_half,
-    bicg_left,
-    bicg_omega,
-    bicg_whole,
     cg_alpha,
     cg_beta,
     cg_step,
@@ -51,6 +46,7 @@ from meshloom.linalg.krylov_kernels import (
 from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.poisson import Poisson
 from meshloom.mesh.core import Field, Set
+from meshloom.operation.loop import kernel
 from meshloom.operation.program import Program
 
 Operator = Callable[[Field, Field], Any]
@@ -305,3 +301,49 @@ def _check_preconditioner(solver: str, operator: Operator, given: Preconditioner
                         " not show; give preconditioner=function(r, z)")  # fmt: skip
     if given == "lu_sgs" and isinstance(operator, Matrix):
         check_served(solver, operator)
+
+
+# --- BiCGStab: kernels ------------------------------------------------------------------------------------------------
+
+
+@kernel
+def bicg_alpha(rho: Read, sv: Read, alpha: Write):
+    alpha[...] = np.where(sv != 0.0, rho / sv, 0.0)
+
+
+@kernel
+def bicg_half(alpha: Read, p: Read, v: Read, r: Read, x: ReadWrite, s: Write):
+    x += alpha * p
+    s[...] = r - alpha * v
+
+
+@kernel
+def bicg_omega(ts: Read, tt: Read, omega: Write):
+    omega[...] = np.where(tt > 0.0, ts / tt, 0.0)
+
+
+@kernel
+def bicg_whole(omega: Read, close: Read, s: Read, t: Read, shadow: Read, x: ReadWrite, r: Write, rr: Sum, rho: Sum):
+    x += omega * close
+    left = s - omega * t
+    r[...] = left
+    rr += np.sum(left * left)
+    rho += np.sum(shadow * left)
+
+
+@kernel
+def bicg_beta(rho_new: Read, rho: ReadWrite, alpha: Read, omega: Read, beta: Write):
+    beta[...] = np.where((rho != 0.0) & (omega != 0.0), rho_new / rho * (alpha / omega), 0.0)
+    rho[...] = rho_new
+
+
+@kernel
+def bicg_direction(r: Read, beta: Read, omega: Read, v: Read, p: ReadWrite):
+    p[...] = r + beta * (p - omega * v)
+
+
+@kernel
+def bicg_left(rr: Read, sv: Read, tt: Read, left: Write, count: ReadWrite):
+    going = (sv != 0.0) & (tt > 0.0) & np.isfinite(rr)
+    left[...] = np.where(going | (rr == 0.0), rr, BROKEN)
+    count += 1

@@ -18,9 +18,8 @@ from meshloom.linalg.krylov_kernels import subtract_from
 from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.ordered import OnGrid, Ordered
 from meshloom.linalg.poisson import Poisson, floating
-from meshloom.linalg.red_black import RedBlack
+from meshloom.linalg.red_black import RedBlack, of_matrix, of_poisson
 from meshloom.linalg.row_storage import MOST_CHUNK
-from meshloom.linalg.stencil_operator import of_matrix, of_poisson
 from meshloom.linalg.stored_rows import Settings, StoredRows
 from meshloom.linalg.symmetric import of_cells, symmetric
 from meshloom.mesh.copies import NoCopy

@@ -17,7 +17,7 @@ import numpy as np
 
 from meshloom.errors import MeshError
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
-from meshloom.linalg.spmv import add_entry
+from meshloom.linalg.matrix import add_entry
 from meshloom.mesh.assigned import MOST_LISTED
 from meshloom.mesh.core import Field, Map, Set, Subset
 from meshloom.native.algorithms import distinct
