@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.backend import current
 from meshloom.kernel.access import Read, ReadWrite, Write
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.krylov_kernels import gather, scatter, set_to
@@ -23,7 +24,6 @@ from meshloom.mesh.grid import Grid
 from meshloom.operation.loop import kernel
 
 LARGEST = 2.0  # no eigenvalue of D^-1 A is above: the other entries of a row are together no larger than its diagonal
-LARGE = 2**20  # elements: maps of larger sets are computed, and not stored
 Formula = Callable[[Any], Sequence[Any]]  # of an element's number, or of an array of them: its targets
 
 
@@ -164,10 +164,10 @@ class Bridge:
         self.out_of_cells(other, y)
 
 
-def leading(source: Set, target: Set, formula: Formula, name: str, large: int = LARGE) -> Map:
-    """The map by a formula of the element's number; stored where sets are small, because a formula is part of the code,
-    which would be compiled for every size."""
-    if source.total > large:
+def leading(source: Set, target: Set, formula: Formula, name: str, stored: int | None = None) -> Map:
+    """The map by a formula of the element's number; ``stored`` where sets have at most so many elements, because a
+    formula is part of the code, which would be compiled for every size."""
+    if source.total > (current().target.numbers.solvers.stored_maps if stored is None else stored):
         return Map.computed(source, target, formula, name)
     return Map(source, target, np.stack(formula(np.arange(source.total)), axis=1), name)
 

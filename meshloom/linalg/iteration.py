@@ -15,7 +15,6 @@ from meshloom.operation.program import Program
 
 MOST_ITERATIONS = 10**6
 RESTARTS = 4  # as often the residual is computed anew where that which was carried along had lost touch with it
-NOTED = 1000  # residuals that are kept where the loops run: each iteration looks through all of them for its place
 SMALLEST = 100.0  # times the least normal number: what is below has lost digits
 
 
@@ -128,7 +127,7 @@ class Iteration:
         norms: list[np.ndarray] = []
         while most >= self.steps and not self._there():
             self.count.value = 0
-            runs = max(1, min(most, NOTED) // self.steps)
+            runs = max(1, min(most, self.history.set.size - self.steps) // self.steps)
             self.iterate.repeat(x, b, until=self.left <= self._target, at_most=runs)
             done = int(self.count.value)
             norms.append(self.history.numpy()[1 : done + 1])
@@ -176,4 +175,5 @@ def numbers(x: Field, how_many: int) -> list[Global]:
 
 def counting(x: Field, steps: int = 1) -> tuple[Global, Field]:
     """The number of iterations, and the place for a residual after each."""
-    return Global(0, "iterations", dtype=np.int64), Set(NOTED + steps, "iterations").field("history", dtype=x.dtype)
+    places = Set(current().target.numbers.solvers.noted + steps, "iterations")
+    return Global(0, "iterations", dtype=np.int64), places.field("history", dtype=x.dtype)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.backend import current
 from meshloom.errors import MeshError, ProgramError, instance, whole_number, yes_or_no
 from meshloom.exclusion import exclusive
 from meshloom.kernel.access import Read, ReadWrite, Write
@@ -43,7 +44,6 @@ from meshloom.mesh.grid import Grid
 from meshloom.operation.loop import Kernel, kernel
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
-COARSEST = 32  # cells that are solved exactly: each of them reads all others
 ALIKE = 1.5  # axes whose cells are at most so much longer than the shortest are halved together
 MOST_STEPS = 8  # of smoothing
 STRETCHED = 10.0  # the widest cell of an axis over the narrowest from where lines are smoothed
@@ -242,7 +242,7 @@ class _Exactly:
 
 def _rungs(level: CellLevel, steps: int, *, lines: bool) -> tuple[_Rung, ...]:
     found = []
-    while prod(level.shape) > COARSEST:
+    while prod(level.shape) > current().target.numbers.solvers.coarsest:
         rung = _rung(level, steps, lines=lines)
         found.append(rung)
         level = rung.coarse

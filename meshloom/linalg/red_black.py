@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.backend import current
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.cell_level import Formula, leading
 from meshloom.linalg.grid_matrix import GridMatrix
@@ -44,7 +45,6 @@ from meshloom.linalg.two_colors import Scalars, reduced_iteration
 from meshloom.mesh.core import Arg, Field, Map, Set
 from meshloom.mesh.grid import Grid
 
-STORED = 2**12  # cells whose neighbours are stored: more of them are worth code of their own
 LEAST = 1e-13  # of an entry on the diagonal: a pivot below is rounding
 
 
@@ -112,7 +112,7 @@ class RedBlack(Ordered):
         self.cells, self._do = Set(prod(self._half), "cells of two points"), kernels(len(self.shape), bool(links.axes))
         self._around = self._leading(self.cells, lambda e: _around(e, self._half, links.wraps), "cells around")
         self._points = self._leading(links.cells, lambda e: _points(e, self._half, self.shape), "points")
-        self._cell_of = leading(links.cells, self.cells, self._cell_formula, "cell", STORED)
+        self._cell_of = self._leading(self.cells, self._cell_formula, "cell", links.cells)
         self._coefficients = self._along(links.axes) if links.axes else self._at_points(links)
         self._g = self._field("pivots", _split(_pivots(links), BLACK), precision)
         self._x, self._b = (tuple(self._field(name, many) for _ in (RED, BLACK)) for name in ("x", "b"))
@@ -194,9 +194,9 @@ class RedBlack(Ordered):
         held = self.cells.field("coefficients", values.shape[1], dtype=self.dtype, data=values, layout="soa")
         return (held[self._around],)
 
-    def _leading(self, target: Set, formula: Formula, name: str) -> Map:
-        """The map from a cell by a formula of its number."""
-        return leading(self.cells, target, formula, name, STORED)
+    def _leading(self, target: Set, formula: Formula, name: str, source: Set | None = None) -> Map:
+        """The map from a cell, or an element of a ``source``, by a formula of its number."""
+        return leading(source or self.cells, target, formula, name, current().target.numbers.solvers.stored_cells)
 
     def _cell_formula(self, e: Any) -> list[Any]:
         return [_place([_index(e, self.shape, a) // 2 for a in range(len(self.shape))], self._half)]

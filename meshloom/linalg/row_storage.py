@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.backend import current
 from meshloom.errors import MeshError
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.matrix import add_entry
@@ -26,7 +27,6 @@ from meshloom.operation.loop import Kernel, kernel
 
 WIDTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, MOST_LISTED)  # each is code of its own, so there are few
 MOST_CHUNK = 1024
-MOST_ADDED = 1 / 16  # of all slots of a stage
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class RowStage:
 def few_widths(width: np.ndarray) -> np.ndarray:
     """The widths of chunks, with those that few have raised to the next one: a loop of their own would take longer than
     the few slots that are added."""
-    found, most = width.copy(), MOST_ADDED * width.sum()
+    found, most = width.copy(), current().target.numbers.solvers.most_added * width.sum()
     known = distinct(width)
     for shorter, longer in pairwise(known):
         chosen = found == shorter
