@@ -42,7 +42,6 @@ from meshloom.schedule.lines.terms import (
     J,
     Q,
     chained,
-    for_each,
     higher_of,
     lets,
     line_start,
@@ -239,13 +238,10 @@ class SharedNest(SegmentNest):
         body = (one for v in operands for one in self.each(partial(stored, v)))
         return If(all_of([MINE, SLOT >= OVERLAP, SLOT < WINDOW - OVERLAP]), tuple(body))
 
-    def operand_sum(self, v: int, width: int, coefficient: Expr) -> list[Statement]:
-        at = self.code.table(self.spec.number(v), "closure_at")
-        least, most = -self.halo, WINDOW * self.m + (self.halo - 1)
-        return [for_each(Q, 0, width,
-                         let("wish", J - FIRST + at[ROW] + Q),
-                         let("a", higher_of(least, lower_of(WISH, most))),
-                         Store(SUM, coefficient * self.kept(v, self.position(A)), "+"), ctype=INT)]  # fmt: skip
+    def operand_added(self, v: int, at: Expr, coefficient: Expr) -> list[Statement]:
+        inside = higher_of(-self.halo, lower_of(WISH, WINDOW * self.m + (self.halo - 1)))
+        return [let("wish", J - FIRST + at + Q), let("a", inside),
+                Store(SUM, coefficient * self.kept(v, self.position(A)), "+")]  # fmt: skip
 
     def _store(self) -> Statement:
         m = self.m
@@ -366,12 +362,9 @@ class StridedNest(SegmentNest):
     def _identity(self, v: int) -> bool:
         return self.spec.operators[v].stencil.inner == {0: 1.0}
 
-    def operand_sum(self, v: int, width: int, coefficient: Expr) -> list[Statement]:
-        at = self.code.table(self.spec.number(v), "closure_at")
-        point = START + self.wrapped(J + at[ROW] + Q) * STEP
-
+    def operand_added(self, v: int, at: Expr, coefficient: Expr) -> list[Statement]:
         def term(only: Group | None) -> list[Statement]:
-            load, found = self.operands(point, only)
+            load, found = self.operands(START + self.wrapped(J + at + Q) * STEP, only)
             return [*load, Store(SUM, coefficient * found[v], "+")]
 
-        return [for_each(Q, 0, width, *self.each(term), ctype=INT)]
+        return self.each(term)

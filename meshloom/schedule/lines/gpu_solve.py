@@ -92,8 +92,8 @@ class SegmentNest(BlockNest):
         return Name(f"f{v}")[value(i)]
 
     @abstractmethod
-    def operand_sum(self, v: int, width: int, coefficient: Expr) -> list[Statement]:
-        """Statements that add a closure row of operand v at row j to ``sum``; ``coefficient``: that of entry ``q``."""
+    def operand_added(self, v: int, at: Expr, coefficient: Expr) -> list[Statement]:
+        """Statements that add operand v at row j + ``at`` + q, times its coefficient, to ``sum``."""
 
     def right_hand_sides(self, v: int) -> list[Statement]:
         """Rows at the ends of a closed line first, while f is all there."""
@@ -139,13 +139,15 @@ class SegmentNest(BlockNest):
         far, stencil = self._far(v), self.spec.operators[v].stencil
         if not far:
             return []
-        width, closure = closure_width(stencil), self.code.table(self.spec.number(v), "closure")
+        width = closure_width(stencil)
+        closure, at = (self.code.table(self.spec.number(v), word) for word in ("closure", "closure_at"))
+        added = self.operand_added(v, at[ROW], closure[ROW * width + Q])
         elsewhere = any_of([J < J0, J >= J0 + self.m, no(Grouped(any_of(map(Grouped, far))))])
         keep = Store(self.x(v, POINT), Select((J0 + POINT).equals(J), SUM, self.x(v, POINT)))
         return [for_each(ROW, 0, len(stencil.closures),
                          let("j", closure_row(len(stencil.low))),
                          If(elsewhere, (Skip(),), bare=True),
-                         variable("sum", 0, self.t), *self.operand_sum(v, width, closure[ROW * width + Q]),
+                         variable("sum", 0, self.t), for_each(Q, 0, width, *added, ctype=INT),
                          self.unrolled(keep), ctype=INT)]  # fmt: skip
 
     def _far(self, v: int) -> list[Expr]:
