@@ -68,7 +68,7 @@ class PICCG(NoCopy):
             _count("block", block, MOST_BLOCK),
             level,
             tolerance,
-            _shift(shift),
+            _number("shift", shift, lambda value: 0.0 <= value <= 1.0, "from 0 to 1"),
             *_storage(storage, chunk, sigma),
             None if precision is None else floating("piccg: precision", precision),
             None if eisenstat is None else yes_or_no("piccg: eisenstat", eisenstat, error=MeshError),
@@ -197,10 +197,6 @@ def _fill(level: int | None, drop: float | None) -> tuple[int | None, float]:
     if drop is None:
         return 0 if level is None else whole_number("piccg: fill", level, 0, MOST_FILL, error=MeshError), 0.0
     return None, _number("drop", drop, lambda value: 0.0 < value < 1.0, "between 0 and 1")
-
-
-def _shift(value: float) -> float:
-    return _number("shift", value, lambda shift: 0.0 <= shift <= 1.0, "from 0 to 1")
 
 
 def _number(what: str, value: Any, fits: Callable[[float], bool], which: str) -> float:

@@ -234,6 +234,9 @@ class LinePlan(Plan):
 
     places: LineGeometry = holds(Part(LineGeometry), "where the lines are")
 
+    def blocks(self, items: int) -> int:
+        return super().blocks(self.places.count)
+
 
 def geometry(grid: Grid, axis: int) -> LineGeometry:
     """Where the lines of a grid along an axis lie; axes next to each other in memory are taken as one."""

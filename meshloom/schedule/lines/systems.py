@@ -43,9 +43,6 @@ class SystemsPlan(LinePlan):
     tiles: int = holds(PlanNumber(), "tiles in all")
     lines: int = holds(PlanNumber(), "how many there are")
 
-    def blocks(self, items: int) -> int:
-        return super().blocks(self.lines)
-
 
 def forms(
     spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: Target

@@ -99,9 +99,6 @@ class ClassicPlan(LinePlan):
     lines: int = holds(PlanNumber(), "how many there are")
     padded_rows: int = holds(PlanNumber(), "rows that a line is padded to")
 
-    def blocks(self, items: int) -> int:
-        return super().blocks(self.lines)
-
 
 @dataclass(frozen=True)
 class LineOperand:
