@@ -45,7 +45,7 @@ class Segmented(LineMethod):
 
     def declines(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> str | None:
         in_place = {p for p, _, _ in loads(spec.operands)} & {o.param for o in spec.results}
-        if spec.systems or not target.is_simt or not on_gpu.in_parts(spec, lines) or not in_place:
+        if spec.systems or not target.is_simt or not in_place or on_gpu.cut_of(spec, lines).chunks == 1:
             return None
         return (
             f"a line of {lines.length} points goes to several blocks, so it cannot be solved in place; use a second"
@@ -55,7 +55,7 @@ class Segmented(LineMethod):
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
         assert isinstance(spec, LineSpec)
         if spec.systems:
-            return [("work", spec.dtype, spec.values)] if systems.in_memory(spec) else []
+            return [("work", spec.dtype, spec.values)] if spec.form.kind == systems.SWEPT else []
         return [("ends", spec.dtype, on_gpu.ends_per_point(spec))] if spec.form.levels == 2 else []
 
     def line_passes(self, spec: LineSpec, plan: Plan, *, target: Target) -> list[Pass]:

@@ -222,7 +222,7 @@ def _smaller(form: LineForm, numbers: GpuLineNumbers) -> LineForm:
 def _shared_bytes(spec: LineSpec, lines: LineGeometry, numbers: GpuLineNumbers) -> int:
     """Shared memory of a block, at most: operands, what segments hand over, factors of segments unlike the others."""
     form, size, count = spec.form, spec.dtype.itemsize * (2 if spec.form.pair else 1), _together(spec)
-    cut = cut_of(spec, lines, form.carries)
+    cut = cut_of(spec, lines)
     cells, special = cut.window * form.tile, 0 if spec.periodic else numbers.most_special
     factors = special * len(spec.distinct) * 3 * form.points
     if form.kind == "contiguous" or form.shared:
@@ -232,32 +232,32 @@ def _shared_bytes(spec: LineSpec, lines: LineGeometry, numbers: GpuLineNumbers) 
     return (values + factors) * size
 
 
-def cut_of(spec: LineSpec, lines: LineGeometry, carries: int) -> Cut:
+def cut_of(spec: LineSpec, lines: LineGeometry) -> Cut:
     """How a line is cut: whole while it fits a block, else in windows that overlap by the carries (on two levels: that
     do not)."""
     form, segments, most = spec.form, spec.form.segments(lines.length), _most_segments(spec.form)
-    if segments <= most or not carries:
+    if segments <= most or not form.carries:
         return Cut(lines.length, form.points, segments)
-    overlap = 0 if form.levels == 2 else carries
+    overlap = 0 if form.levels == 2 else form.carries
     windows = -(-segments // max(most - 2 * overlap, 1))
     return Cut(lines.length, form.points, -(-segments // windows) + 2 * overlap, overlap)  # windows of one size
 
 
 def _carries(spec: LineSpec, lines: LineGeometry) -> int:
-    uncut = cut_of(spec, lines, 0)
+    uncut = Cut(lines.length, spec.form.points, spec.form.segments(lines.length))
     return max(carries_needed(tables(one, uncut, spec.dtype), uncut, spec.dtype) for one in spec.distinct)
 
 
 def _fits(spec: LineSpec, lines: LineGeometry, numbers: GpuLineNumbers) -> bool:
     """Is a line whole in a block, or are the overlaps of its parts small enough to be read again?"""
-    cut = cut_of(spec, lines, spec.form.carries)
+    cut = cut_of(spec, lines)
     return cut.chunks == 1 or numbers.most_overlap * cut.overlap <= cut.window
 
 
 def special_segments(spec: LineSpec, lines: LineGeometry) -> tuple[np.ndarray, np.ndarray]:
     """For each segment of a line (and those next to it) its kind, 0 for those like most; and the factors of each kind,
     (kinds, operators, 3, points)."""
-    cut = cut_of(spec, lines, spec.form.carries)
+    cut = cut_of(spec, lines)
     found = [tables(one, cut, spec.dtype) for one in spec.distinct]
     m, count = cut.points, len(found[0].forward)
     rows = np.stack([np.stack([t.lower, t.inverse, t.upper]).reshape(3, count, m) for t in found]).transpose(2, 0, 1, 3)
@@ -284,11 +284,6 @@ def ends_per_point(spec: LineSpec) -> int:
     """Room for the ends of parts on two levels, two for each operand, by the points of a line."""
     longest = _most_segments(spec.form) * spec.form.points
     return -(-4 * len(spec.operands) // longest)  # a part may be half as long as it could be
-
-
-def in_parts(spec: LineSpec, lines: LineGeometry) -> bool:
-    """Does a line go to several blocks?"""
-    return cut_of(spec, lines, spec.form.carries).chunks > 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,7 +338,7 @@ class WindowPlan(LinePlan):
 
 def plan(name: str, spec: LineSpec, lines: LineGeometry) -> WindowPlan:
     """Tables of the factors, and how lines are dealt out."""
-    form, cut, taken = spec.form, cut_of(spec, lines, spec.form.carries), held(spec, lines)
+    form, cut, taken = spec.form, cut_of(spec, lines), held(spec, lines)
     made = [(separate_tables if form.levels == 2 else tables)(one, cut, spec.dtype) for one in spec.distinct]
     across = -(-taken.outer // form.tile) if lines.contiguous else -(-taken.lanes // form.tile)
     per_group = across * cut.chunks * (1 if lines.contiguous else taken.outer)

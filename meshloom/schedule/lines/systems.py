@@ -147,8 +147,3 @@ def beyond(periodic: bool) -> int:
     """The entry next to the diagonal in rows beyond the end, whose inverse pivot is 1 and right-hand side 0: there
     everything passes around a periodic line, and a closed one is left alone."""
     return -1 if periodic else 0
-
-
-def in_memory(spec: LineSpec) -> bool:
-    """Does the sweep forwards leave its results in memory?"""
-    return spec.form.kind == SWEPT
