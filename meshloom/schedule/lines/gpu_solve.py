@@ -70,9 +70,10 @@ MOST_UNROLLED = 8  # carries
 
 
 class NearRow(NamedTuple):
-    """A row at an end whose operands are all around its segment: kept under a ``name`` while these change, of the
-    segment ``where`` this holds, point ``i``."""
+    """A row at an end, by its number in the tables, whose operands are all around its segment: kept under a ``name``
+    while these change, of the segment ``where`` this holds, point ``i``."""
 
+    row: int
     name: str
     where: Expr
     i: int
@@ -112,21 +113,16 @@ class SegmentNest(BlockNest):
 
     def _near_rows(self, v: int) -> list[NearRow]:
         """Those at the low end, and at the high one where the last segment is full and not the first, too."""
-        stencil, m = self.spec.operators[v].stencil, self.m
-        rows = [NearRow(f"end{k}", self._begins(k), k % m, row) for k, row in enumerate(stencil.low)]
-        rows += [NearRow(f"end{d}", self._last_is_full, m - 1 - d, row) for d, row in enumerate(stencil.high)]
-        return [one for one in rows if one.i >= 0 and self._around(one.i, one.stencil)]
-
-    def _begins(self, row: int) -> Expr:
-        """Has the thread the segment of this row?"""
-        return J0.equals(row // self.m * self.m)
+        stencil, m, reach = self.spec.operators[v].stencil, self.m, self.reach
+        low, full = len(stencil.low), self._last_is_full
+        rows = [NearRow(k, f"end{k}", J0.equals(k // m * m), k % m, row) for k, row in enumerate(stencil.low)]
+        rows += [NearRow(low + d, f"end{d}", full, m - 1 - d, row) for d, row in enumerate(stencil.high)]
+        return [one for one in rows if one.i >= 0 and one.i + min(one.stencil) + reach >= 0
+                and one.i + max(one.stencil) < m + reach]  # fmt: skip
 
     @property
     def _last_is_full(self) -> Expr:
         return all_of([(J0 + self.m).equals(LENGTH), J0.differs(0)])
-
-    def _around(self, i: int, row: Offsets) -> bool:
-        return i + min(row) + self.reach >= 0 and i + max(row) < self.m + self.reach
 
     def beyond(self, v: int) -> Statement:
         """Rows at the ends that are not ``_near_rows``, and 0 in rows beyond the line."""
@@ -152,13 +148,9 @@ class SegmentNest(BlockNest):
 
     def _far(self, v: int) -> list[Expr]:
         """Conditions, one of which holds for a row of the tables that has to be summed."""
-        stencil, m, near = self.spec.operators[v].stencil, self.m, {(one.where, one.i) for one in self._near_rows(v)}
-        low = len(stencil.low)
-        far: list[Expr] = [ROW.equals(r) for r in range(low) if (self._begins(r), r % m) not in near]
-        for d in range(len(stencil.high)):
-            known, own = (self._last_is_full, m - 1 - d) in near, ROW.equals(low + d)
-            far.append(all_of([own, no(self._last_is_full)]) if known else own)
-        return far
+        stencil, near = self.spec.operators[v].stencil, {one.row for one in self._near_rows(v)}
+        return [all_of([ROW.equals(r), no(self._last_is_full)]) if r in near else ROW.equals(r)
+                for r in range(len(stencil.closures)) if r not in near or r >= len(stencil.low)]  # fmt: skip
 
     # ----- the solve ----------------------------------------------------------------------------------------------
     def carries(self, operands: int) -> tuple[Scratch, ...]:
