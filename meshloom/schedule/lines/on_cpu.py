@@ -108,7 +108,7 @@ def plan(name: str, spec: LineSpec, lines: LineGeometry) -> SweepPlan:
     across = -(-lines.lanes // tile)
     tiles = -(-lines.count // tile) if lines.contiguous else across * lines.outer
     rows, found = lines.length + 2 * spec.reach + 2, tuple(_tables(spec, one, lines.length) for one in spec.distinct)
-    return SweepPlan(name, 1, lines, found, rows, tiles, across)
+    return SweepPlan(name, 1, lines.places, found, rows, tiles, across)
 
 
 def _tables(spec: LineSpec, operator: OperatorAlong, length: int) -> SweepTables:

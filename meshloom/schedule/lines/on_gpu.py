@@ -343,7 +343,7 @@ def plan(name: str, spec: LineSpec, lines: LineGeometry) -> WindowPlan:
     across = -(-taken.outer // form.tile) if lines.contiguous else -(-taken.lanes // form.tile)
     per_group = across * cut.chunks * (1 if lines.contiguous else taken.outer)
     return WindowPlan(
-        name, cut.window * form.tile, taken,
+        name, cut.window * form.tile, taken.places,
         tuple(_operator_tables(spec, cut, *both) for both in zip(spec.distinct, made, strict=True)),
         SpecialSegments(*special_segments(spec, lines)) if form.special else None,
         cut.window, cut.overlap, cut.core, cut.chunks, across,

@@ -194,9 +194,9 @@ class LineSpec(LoopSpec):
 
 
 @dataclass(frozen=True)
-class LineGeometry:
+class LinePlaces:
     """Lines along an axis: point j of line (o, i) is at offset + (o // inner) outer_step + (o % inner) inner_step +
-    i + j step. ``lanes`` lines lie side by side (i), ``outer`` times; ``spare`` places behind are nobody's."""
+    i + j step. ``lanes`` lines lie side by side (i), ``outer`` times."""
 
     length: int = holds(PlanNumber(), "points of a line")
     step: int = holds(PlanNumber(), "places from point to point")
@@ -206,11 +206,26 @@ class LineGeometry:
     outer_step: int = holds(PlanNumber(), "places from one such group to the next")
     inner_step: int = holds(PlanNumber(), "places inside a group")
     offset: int = holds(PlanNumber(), "the place of the first point")
-    spare: int = 0  # no part of a plan: generated code does not ask
 
     @property
     def contiguous(self) -> bool:
         return self.step == 1
+
+    @property
+    def count(self) -> int:
+        return self.lanes * self.outer
+
+
+@dataclass(frozen=True)
+class LineGeometry(LinePlaces):
+    """The same, where ``spare`` places behind are nobody's, which no generated code asks for."""
+
+    spare: int = 0
+
+    @property
+    def places(self) -> LinePlaces:
+        """For a plan."""
+        return LinePlaces(**{f.name: getattr(self, f.name) for f in fields(LinePlaces)})
 
     @property
     def pairs(self) -> LineGeometry | None:
@@ -223,16 +238,12 @@ class LineGeometry:
         step, lanes, outer_step, inner_step, offset = (one // 2 for one in numbers)
         return replace(self, step=step, lanes=lanes, outer_step=outer_step, inner_step=inner_step, offset=offset)
 
-    @property
-    def count(self) -> int:
-        return self.lanes * self.outer
-
 
 @dataclass(frozen=True, eq=False)
 class LinePlan(Plan):
     """What the plans of all line loops have."""
 
-    places: LineGeometry = holds(Part(LineGeometry), "where the lines are")
+    places: LinePlaces = holds(Part(LinePlaces), "where the lines are")
 
     def blocks(self, items: int) -> int:
         return super().blocks(self.places.count)

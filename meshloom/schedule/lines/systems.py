@@ -131,7 +131,7 @@ def plan(name: str, spec: LineSpec, lines: LineGeometry, target: Target) -> Syst
         block = target.gpu.systems.swept_threads
     lower, upper = (_table(systems, which, rows, spec.dtype) for which in ("lower", "upper"))
     return SystemsPlan(
-        name, block, lines, lower, upper, lines.length + 2, segments, _padded(lines, form, spec.dtype), across,
+        name, block, lines.places, lower, upper, lines.length + 2, segments, _padded(lines, form, spec.dtype), across,
         across * (1 if lines.contiguous else lines.outer), lines.count,
     )  # fmt: skip
 

@@ -27,7 +27,7 @@ from meshloom.schedule.nest.nodes import (
     value,
 )
 
-#: The numbers of every plan of lines (``spec.LineGeometry``), and those of plans that cut them into tiles or parts.
+#: The numbers of every plan of lines (``spec.LinePlaces``), and those of plans that cut them into tiles or parts.
 LENGTH, STEP, LANES, OUTER, INNER = map(Name, ("length", "step", "lanes", "outer", "inner"))
 OUTER_STEP, INNER_STEP, OFFSET = map(Name, ("outer_step", "inner_step", "offset"))
 TILES, ACROSS, LINES, ROWS = map(Name, ("tiles", "across", "lines", "rows"))

@@ -167,7 +167,7 @@ class Classic(LineMethod):
         found = tuple(with_arrays(self.tables(one, lines.length), lambda t: np.ascontiguousarray(t, spec.dtype))
                       for one in spec.distinct)  # fmt: skip
         block, rows = self.threads if target.is_simt else 16, self.rows(lines.length)
-        return self.plans(self.name, block, lines, found, lines.count, rows, **self.counts(lines))
+        return self.plans(self.name, block, lines.places, found, lines.count, rows, **self.counts(lines))
 
     def counts(self, lines: LineGeometry) -> dict[str, Any]:
         """What the plan of a method declares besides ``ClassicPlan``, by the names of its fields."""
