@@ -8,13 +8,14 @@ to another, as they do between the levels of a multigrid method.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, reduce
 from math import prod
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from meshloom.backend import current
 from meshloom.kernel.access import Read, ReadWrite, Write
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.krylov_kernels import gather, scatter, set_to
@@ -23,7 +24,6 @@ from meshloom.mesh.grid import Grid
 from meshloom.operation.loop import kernel
 
 LARGEST = 2.0  # no eigenvalue of D^-1 A is above: the other entries of a row are together no larger than its diagonal
-LARGE = 2**20  # elements: maps of larger sets are computed, and not stored
 Formula = Callable[[Any], Sequence[Any]]  # of an element's number, or of an array of them: its targets
 
 
@@ -93,7 +93,7 @@ class CellLevel:
             [one.dense if a == axis else np.diag(one.widths) for a, one in enumerate(self.axes)]
             for axis in range(len(self.axes))
         ]
-        matrix = np.sum([_product(part) for part in parts], axis=0)
+        matrix = np.sum([reduce(np.kron, part) for part in parts], axis=0)
         n, size = len(matrix), float(np.trace(matrix)) / len(matrix)
         if not all(one.floating for one in self.axes):
             return _symmetric(np.linalg.inv(matrix))
@@ -153,11 +153,21 @@ class Bridge:
         else:
             scatter(self.cells, x, y[self._to_points])
 
+    def through_cells(self, x: Field, y: Field, apply: Callable[[Field, Field], None], ends: Sequence[Field]) -> None:
+        """y, which ``apply`` makes of x in the cells. ``ends``: two fields of these, unless they are the points."""
+        if self.same:
+            apply(x, y)
+            return
+        one, other = ends
+        self.into_cells(x, one)
+        apply(one, other)
+        self.out_of_cells(other, y)
 
-def leading(source: Set, target: Set, formula: Formula, name: str, large: int = LARGE) -> Map:
-    """The map by a formula of the element's number; stored where sets are small, because a formula is part of the code,
-    which would be compiled for every size."""
-    if source.total > large:
+
+def leading(source: Set, target: Set, formula: Formula, name: str, stored: int | None = None) -> Map:
+    """The map by a formula of the element's number; ``stored`` where sets have at most so many elements, because a
+    formula is part of the code, which would be compiled for every size."""
+    if source.total > (current().target.numbers.solvers.stored_maps if stored is None else stored):
         return Map.computed(source, target, formula, name)
     return Map(source, target, np.stack(formula(np.arange(source.total)), axis=1), name)
 
@@ -178,22 +188,12 @@ def plain(grid: Grid) -> bool:
 
 def outer(factors: Sequence[np.ndarray]) -> np.ndarray:
     """The product of arrays, each of which goes along one axis."""
-    found = np.ones((1,) * len(factors))
-    for a, one in enumerate(factors):
-        found = found * one.reshape([-1 if b == a else 1 for b in range(len(factors))])
-    return found
+    return reduce(np.multiply.outer, factors, np.ones(()))
 
 
 def _symmetric(matrix: np.ndarray) -> np.ndarray:
     """Without what rounding made of it."""
     return 0.5 * (matrix + matrix.T)
-
-
-def _product(parts: Sequence[np.ndarray]) -> np.ndarray:
-    found = np.ones((1, 1))
-    for part in parts:
-        found = np.kron(found, part)
-    return found
 
 
 def _unit(rank: int, axis: int, step: int = 1) -> tuple[int, ...]:

@@ -17,8 +17,6 @@ from meshloom.linalg.matrix import library
 from meshloom.native.algorithms import color_blocks, grow_target_blocks
 from meshloom.native.cholesky import Sparse, colors_in_turn
 
-LARGE = 2**20  # rows whose lengths are compared at most, unless said: a window for sorting
-
 
 @dataclass(frozen=True)
 class ColoredOrder:

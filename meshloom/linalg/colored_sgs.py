@@ -24,9 +24,9 @@ from meshloom.linalg.krylov_kernels import add_to, multiply_block, multiply_entr
 from meshloom.linalg.map_matrix import MapMatrix
 from meshloom.linalg.matrix import Matrix, library
 from meshloom.linalg.poisson import floating
-from meshloom.linalg.row_storage import few_widths
+from meshloom.linalg.row_storage import few_widths, some_rows
 from meshloom.mesh.assigned import MOST_LISTED
-from meshloom.mesh.core import Field, Global, Map, Set, Subset
+from meshloom.mesh.core import Field, Global, Map, Set
 from meshloom.native.algorithms import distinct
 from meshloom.native.cholesky import Sparse
 from meshloom.operation.loop import kernel
@@ -72,7 +72,7 @@ class ColoredSGS:
         stage, self.stages, self.colors = _stages_of(matrix, rows_in_turn)
         present = np.zeros(matrix.rows.total, bool)
         present[matrix.row_of.indices[matrix.diagonal.members.indices[:, 0], 0]] = True
-        self._parts = [_part(matrix.rows, (stage == c) & present) for c in range(self.stages)]
+        self._parts = [some_rows(matrix.rows, np.flatnonzero((stage == c) & present)) for c in range(self.stages)]
         self._down, self._up = (list(self._stage_rows(stage, above=above)) for above in (False, True))
         self._worst, self._version = Global(0, "singular", dtype=np.int64), -1
         self._make = steps_of(self._factor)
@@ -99,7 +99,7 @@ class ColoredSGS:
 
     def _rows(self, numbers: np.ndarray, width: int, starts: np.ndarray, chosen: np.ndarray,
               column: np.ndarray) -> _Rows:  # fmt: skip
-        part = _part(self.matrix.rows, numbers)
+        part = some_rows(self.matrix.rows, numbers)
         counts = (starts[numbers + 1] - starts[numbers]).astype(np.int32)
         place = starts[numbers][:, None] + np.minimum(np.arange(width), counts[:, None] - 1)
         slots = chosen[place]
@@ -194,11 +194,6 @@ def _stages_of(matrix: MapMatrix, block: int) -> tuple[np.ndarray, int, int]:
     found = np.empty(n, np.int64)
     found[order.rows] = order.stages
     return found, len(order.starts) - 1, order.colors
-
-
-def _part(rows: Set, which: np.ndarray) -> Set:
-    numbers = np.flatnonzero(which) if which.dtype == bool else which
-    return rows if len(numbers) == rows.total else Subset(rows, numbers, "rows of a stage")
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------

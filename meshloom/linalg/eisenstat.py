@@ -11,7 +11,7 @@ computed, stands for that of r; where that says that the end is reached r is com
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,15 +32,15 @@ STALE = 0.95  # of the last residual: where no more was gained, W^-1 r has lost 
 ROUNDS = 12
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Calibrated(Iteration):
     """``carried``: the square of what is carried along; ``check``: a program of x and b that makes ``true``, the square
     of the residual of x; ``ratio``: what is taken for true / carried."""
 
-    carried: Global = field(default_factory=lambda: Global(0.0))
-    true: Global = field(default_factory=lambda: Global(0.0))
-    ratio: Global = field(default_factory=lambda: Global(0.0))
-    check: Program | None = None
+    carried: Global
+    true: Global
+    ratio: Global
+    check: Program
     rounds: int = ROUNDS
     _last: float = np.inf
 
@@ -51,7 +51,6 @@ class Calibrated(Iteration):
         return found
 
     def _renewed(self, x: Field, b: Field) -> np.ndarray:
-        assert self.check is not None
         self.check(x, b)
         found, carried = float(self.true.value), float(self.carried.value)
         if not (found <= STALE * self._last and carried > 0.0):

@@ -15,10 +15,10 @@ import numpy as np
 
 from meshloom.errors import MeshError
 from meshloom.kernel.sameness import Distinct
+from meshloom.linalg.operator import MOST_GROWTH
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 
-MOST_GROWTH = 1e6  # of a row divided by its pivot: beyond it the solution loses that many digits
 COEFFICIENTS = ("inverse", "lower", "upper")
 LEAST_LEFT = 1e-12  # of what goes round a periodic line, to be divided by: less is rounding
 

@@ -8,7 +8,7 @@ are fast transforms for all.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,11 @@ from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.batched_fft import Plane
 from meshloom.linalg.cell_level import outer
 from meshloom.linalg.in_programs import called_in_programs
-from meshloom.linalg.iteration import Report
-from meshloom.linalg.krylov import check_tolerance
-from meshloom.linalg.multigrid import said
+from meshloom.linalg.iteration import Report, check_tolerance
 from meshloom.linalg.poisson import Poisson, check_held, rounding
 from meshloom.linalg.solid_cells import Solids, solid_mask
-from meshloom.linalg.spectral_solve import COMPLEX, Modes, Where, sum_of
-from meshloom.linalg.transforms import Waves, fast, transform_of
+from meshloom.linalg.spectral_solve import COMPLEX, Modes
+from meshloom.linalg.transforms import Waves, Where, fast, transform_of
 from meshloom.mesh.box import AXES
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field
@@ -95,8 +93,9 @@ class FastPoisson(NoCopy):
             values[a] = one.values
         scale = float(np.prod([one.scale for _, one in self._transforms]))
         return self._modes_of(
-            sum_of(values), self.along, scale, waves=any(isinstance(one, Waves) for _, one in self._transforms)
-        )
+            reduce(np.add.outer, values, np.zeros(())), self.along, scale,
+            waves=any(isinstance(one, Waves) for _, one in self._transforms),
+        )  # fmt: skip
 
     def _modes_of(self, values: np.ndarray, along: int | None, scale: float, *, waves: bool) -> Modes:
         """``along``: which axis of the values that is that is solved along."""
@@ -146,10 +145,7 @@ class FastPoisson(NoCopy):
         plane.backwards(shares, x)
 
     def _check(self, x: Field, b: Field) -> None:
-        self.poisson.check(x, "x")
-        self.poisson.check(b, "b")
-        if x is b:
-            raise MeshError(f"fast_poisson: x and b are the same field, {x.name}")
+        self.poisson.check_both(self.name, x=x, b=b)
         b.check_readable()
         _to_loops(x, b)
 
@@ -172,14 +168,15 @@ class FastPoisson(NoCopy):
         right, norm = self._possible(right, total, norm)
         if norm == 0.0:
             x.assign(0.0)
-            return said(Report(True, 0, 0.0, np.zeros(1), "b is zero, and so is x"), total, size, poisson.dtype)
+            report = Report(True, 0, 0.0, np.zeros(1), "b is zero, and so is x")
+            return report.without(total, size, poisson.dtype)
         history = self._improve(x, right, norm, tol)
         converged = history[-1] <= tol
         reason = "converged" if converged else f"stalled: rounding in {poisson.dtype} leaves no smaller residual"
         if not np.isfinite(history[-1]):  # b is, but what it is transformed to is not
             reason = "values that are not finite"
         report = Report(bool(converged), len(history) - 1, history[-1], np.array(history), reason)
-        return said(report, total, size, poisson.dtype) if self.singular else report
+        return report.without(total, size, poisson.dtype) if self.singular else report
 
     def _improve(self, x: Field, right: Any, norm: float, tol: float) -> list[float]:
         """Set x; the norm of the residual before, and after every time, as a multiple of that of b."""

@@ -19,14 +19,13 @@ from meshloom.backend import current
 from meshloom.errors import ProgramError, whole_number
 from meshloom.exclusion import exclusive
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
-from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
+from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, inner_product, numbers, steps_of
 from meshloom.linalg.krylov import ONE, Operator, Preconditioner, Solver
-from meshloom.linalg.krylov_kernels import BROKEN, add_to, dot, note, subtract_from
+from meshloom.linalg.krylov_kernels import BROKEN, add_to, note, subtract_from
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.loop import Kernel, kernel
 from meshloom.operation.program import Program
 
-GROUP = 4  # vectors of the basis that one loop looks at
 MOST_STEPS = 100  # of a cycle
 EXHAUSTED, ENOUGH = 1.0, 2.0  # why a cycle stopped: the space grows no more; the tolerance, or all steps there may be
 NOTHING_NEW = 100.0  # times the rounding of a number: what is left of an image, or of the residual, is then noise
@@ -156,7 +155,7 @@ class GMRES(Solver):
             self._refresh(work.make_close)()
             work.largest.value = 0.0
 
-        at_a_time = GROUP if current().target.is_simt else 1  # where the host waits for a device, it asks less often
+        at_a_time = work.group if current().target.is_simt else 1  # a host that waits for a device asks less often
         ends = [*range(at_a_time, steps, at_a_time), steps]
         parts = [work.steps_from(begins, end) for begins, end in zip([0, *ends], ends, strict=False)]
         enough = MOST_ITERATIONS if steps == self.restart else steps
@@ -171,6 +170,7 @@ class _Arnoldi:
 
     def __init__(self, apply: Operator, make_close: Operator | None, x: Field, steps: int):
         self.apply, self.make_close, self.steps = apply, make_close, steps
+        self.group = current().target.numbers.solvers.vectors
         self.rounding = NOTHING_NEW * float(np.finfo(x.dtype).eps)
         self.r, self.u = x.like("residual"), x.like("update")
         self.z = self.u if make_close is None else x.like("close")
@@ -187,15 +187,13 @@ class _Arnoldi:
         """The residual of x."""
         self.stopped.value = 0.0
         self._residual(x, b)
-        self.size.value = 0.0
-        dot(x.set, b, b, self.size)
+        inner_product(b, b, self.size)
         note(self.history.set, self.history.set.numbers, self.count, self.rr, self.history)
 
     def _residual(self, x: Field, b: Field) -> None:
         self.apply(x, self.r)
         subtract_from(x.set, b, self.r)
-        self.rr.value = 0.0
-        dot(x.set, self.r, self.r, self.rr)
+        inner_product(self.r, self.r, self.rr)
         left_after(ONE, self.rr, self.stopped, self.left)
 
     def _close_to(self, v: Field) -> Field:
@@ -220,9 +218,8 @@ class _Arnoldi:
         """One more vector."""
         w = self.basis[j + 1]
         self.apply(self._close_to(self.basis[j]), w)
-        parts = [part for _ in range(2) for part in _orthogonal(w, self.basis[: j + 1])]
-        self.norm.value = 0.0
-        dot(x.set, w, w, self.norm)
+        parts = [part for _ in range(2) for part in _orthogonal(w, self.basis[: j + 1], self.group)]
+        inner_product(w, w, self.norm)
         rotation(j, self.rounding)(
             ONE, self.norm, self.first, self.target, self.limit, self.largest, self.rotations, self.g, self.columns[j],
             self.scale, self.rr, self.stopped, self.count, *parts)  # fmt: skip
@@ -235,8 +232,8 @@ class _Arnoldi:
         def improve(x: Field, b: Field) -> None:
             solve_back(ONE, self.g, self.y, *self.columns)
             self.u.fill(0.0)
-            for k in range(0, min(vectors, self.steps), GROUP):
-                combination(k)(x.set, self.y, self.u, *self.basis[k : min(k + GROUP, self.steps)])
+            for k in range(0, min(vectors, self.steps), self.group):
+                combination(k)(x.set, self.y, self.u, *self.basis[k : min(k + self.group, self.steps)])
             add_to(x.set, self._close_to(self.u), x)
             self._residual(x, b)
 
@@ -258,7 +255,7 @@ class ArnoldiCycles(Iteration):
         while most > 0 and not self._there():
             self.count.value, self.work.limit.value = 0, most
             vectors = self._grown(x, b)
-            self.improve(-(-vectors // GROUP) * GROUP)(x, b)
+            self.improve(-(-vectors // self.work.group) * self.work.group)(x, b)
             done = int(self.count.value)
             norms.append(self.history.numpy()[1 : done + 1])
             most -= done
@@ -277,16 +274,14 @@ class ArnoldiCycles(Iteration):
         return self.ends[-1]
 
 
-def _orthogonal(w: Field, basis: list[Field]) -> list[Global]:
-    """Take off w what it has of some vectors; how much that was, group by group."""
-    parts = []
-    for first in range(0, len(basis), GROUP):
-        group = basis[first : first + GROUP]
-        h = Global(np.zeros(len(group), w.dtype), "projections")
-        project(w.set, w, h, *group)
-        parts.append(h)
-    for first, h in zip(range(0, len(basis), GROUP), parts, strict=True):
-        take_off(w.set, h, w, *basis[first : first + GROUP])
+def _orthogonal(w: Field, basis: list[Field], size: int) -> list[Global]:
+    """Take off w what it has of some vectors; how much that was, for each group of this size."""
+    groups, parts = [basis[first : first + size] for first in range(0, len(basis), size)], []
+    for group in groups:
+        parts.append(Global(np.zeros(len(group), w.dtype), "projections"))
+        project(w.set, w, parts[-1], *group)
+    for group, h in zip(groups, parts, strict=True):
+        take_off(w.set, h, w, *group)
     return parts
 
 

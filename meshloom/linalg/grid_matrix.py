@@ -12,8 +12,7 @@ from numpy.typing import DTypeLike
 from meshloom.errors import MeshError
 from meshloom.kernel.access import Read, Write
 from meshloom.library.ghosts import fill_ghosts
-from meshloom.linalg.matrix import Matrix, block_of, made_through
-from meshloom.linalg.spmv import times
+from meshloom.linalg.matrix import Matrix, block_of, made_through, times
 from meshloom.mesh.core import Arg, Field, Map, Set
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.offsets import Index, Offsets

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from meshloom.backend import current
+from meshloom.errors import ProgramError, shown, whole_number
+from meshloom.linalg.krylov_kernels import dot
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.operation.program import Program
 
 MOST_ITERATIONS = 10**6
 RESTARTS = 4  # as often the residual is computed anew where that which was carried along had lost touch with it
-NOTED = 1000  # residuals that are kept where the loops run: each iteration looks through all of them for its place
 SMALLEST = 100.0  # times the least normal number: what is below has lost digits
 
 
@@ -28,6 +29,13 @@ class Report:
     residual: float
     history: np.ndarray
     reason: str
+
+    def without(self, total: float, size: float, dtype: np.dtype) -> Report:
+        """The same, which says so where a right-hand side added up to more than rounding and that was taken out."""
+        if not abs(total) > float(np.sqrt(np.finfo(dtype).eps)) * size:
+            return self
+        what = f"b added up to {total:.3g}, which no solution has, so that was taken out evenly"
+        return replace(self, reason=f"{self.reason}; {what}")
 
     def __repr__(self) -> str:
         plural = "" if self.iterations == 1 else "s"
@@ -119,7 +127,7 @@ class Iteration:
         norms: list[np.ndarray] = []
         while most >= self.steps and not self._there():
             self.count.value = 0
-            runs = max(1, min(most, NOTED) // self.steps)
+            runs = max(1, min(most, self.history.set.size - self.steps) // self.steps)
             self.iterate.repeat(x, b, until=self.left <= self._target, at_most=runs)
             done = int(self.count.value)
             norms.append(self.history.numpy()[1 : done + 1])
@@ -142,6 +150,24 @@ class Iteration:
 # --- what iterations work on ------------------------------------------------------------------------------------------
 
 
+def check_tolerance(solver: str, tol: float) -> float:
+    if isinstance(tol, bool) or not isinstance(tol, int | float | np.floating) or not 0.0 < tol < 1.0:
+        raise ProgramError(f"{solver}: tol must be a number between 0 and 1, got {shown(tol)}")
+    return float(tol)
+
+
+def most_iterations(solver: str, at_most: int | None, unknowns: int) -> int:
+    """How many there may be: unless said, as many as there are unknowns, and at least 1000."""
+    most = min(max(unknowns, 1000), MOST_ITERATIONS) if at_most is None else at_most
+    return whole_number(f"{solver}: at_most", most, 0, MOST_ITERATIONS, error=ProgramError)
+
+
+def inner_product(a: Field, b: Field, total: Global) -> None:
+    """total = a b, by loops."""
+    total.value = 0.0
+    dot(a.set, a, b, total)
+
+
 def numbers(x: Field, how_many: int) -> list[Global]:
     """Globals of the type of x."""
     return [Global(0.0, "number", dtype=x.dtype) for _ in range(how_many)]
@@ -149,4 +175,5 @@ def numbers(x: Field, how_many: int) -> list[Global]:
 
 def counting(x: Field, steps: int = 1) -> tuple[Global, Field]:
     """The number of iterations, and the place for a residual after each."""
-    return Global(0, "iterations", dtype=np.int64), Set(NOTED + steps, "iterations").field("history", dtype=x.dtype)
+    places = Set(current().target.numbers.solvers.noted + steps, "iterations")
+    return Global(0, "iterations", dtype=np.int64), places.field("history", dtype=x.dtype)

@@ -14,20 +14,24 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from meshloom.errors import MeshError, ProgramError, shown, whole_number
+from meshloom.errors import MeshError, shown
 from meshloom.exclusion import exclusive
+from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.colored_sgs import ColoredSGS, check_served
 from meshloom.linalg.in_programs import called_in_programs
-from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
+from meshloom.linalg.iteration import (
+    Iteration,
+    Report,
+    check_tolerance,
+    counting,
+    inner_product,
+    most_iterations,
+    numbers,
+    steps_of,
+)
 from meshloom.linalg.krylov_kernels import (
+    BROKEN,
     add_scaled,
-    bicg_alpha,
-    bicg_beta,
-    bicg_direction,
-    bicg_half,
-    bicg_left,
-    bicg_omega,
-    bicg_whole,
     cg_alpha,
     cg_beta,
     cg_step,
@@ -42,6 +46,7 @@ from meshloom.linalg.krylov_kernels import (
 from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.poisson import Poisson
 from meshloom.mesh.core import Field, Set
+from meshloom.operation.loop import kernel
 from meshloom.operation.program import Program
 
 Operator = Callable[[Field, Field], Any]
@@ -86,9 +91,7 @@ class Solver(ABC):
         at least 1000). Inside a program it is called at every replay."""
         _check_fields(self.name, x, b)
         tol = check_tolerance(self.name, tol)
-        unknowns = max(x.set.size * x.dim, 1000)
-        most = min(unknowns, MOST_ITERATIONS) if at_most is None else at_most
-        most = whole_number(f"{self.name}: at_most", most, 0, MOST_ITERATIONS, error=ProgramError)
+        most = most_iterations(self.name, at_most, x.set.size * x.dim)
         kind = (x.set, x.components, x.dtype, x.layout)
         if self._made is None or self._made[0] != kind or not self._made[1].serves(most):
             self._made = kind, self._iteration(x, most)
@@ -157,28 +160,24 @@ class ConjugateGradients(Solver):
         def start(x: Field, b: Field) -> None:
             apply(x, r)
             subtract_from(x.set, b, r)
-            for total, one, other in ((size, b, b), (rr, r, r)):
-                total.value = 0.0
-                dot(x.set, one, other, total)
+            inner_product(b, b, size)
+            inner_product(r, r, rr)
             if make_close is not None:
                 make_close(r, z)
             set_to(x.set, z, p)
-            rz.value = 0.0
-            dot(x.set, r, z, rz)
+            inner_product(r, z, rz)
             set_to(ONE, rr, left)
             note(history.set, history.set.numbers, count, rr, history)
 
         def iterate(x: Field, b: Field) -> None:
             apply(p, q)
-            pq.value = 0.0
-            dot(x.set, p, q, pq)
+            inner_product(p, q, pq)
             cg_alpha(ONE, rz, pq, alpha)
             rr.value = 0.0
             cg_step(x.set, alpha, p, q, x, r, rr)
             if make_close is not None:
                 make_close(r, z)
-            rz_new.value = 0.0
-            dot(x.set, r, z, rz_new)
+            inner_product(r, z, rz_new)
             cg_beta(ONE, rz_new, rz, beta)
             add_scaled(x.set, z, beta, p)
             left_to_do(ONE, rr, pq, left, count)
@@ -207,8 +206,7 @@ class BiCGStab(Solver):
             set_to(x.set, r, shadow)
             set_to(x.set, r, p)
             for total, one in ((size, b), (rr, r), (rho, r)):
-                total.value = 0.0
-                dot(x.set, one, one, total)
+                inner_product(one, one, total)
             set_to(ONE, rr, left)
             note(history.set, history.set.numbers, count, rr, history)
 
@@ -216,8 +214,7 @@ class BiCGStab(Solver):
             if make_close is not None:
                 make_close(p, close_p)
             apply(close_p, v)
-            sv.value = 0.0
-            dot(x.set, shadow, v, sv)
+            inner_product(shadow, v, sv)
             bicg_alpha(ONE, rho, sv, alpha)
             bicg_half(x.set, alpha, close_p, v, r, x, s)
             if make_close is not None:
@@ -292,12 +289,6 @@ def _check_fields(solver: str, x: Field, b: Field) -> None:
         raise MeshError(f"{solver}: x must be of floating-point numbers, got {x.dtype}")
 
 
-def check_tolerance(solver: str, tol: float) -> float:
-    if isinstance(tol, bool) or not isinstance(tol, int | float | np.floating) or not 0.0 < tol < 1.0:
-        raise ProgramError(f"{solver}: tol must be a number between 0 and 1, got {shown(tol)}")
-    return float(tol)
-
-
 def _check_preconditioner(solver: str, operator: Operator, given: Preconditioner) -> None:
     named = ("jacobi", "block_jacobi", "lu_sgs")
     if given is None or callable(given):
@@ -310,3 +301,49 @@ def _check_preconditioner(solver: str, operator: Operator, given: Preconditioner
                         " not show; give preconditioner=function(r, z)")  # fmt: skip
     if given == "lu_sgs" and isinstance(operator, Matrix):
         check_served(solver, operator)
+
+
+# --- BiCGStab: kernels ------------------------------------------------------------------------------------------------
+
+
+@kernel
+def bicg_alpha(rho: Read, sv: Read, alpha: Write):
+    alpha[...] = np.where(sv != 0.0, rho / sv, 0.0)
+
+
+@kernel
+def bicg_half(alpha: Read, p: Read, v: Read, r: Read, x: ReadWrite, s: Write):
+    x += alpha * p
+    s[...] = r - alpha * v
+
+
+@kernel
+def bicg_omega(ts: Read, tt: Read, omega: Write):
+    omega[...] = np.where(tt > 0.0, ts / tt, 0.0)
+
+
+@kernel
+def bicg_whole(omega: Read, close: Read, s: Read, t: Read, shadow: Read, x: ReadWrite, r: Write, rr: Sum, rho: Sum):
+    x += omega * close
+    left = s - omega * t
+    r[...] = left
+    rr += np.sum(left * left)
+    rho += np.sum(shadow * left)
+
+
+@kernel
+def bicg_beta(rho_new: Read, rho: ReadWrite, alpha: Read, omega: Read, beta: Write):
+    beta[...] = np.where((rho != 0.0) & (omega != 0.0), rho_new / rho * (alpha / omega), 0.0)
+    rho[...] = rho_new
+
+
+@kernel
+def bicg_direction(r: Read, beta: Read, omega: Read, v: Read, p: ReadWrite):
+    p[...] = r + beta * (p - omega * v)
+
+
+@kernel
+def bicg_left(rr: Read, sv: Read, tt: Read, left: Write, count: ReadWrite):
+    going = (sv != 0.0) & (tt > 0.0) & np.isfinite(rr)
+    left[...] = np.where(going | (rr == 0.0), rr, BROKEN)
+    count += 1

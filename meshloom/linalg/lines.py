@@ -240,7 +240,7 @@ class MethodPolicy(ExecutionPolicy):
 
     def _cut(self, spec: LineSpec, by: LineMethod, of: Operation) -> LineSpec:
         """With lines cut up as a method does it."""
-        return replace(spec, form=by.form(spec, self.lines.geometry, self.tuning, target=of.backend.target))
+        return replace(spec, form=by.forms(spec, self.lines.geometry, self.tuning, target=of.backend.target)[0].what)
 
     def candidates(self, of: Operation) -> Candidates:
         """Methods, of which ``segmented`` is taken unless another one is asked for, and how lines may be cut up."""
@@ -256,7 +256,7 @@ class MethodPolicy(ExecutionPolicy):
         return Candidates(method=rank(offered(method(name)) for name in names()), form=cuts)
 
     def chosen(self, of: Operation) -> tuple[Schedule, str]:
-        registers = self.method.registers(_spec_of(of))
+        registers = _spec_of(of).form.registers or None  # none: as the compiler likes
         return Schedule(self.method.name, block=of.plan.block, registers=registers), self.method.summary
 
     def plan(self, of: Operation, schedule: Schedule | None = None) -> Plan:

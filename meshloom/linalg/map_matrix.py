@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from meshloom.errors import MeshError, instance
-from meshloom.linalg.matrix import Matrix, block_of, library, made_through
-from meshloom.linalg.spmv import add_block, add_entry
+from meshloom.linalg.matrix import Matrix, add_block, add_entry, block_of, library, made_through
 from meshloom.mesh.core import Arg, Field, Map, Set, Subset
 from meshloom.mesh.values import named
 from meshloom.native.algorithms import distinct

@@ -1,8 +1,10 @@
-"""Sparse matrices: what those through a map (``map_matrix``) and those of a grid (``grid_matrix``) have in common."""
+"""Sparse matrices: what those through a map (``map_matrix``) and those of a grid (``grid_matrix``) have in common, and
+what is done at one entry (SpMV, inverses of the diagonal)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import prod
 from typing import Any, TypeVar
 
@@ -10,11 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError, instance, shown, whole_number, yes_or_no
+from meshloom.kernel.access import Inc, Read, Write
 from meshloom.kernel.dense import LARGEST
-from meshloom.linalg.spmv import inversion
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Arg, Field, Map, Set, Subset
 from meshloom.mesh.offsets import Offsets
+from meshloom.operation.loop import Kernel, kernel
 from meshloom.recording import READ_LATER, refuse_in_program
 
 LARGEST_BLOCK = 16
@@ -178,3 +181,34 @@ def block_of(name: str, given: int | Sequence[int]) -> tuple[int, int]:
         raise MeshError(f"matrix {name}: block is one size or two, got {shown(given)}")
     a, b = (whole_number(f"matrix {name}: block", one, 1, LARGEST_BLOCK, error=MeshError) for one in sizes)
     return a, b
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def times(a: Any, x: Any) -> Any:
+    """The product of a block and the components of a field, in kernels: one component is a number, and has no axis."""
+    y = a @ x if np.ndim(x) else a[:, 0] * x
+    return y if len(a) > 1 else y[0]
+
+
+@kernel
+def add_entry(a: Read, x: Read, y: Inc):
+    y[0] += a * x[0]
+
+
+@kernel
+def add_block(a: Read, x: Read, y: Inc):
+    y[0] += times(a, x[0])
+
+
+@cache
+def inversion(slot: int | None, blocks: bool, whole_blocks: bool) -> Kernel:
+    """The kernel that inverts an entry: all of a value, or one slot of it; of a block all of it, or its diagonal."""
+
+    @kernel
+    def invert_diagonal(a: Read, inverse: Write):
+        entry = a if slot is None else a[slot]
+        inverse[...] = np.linalg.inv(entry) if whole_blocks else 1.0 / (np.diagonal(entry) if blocks else entry)
+
+    return invert_diagonal

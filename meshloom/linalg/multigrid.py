@@ -10,23 +10,33 @@ no cell at the end is unlike the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from meshloom.backend import current
 from meshloom.errors import MeshError, ProgramError, instance, whole_number, yes_or_no
 from meshloom.exclusion import exclusive
 from meshloom.kernel.access import Read, ReadWrite, Write
 from meshloom.linalg.axis_cells import WINDOW, AxisCells, first_above, first_below
 from meshloom.linalg.cell_level import CellLevel, Formula, leading
 from meshloom.linalg.in_programs import called_in_programs
-from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, numbers, steps_of
-from meshloom.linalg.krylov import ONE, ConjugateGradients, Solver, check_tolerance
-from meshloom.linalg.krylov_kernels import BROKEN, add_to, dot, note, set_to, subtract_from
-from meshloom.linalg.poisson import Means, Poisson
+from meshloom.linalg.iteration import (
+    MOST_ITERATIONS,
+    Iteration,
+    Report,
+    check_tolerance,
+    counting,
+    inner_product,
+    numbers,
+    steps_of,
+)
+from meshloom.linalg.krylov import ONE, ConjugateGradients, Solver
+from meshloom.linalg.krylov_kernels import BROKEN, add_to, note, set_to, subtract_from
+from meshloom.linalg.poisson import InCells, Poisson
 from meshloom.linalg.smoothing import LineSmoothing, PointSmoothing, Smoothing
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Map, Set
@@ -34,7 +44,6 @@ from meshloom.mesh.grid import Grid
 from meshloom.operation.loop import Kernel, kernel
 from meshloom.recording import MAKE_BEFORE, refuse_in_program
 
-COARSEST = 32  # cells that are solved exactly: each of them reads all others
 ALIKE = 1.5  # axes whose cells are at most so much longer than the shortest are halved together
 MOST_STEPS = 8  # of smoothing
 STRETCHED = 10.0  # the widest cell of an axis over the narrowest from where lines are smoothed
@@ -66,11 +75,9 @@ class Multigrid(NoCopy):
         self.smoothing = whole_number("multigrid: smoothing", steps, 1, MOST_STEPS, error=MeshError)
         self._rungs = _rungs(poisson.level, self.smoothing, lines=self.lines)
         self._exactly = _Exactly(self._rungs[-1].coarse if self._rungs else poisson.level)
-        fine = poisson.level.grid
-        self._x, self._b, self._z = (fine.field(name, dtype=poisson.dtype) for name in ("x", "b", "z"))
+        self._cells = InCells(poisson.bridge, poisson.dtype, poisson)
         make = ConjugateGradients if self.accelerated else Cycles
         self._solver = make(poisson.level.apply, preconditioner=self._cycle_for_solver)
-        self._means = Means(poisson) if poisson.singular else None
 
     @property
     def levels(self) -> tuple[tuple[int, ...], ...]:
@@ -80,16 +87,8 @@ class Multigrid(NoCopy):
     @exclusive
     def __call__(self, r: Field, z: Field) -> None:
         """One cycle from zero; inside a program this is recorded."""
-        self.poisson.check(r, "r")
-        self.poisson.check(z, "z")
-        if r is z:
-            raise MeshError(f"multigrid: r and z are the same field, {r.name}; z must be another one")
-        if self.poisson.bridge.same:
-            self._cycle_of_cells(r, z)
-            return
-        self.poisson.bridge.into_cells(r, self._b)
-        self._cycle_of_cells(self._b, self._z)
-        self.poisson.bridge.out_of_cells(self._z, z)
+        self.poisson.check_both(self.name, "; z must be another one", r=r, z=z)
+        self.poisson.bridge.through_cells(r, z, self._cycle_of_cells, (self._cells.b, self._cells.x))
 
     @exclusive
     @called_in_programs
@@ -97,27 +96,16 @@ class Multigrid(NoCopy):
         """Improve x until the norm of b - A x is at most ``tol`` times that of b, in at most so many cycles. Where A is
         singular b counts without what it adds up to, and x has no mean. Inside a program it is called at every
         replay."""
-        self.poisson.check(x, "x")
-        self.poisson.check(b, "b")
-        if x is b:
-            raise MeshError(f"multigrid: x and b are the same field, {x.name}")
+        self.poisson.check_both(self.name, x=x, b=b)
         tol, most = check_tolerance(self.name, tol), MOST_CYCLES if at_most is None else at_most
         most = whole_number("multigrid: at_most", most, 0, MOST_ITERATIONS, error=ProgramError)
-        self.poisson.bridge.into_cells(x, self._x)
-        self.poisson.bridge.into_cells(b, self._b)
-        left_out = (0.0, 0.0) if self._means is None else self._means.out_of_right_hand_side(self._b)
-        report = self._solver.solve(self._x, self._b, tol=tol, at_most=most)
-        if np.isfinite(report.residual):
-            if self._means is not None:
-                self._means.out_of_solution(self._x)
-            self.poisson.bridge.out_of_cells(self._x, x)
-        return said(report, *left_out, self.poisson.dtype)
+        return self._cells.solve(x, b, partial(self._solver.solve, tol=tol, at_most=most))
 
     def _cycle_for_solver(self, r: Field, z: Field) -> None:
         """The same, r being a solver's own: of a singular operator without what rounding has made it add up to. Once
         only that was left conjugate gradients would take it for an error, and go astray."""
-        if self._means is not None:
-            self._means.out_of_residual(r)
+        if self._cells.means is not None:
+            self._cells.means.out_of_residual(r)
         self._cycle_of_cells(r, z)
 
     def _cycle_of_cells(self, r: Field, z: Field) -> None:
@@ -154,13 +142,11 @@ class Cycles(Solver):
         def look(x: Field, b: Field) -> None:
             apply(x, r)
             subtract_from(x.set, b, r)
-            rr.value = 0.0
-            dot(x.set, r, r, rr)
+            inner_product(r, r, rr)
 
         def start(x: Field, b: Field) -> None:
             look(x, b)
-            size.value = 0.0
-            dot(x.set, b, b, size)
+            inner_product(b, b, size)
             set_to(ONE, rr, left)
             note(history.set, history.set.numbers, count, rr, history)
 
@@ -172,14 +158,6 @@ class Cycles(Solver):
             note(history.set, history.set.numbers, count, rr, history)
 
         return Iteration(steps_of(start), steps_of(iterate), left, size, count, history, lambda: None)
-
-
-def said(report: Report, total: float, size: float, dtype: np.dtype) -> Report:
-    """A report that says so where a right-hand side added up to more than rounding and that was taken out."""
-    if not abs(total) > float(np.sqrt(np.finfo(dtype).eps)) * size:
-        return report
-    reason = f"{report.reason}; b added up to {total:.3g}, which no solution has, so that was taken out evenly"
-    return replace(report, reason=reason)
 
 
 # --- between levels ---------------------------------------------------------------------------------------------------
@@ -264,7 +242,7 @@ class _Exactly:
 
 def _rungs(level: CellLevel, steps: int, *, lines: bool) -> tuple[_Rung, ...]:
     found = []
-    while prod(level.shape) > COARSEST:
+    while prod(level.shape) > current().target.numbers.solvers.coarsest:
         rung = _rung(level, steps, lines=lines)
         found.append(rung)
         level = rung.coarse

@@ -15,7 +15,7 @@ import numpy as np
 from meshloom.errors import MeshError, shown, yes_or_no
 from meshloom.schedule.lines.along import Cornerless, Offsets, Row
 
-MOST_GROWTH = 1e6  # of a factor of the LU decomposition: beyond it the solution loses that many digits
+MOST_GROWTH = 1e6  # of a row divided by its pivot: beyond it the solution loses that many digits
 
 
 @dataclass(frozen=True)
@@ -82,17 +82,22 @@ class Tridiagonal:
         """The same matrix without the corners of a periodic line, and what makes up for them: Sherman and Morrison."""
         from scipy.linalg import solve_banded
 
-        rows = self.rows(n)
         if not self.periodic:
+            rows = self.rows(n)
             return Cornerless(rows, lu(rows), np.zeros(n), 0.0)
-        g = -self.diag
+        rows, u, m = self.split(n)
+        z = solve_banded((1, 1), _bands(rows), u)
+        return Cornerless(rows, lu(rows), z / (1.0 + z[0] + m * z[-1]), m)
+
+    def split(self, n: int) -> tuple[np.ndarray, np.ndarray, float]:
+        """A periodic A = T + u v^T: the rows of T, which is tridiagonal, u = (g, 0, ..., upper), and m of
+        v = (1, 0, ..., m)."""
+        rows, u, g = self.rows(n), np.zeros(n), -self.diag
         rows[0, 1] -= g
         rows[-1, 1] -= self.lower * self.upper / g
         rows[0, 0] = rows[-1, 2] = 0.0
-        u = np.zeros(n)
         u[0], u[-1] = g, self.upper
-        z, m = solve_banded((1, 1), _bands(rows), u), self.lower / g
-        return Cornerless(rows, lu(rows), z / (1.0 + z[0] + m * z[-1]), m)
+        return rows, u, self.lower / g
 
     # ----- parts of a line by themselves, joined by their ends ----------------------------------------------------
     def parts(self, n: int, size: int) -> list[np.ndarray]:
@@ -271,18 +276,12 @@ def solved(matrix: Tridiagonal, right: np.ndarray) -> np.ndarray:
     """A^-1 r for right-hand sides (n, lines), by scipy's banded LU; a periodic corner by Sherman and Morrison."""
     from scipy.linalg import solve_banded
 
-    bands = _bands(matrix.rows(len(right)))
     if not matrix.periodic:
-        return solve_banded((1, 1), bands, right, check_finite=False)
-    # A = T + u v^T with u = (g, 0, ..., upper), v = (1, 0, ..., lower/g): T is tridiagonal.
-    g = -matrix.diag
-    bands[1, 0] -= g
-    bands[1, -1] -= matrix.lower * matrix.upper / g
-    u = np.zeros((len(right), 1))
-    u[0], u[-1] = g, matrix.upper
-    both = solve_banded((1, 1), bands, np.concatenate([right, u], axis=1), check_finite=False)
+        return solve_banded((1, 1), _bands(matrix.rows(len(right))), right, check_finite=False)
+    rows, u, m = matrix.split(len(right))
+    both = solve_banded((1, 1), _bands(rows), np.concatenate([right, u[:, None]], axis=1), check_finite=False)
     y, z = both[:, :-1], both[:, -1:]
-    return y - z * ((y[0] + matrix.lower / g * y[-1]) / (1.0 + z[0] + matrix.lower / g * z[-1]))
+    return y - z * ((y[0] + m * y[-1]) / (1.0 + z[0] + m * z[-1]))
 
 
 def as_operators(given: LineOperator | Sequence[LineOperator], values: int) -> tuple[LineOperator, ...]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 
 import numpy as np
 
 from meshloom.linalg.cell_level import Bridge
 from meshloom.linalg.iteration import Iteration, Report
-from meshloom.linalg.multigrid import said
-from meshloom.linalg.poisson import Means, Poisson
+from meshloom.linalg.poisson import InCells, Poisson
 from meshloom.mesh.core import Field, Set
 from meshloom.mesh.grid import Grid
 
@@ -65,30 +65,21 @@ class Ordered(ABC):
 
 class OnGrid:
     """The same for the points of a grid by ``inner``, whose rows are cells of its shape that go round and have no
-    ghosts. ``poisson``: where that is singular b counts without what it adds up to, and x has no mean."""
+    ghosts: see ``InCells``."""
 
     def __init__(self, inner: Ordered, grid: Grid, poisson: Poisson | None = None):
         assert isinstance(inner.rows, Grid)
         self.inner, self.rows, self.dtype, self.colors, self.shift = inner, grid, inner.dtype, inner.colors, inner.shift
-        self._bridge = Bridge(grid, inner.rows)
-        self._x, self._b = (inner.rows.field(name, dtype=self.dtype) for name in ("x", "b"))
-        self._means = Means(poisson) if poisson is not None and poisson.singular else None
+        self._cells = InCells(Bridge(grid, inner.rows), inner.dtype, poisson)
 
     def solve(self, x: Field, b: Field, tol: float, most: int) -> Report:
-        self._bridge.into_cells(x, self._x)
-        self._bridge.into_cells(b, self._b)
-        left_out = (0.0, 0.0) if self._means is None else self._means.out_of_right_hand_side(self._b)
-        report = self.inner.solve(self._x, self._b, tol, most)
-        if np.isfinite(report.residual):
-            if self._means is not None:
-                self._means.out_of_solution(self._x)
-            self._bridge.out_of_cells(self._x, x)
-        return said(report, *left_out, self.dtype)
+        return self._cells.solve(x, b, partial(self.inner.solve, tol=tol, most=most))
 
     def make_close(self, r: Field, z: Field) -> None:
-        self._bridge.into_cells(r, self._b)
-        self.inner.make_close(self._b, self._x)
-        self._bridge.out_of_cells(self._x, z)
+        cells = self._cells
+        cells.bridge.into_cells(r, cells.b)
+        self.inner.make_close(cells.b, cells.x)
+        cells.bridge.out_of_cells(cells.x, z)
 
     def bytes_per_iteration(self) -> int:
         return self.inner.bytes_per_iteration()

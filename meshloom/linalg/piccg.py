@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from meshloom.errors import MeshError, ProgramError, known_name, shown, whole_number, yes_or_no
+from meshloom.errors import MeshError, known_name, shown, whole_number, yes_or_no
 from meshloom.exclusion import exclusive
 from meshloom.linalg.grid_matrix import GridMatrix
 from meshloom.linalg.in_programs import called_in_programs
-from meshloom.linalg.iteration import MOST_ITERATIONS, Report
-from meshloom.linalg.krylov import check_tolerance
+from meshloom.linalg.iteration import Report, check_tolerance, most_iterations
 from meshloom.linalg.krylov_kernels import subtract_from
 from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.ordered import OnGrid, Ordered
 from meshloom.linalg.poisson import Poisson, floating
-from meshloom.linalg.red_black import RedBlack
+from meshloom.linalg.red_black import RedBlack, of_matrix, of_poisson
 from meshloom.linalg.row_storage import MOST_CHUNK
-from meshloom.linalg.stencil_operator import of_matrix, of_poisson
 from meshloom.linalg.stored_rows import Settings, StoredRows
 from meshloom.linalg.symmetric import of_cells, symmetric
 from meshloom.mesh.copies import NoCopy
@@ -70,7 +68,7 @@ class PICCG(NoCopy):
             _count("block", block, MOST_BLOCK),
             level,
             tolerance,
-            _shift(shift),
+            _number("shift", shift, lambda value: 0.0 <= value <= 1.0, "from 0 to 1"),
             *_storage(storage, chunk, sigma),
             None if precision is None else floating("piccg: precision", precision),
             None if eisenstat is None else yes_or_no("piccg: eisenstat", eisenstat, error=MeshError),
@@ -116,8 +114,7 @@ class PICCG(NoCopy):
         what it adds up to, and x has no mean. Where A is a Matrix whose entries have changed it is factored anew.
         Inside a program, where x and b are fields, it is called at every replay."""
         tol = check_tolerance(self.name, tol)
-        most = min(max(self.rows.size, 1000), MOST_ITERATIONS) if at_most is None else at_most
-        most = whole_number("piccg: at_most", most, 0, MOST_ITERATIONS, error=ProgramError)
+        most = most_iterations(self.name, at_most, self.rows.size)
         if isinstance(x, np.ndarray) or isinstance(b, np.ndarray):
             return self._solve_arrays(x, b, tol, most)
         self._check(x, "x")
@@ -200,10 +197,6 @@ def _fill(level: int | None, drop: float | None) -> tuple[int | None, float]:
     if drop is None:
         return 0 if level is None else whole_number("piccg: fill", level, 0, MOST_FILL, error=MeshError), 0.0
     return None, _number("drop", drop, lambda value: 0.0 < value < 1.0, "between 0 and 1")
-
-
-def _shift(value: float) -> float:
-    return _number("shift", value, lambda shift: 0.0 <= shift <= 1.0, "from 0 to 1")
 
 
 def _number(what: str, value: Any, fits: Callable[[float], bool], which: str) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from meshloom.exclusion import exclusive, unowned
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.axis_cells import DIRICHLET, NEUMANN, AxisCells
 from meshloom.linalg.cell_level import Bridge, CellLevel, outer, plain
+from meshloom.linalg.iteration import Report
 from meshloom.linalg.matrix import library
 from meshloom.linalg.sides import Sides, cells_of, sides_of
 from meshloom.mesh.copies import NoCopy
@@ -63,25 +64,13 @@ class Poisson(NoCopy):
     @exclusive
     def __call__(self, x: Field, y: Field) -> None:
         """y = A x; inside a program this is recorded."""
-        self.check(x, "x")
-        self.check(y, "y")
-        if x is y:
-            raise MeshError(f"{self.name}: x and y are the same field, {x.name}; y must be another one")
-        if self.bridge.same:
-            self.level.apply(x, y)
-            return
-        one, other = self._ends
-        self.bridge.into_cells(x, one)
-        self.level.apply(one, other)
-        self.bridge.out_of_cells(other, y)
+        self.check_both(self.name, "; y must be another one", x=x, y=y)
+        self.bridge.through_cells(x, y, self.level.apply, self._ends)
 
     @exclusive
     def right_hand_side(self, f: Field, b: Field) -> None:
         """b = f times the volumes of the cells, and what is given at the sides; inside a program this is recorded."""
-        self.check(f, "f")
-        self.check(b, "b")
-        if f is b:
-            raise MeshError(f"{self.name}: f and b are the same field, {f.name}; b must be another one")
+        self.check_both(self.name, "; b must be another one", f=f, b=b)
         integrate(self.grid, self.volumes, f, self.from_sides, b)
 
     @cached_property
@@ -120,10 +109,8 @@ class Poisson(NoCopy):
         """A as ``scipy.sparse`` has it (CSR), for the points in the order of ``numpy()``."""
         sparse, found = library(), 0
         for axis in range(len(self.axes)):
-            part = sparse.eye(1)
-            for a, one in enumerate(self.axes):
-                part = sparse.kron(part, one.sparse(sparse) if a == axis else sparse.diags(one.widths))
-            found = found + part
+            parts = (one.sparse(sparse) if a == axis else sparse.diags(one.widths) for a, one in enumerate(self.axes))
+            found = found + reduce(sparse.kron, parts, sparse.eye(1))
         return sparse.csr_matrix(found)
 
     def check(self, field: Field, what: str) -> None:
@@ -133,6 +120,14 @@ class Poisson(NoCopy):
         if field.set is not self.grid or field.components or field.dtype != self.dtype:
             raise MeshError(f"{self.name}: {what} must be a field of single numbers of type {self.dtype} on grid"
                             f" {self.grid.name}, got {field!r}")  # fmt: skip
+
+    def check_both(self, who: str, hint: str = "", **fields: Field) -> None:
+        """MeshError unless two fields, by name, are such, and not one."""
+        for what, field in fields.items():
+            self.check(field, what)
+        one, other = fields.values()
+        if one is other:
+            raise MeshError(f"{who}: {' and '.join(fields)} are the same field, {one.name}{hint}")
 
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.grid.shape))
@@ -171,6 +166,28 @@ class Means:
         self._sum.value = 0.0
         add_up_weighted(self.grid, self.parts, x, self._sum)
         shift_by_mean(self.grid, self._sum, 1.0, x)
+
+
+class InCells:
+    """Systems for fields of a grid, solved in its cells. Where ``poisson`` is singular b counts without what it adds up
+    to, and x has no mean."""
+
+    def __init__(self, bridge: Bridge, dtype: np.dtype, poisson: Poisson | None):
+        self.bridge, self.dtype = bridge, dtype
+        self.x, self.b = (bridge.cells.field(name, dtype=dtype) for name in ("x", "b"))
+        self.means = Means(poisson) if poisson is not None and poisson.singular else None
+
+    def solve(self, x: Field, b: Field, by: Callable[[Field, Field], Report]) -> Report:
+        """Improve x ``by`` a solver for fields of the cells."""
+        self.bridge.into_cells(x, self.x)
+        self.bridge.into_cells(b, self.b)
+        left_out = (0.0, 0.0) if self.means is None else self.means.out_of_right_hand_side(self.b)
+        report = by(self.x, self.b)
+        if np.isfinite(report.residual):
+            if self.means is not None:
+                self.means.out_of_solution(self.x)
+            self.bridge.out_of_cells(self.x, x)
+        return report.without(*left_out, self.dtype)
 
 
 def rounding(dtype: np.dtype) -> float:

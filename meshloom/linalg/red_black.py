@@ -25,24 +25,78 @@ along the axes; those of a matrix are 24 bytes of each point on two axes in each
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from meshloom.backend import current
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.cell_level import Formula, leading
+from meshloom.linalg.grid_matrix import GridMatrix
 from meshloom.linalg.iteration import Iteration
 from meshloom.linalg.krylov_kernels import set_to
 from meshloom.linalg.ordered import Ordered, Parts
+from meshloom.linalg.poisson import Poisson
 from meshloom.linalg.red_black_kernels import BLACK, LINKS, NUMBERS, RED, WALLS, WIDTHS, kernels, points
-from meshloom.linalg.stencil_operator import PointLinks
 from meshloom.linalg.two_colors import Scalars, reduced_iteration
 from meshloom.mesh.core import Arg, Field, Map, Set
+from meshloom.mesh.grid import Grid
 
-STORED = 2**12  # cells whose neighbours are stored: more of them are worth code of their own
 LEAST = 1e-13  # of an entry on the diagonal: a pivot below is rounding
+
+
+@dataclass(frozen=True, eq=False)
+class PointLinks:
+    """On ``cells``, a grid that goes round: (*shape,) the ``diagonal`` of A, and for each axis minus the entry of each
+    point for that ``before`` it, 0 where there is none. ``axes``: of a Poisson operator, where it is one."""
+
+    name: str
+    cells: Grid
+    dtype: np.dtype
+    diagonal: np.ndarray
+    before: tuple[np.ndarray, ...]
+    axes: tuple[AxisCells, ...] = ()
+
+    @property
+    def wraps(self) -> tuple[bool, ...]:
+        """Along which axes what is behind an end is the beginning. Of a matrix always: it is asked for its links."""
+        return tuple(one.periodic for one in self.axes) if self.axes else (True,) * len(self.cells.shape)
+
+
+def of_poisson(poisson: Poisson) -> PointLinks | None:
+    """None where two colors do not do."""
+    level = poisson.level
+    if not _two_colors([one.periodic for one in poisson.axes], level.shape):
+        return None
+    before = tuple(level.links_along(axis) for axis in range(len(level.shape)))
+    return PointLinks(poisson.name, level.grid, poisson.dtype, level.diagonal, before, poisson.axes)
+
+
+def of_matrix(matrix: GridMatrix) -> PointLinks | None:
+    """None where two colors do not do, or a point is linked with others than its neighbours along the axes."""
+    offsets, grid = [tuple(one) for one in matrix.offsets.offsets], matrix.grid
+    if any(sum(map(abs, one)) > 1 for one in offsets) or not _two_colors(grid.periodic, grid.shape):
+        return None
+    if any(p and n <= 2 for p, n in zip(grid.periodic, grid.shape, strict=True)):
+        return None  # the points before and behind are one
+    values, before = matrix.values.numpy().reshape(*grid.shape, len(offsets)).astype(np.float64), []
+    for axis in range(len(grid.shape)):
+        offset = tuple(-1 if a == axis else 0 for a in range(len(grid.shape)))
+        found = -values[..., offsets.index(offset)] if offset in offsets else np.zeros(grid.shape)
+        if not grid.periodic[axis]:
+            found[(slice(None),) * axis + (0,)] = 0.0
+        before.append(found)
+    diagonal = values[..., offsets.index((0,) * len(grid.shape))]
+    cells = Grid(grid.shape, periodic=True, name="cells")
+    return PointLinks(f"matrix {matrix.name}", cells, matrix.dtype, diagonal, tuple(before))
+
+
+def _two_colors(periodic: Sequence[bool], shape: Sequence[int]) -> bool:
+    """Have neighbours different colors, because no axis goes round after an odd number of points?"""
+    return not any(p and n % 2 and n > 1 for p, n in zip(periodic, shape, strict=True))
 
 
 class RedBlack(Ordered):
@@ -58,7 +112,7 @@ class RedBlack(Ordered):
         self.cells, self._do = Set(prod(self._half), "cells of two points"), kernels(len(self.shape), bool(links.axes))
         self._around = self._leading(self.cells, lambda e: _around(e, self._half, links.wraps), "cells around")
         self._points = self._leading(links.cells, lambda e: _points(e, self._half, self.shape), "points")
-        self._cell_of = leading(links.cells, self.cells, self._cell_formula, "cell", STORED)
+        self._cell_of = self._leading(self.cells, self._cell_formula, "cell", links.cells)
         self._coefficients = self._along(links.axes) if links.axes else self._at_points(links)
         self._g = self._field("pivots", _split(_pivots(links), BLACK), precision)
         self._x, self._b = (tuple(self._field(name, many) for _ in (RED, BLACK)) for name in ("x", "b"))
@@ -140,9 +194,9 @@ class RedBlack(Ordered):
         held = self.cells.field("coefficients", values.shape[1], dtype=self.dtype, data=values, layout="soa")
         return (held[self._around],)
 
-    def _leading(self, target: Set, formula: Formula, name: str) -> Map:
-        """The map from a cell by a formula of its number."""
-        return leading(self.cells, target, formula, name, STORED)
+    def _leading(self, target: Set, formula: Formula, name: str, source: Set | None = None) -> Map:
+        """The map from a cell, or an element of a ``source``, by a formula of its number."""
+        return leading(source or self.cells, target, formula, name, current().target.numbers.solvers.stored_cells)
 
     def _cell_formula(self, e: Any) -> list[Any]:
         return [_place([_index(e, self.shape, a) // 2 for a in range(len(self.shape))], self._half)]

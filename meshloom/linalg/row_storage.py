@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.backend import current
 from meshloom.errors import MeshError
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
-from meshloom.linalg.spmv import add_entry
+from meshloom.linalg.matrix import add_entry
 from meshloom.mesh.assigned import MOST_LISTED
 from meshloom.mesh.core import Field, Map, Set, Subset
 from meshloom.native.algorithms import distinct
@@ -26,7 +27,6 @@ from meshloom.operation.loop import Kernel, kernel
 
 WIDTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, MOST_LISTED)  # each is code of its own, so there are few
 MOST_CHUNK = 1024
-MOST_ADDED = 1 / 16  # of all slots of a stage
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class RowStage:
         self.empty = bool(a.offsets[first] == a.offsets[last])
         lengths = np.diff(a.offsets[first : last + 1])
         self.listed = not self.empty and (storage.chunk is None or _too_long(lengths, storage.strict))
-        self._rows = _part(of, np.arange(first, last))
+        self._rows = some_rows(of, np.arange(first, last))
         self._groups = [] if self.listed else list(self._chunks(a, lengths, storage))
         if self.listed:
             self._entries = self._as_listed(a, storage.dtype)
@@ -101,7 +101,7 @@ class RowStage:
             yield self._padded(a, rows[width == one], int(one), storage)
 
     def _padded(self, a: Sparse, rows: np.ndarray, width: int, storage: Storage) -> _EqualRows:
-        part = _part(self.of, rows)
+        part = some_rows(self.of, rows)
         if width == 0:
             return _EqualRows(part, None, None)
         counts = np.diff(a.offsets)[rows]
@@ -125,7 +125,7 @@ class RowStage:
 def few_widths(width: np.ndarray) -> np.ndarray:
     """The widths of chunks, with those that few have raised to the next one: a loop of their own would take longer than
     the few slots that are added."""
-    found, most = width.copy(), MOST_ADDED * width.sum()
+    found, most = width.copy(), current().target.numbers.solvers.most_added * width.sum()
     known = distinct(width)
     for shorter, longer in pairwise(known):
         chosen = found == shorter
@@ -168,8 +168,9 @@ class RowBlock:
             one.run(kernels, x, *rest)
 
 
-def _part(of: Set, rows: np.ndarray) -> Set:
-    return of if len(rows) == of.size else Subset(of, rows, "rows of a stage")
+def some_rows(of: Set, numbers: np.ndarray) -> Set:
+    """The rows of these numbers, as a set to loop over."""
+    return of if len(numbers) == of.total else Subset(of, numbers, "rows of a stage")
 
 
 # --- what is done at a row --------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
 from typing import Any
 
@@ -24,8 +24,7 @@ from meshloom.errors import MeshError, shown
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.cell_level import outer
 from meshloom.linalg.poisson import Poisson
-from meshloom.linalg.spectral_solve import Where
-from meshloom.linalg.transforms import libraries
+from meshloom.linalg.transforms import Where, libraries
 from meshloom.native.algorithms import distinct
 
 InBox = Callable[[Any, Any], None]
@@ -190,10 +189,7 @@ def _free(region: np.ndarray, held: np.ndarray, faces: CellFaces, but: int | Non
 
 def _held(axes: tuple[AxisCells, ...]) -> np.ndarray:
     """(*shape,): is a value held at a side of the cell?"""
-    found = np.zeros(tuple(len(one) for one in axes), bool)
-    for a, one in enumerate(axes):
-        found |= (one.walls > 0.0).reshape([-1 if a == b else 1 for b in range(len(axes))])
-    return found
+    return reduce(np.logical_or.outer, [one.walls > 0.0 for one in axes])
 
 
 def _cut_off(regions: np.ndarray) -> int:

@@ -3,7 +3,6 @@ each combination of the others' vectors, or one division where all axes are tran
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -14,23 +13,10 @@ from meshloom.backend import current
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.factors import link_factors
 from meshloom.linalg.lines import line_loop
-from meshloom.linalg.transforms import libraries
+from meshloom.linalg.transforms import Where
 from meshloom.mesh.grid import Grid
 
 COMPLEX = {"float64": "complex128", "float32": "complex64"}
-
-
-class Where:
-    """An array of constants, copied once to where arrays lie that it meets."""
-
-    def __init__(self, array: np.ndarray):
-        self._copies: dict[Any, Any] = {np: array}
-
-    def like(self, array: Any) -> Any:
-        arrays = libraries(array)[0]
-        if arrays not in self._copies:
-            self._copies[arrays] = arrays.asarray(self._copies[np])
-        return self._copies[arrays]
 
 
 class Modes:
@@ -97,11 +83,3 @@ class Modes:
         self._solve()
         if self.singular:
             line -= (part * line).sum()
-
-
-def sum_of(values: Sequence[np.ndarray]) -> np.ndarray:
-    """At each place the sum of what the axes have there."""
-    found = np.zeros((1,) * len(values))
-    for a, one in enumerate(values):
-        found = found + one.reshape([-1 if b == a else 1 for b in range(len(values))])
-    return found

@@ -8,9 +8,10 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from meshloom.backend import current
 from meshloom.errors import MeshError
 from meshloom.kernel.access import Read, Write
-from meshloom.linalg.colored_order import LARGE, ColoredOrder, colored
+from meshloom.linalg.colored_order import ColoredOrder, colored
 from meshloom.linalg.eisenstat import Eisenstat
 from meshloom.linalg.iteration import Iteration
 from meshloom.linalg.krylov import ConjugateGradients, Operator
@@ -23,7 +24,6 @@ from meshloom.mesh.core import Field, Map, Set
 from meshloom.native.cholesky import Factors, Sparse, diagonal_factored, factored
 from meshloom.operation.loop import kernel
 
-CHUNK = 32  # rows: a warp
 REACH_OF_DROP = 2  # rows that two entries connect are likely to have an entry of the factors
 FIRST_SHIFT = 1e-3  # where a pivot breaks down; twice as much each time
 LARGEST_SHIFT = 1e6
@@ -73,7 +73,8 @@ class StoredRows(Ordered):
 
     def __init__(self, given: Symmetric, settings: Settings, *, singular: bool = False):
         self.rows, self.dtype, self.given = given.rows, given.dtype, given
-        order = colored(given.entries, colors=settings.colors, block=settings.block, window=settings.sigma or LARGE,
+        window = settings.sigma or current().target.numbers.solvers.window
+        order = colored(given.entries, colors=settings.colors, block=settings.block, window=window,
                         reach=REACH_OF_DROP if settings.fill is None else 1 + settings.fill)  # fmt: skip
         self.colors, self.stages = order.colors, len(order.starts) - 1
         a = order.applied(given.entries)
@@ -84,7 +85,8 @@ class StoredRows(Ordered):
         self._steps = self._system.iteration(self._x, self._b)
 
     def _factored(self, order: ColoredOrder, a: Sparse, settings: Settings) -> tuple[System, float]:
-        chunk = None if settings.storage == "csr" else settings.chunk or CHUNK
+        usual = current().target.numbers.solvers.chunk
+        chunk = None if settings.storage == "csr" else settings.chunk or usual
         storage = Storage(chunk, self.dtype, self.dtype, settings.storage == "sell")
         alone = settings.block == 1 and settings.fill == 0 and settings.precision != np.float32
         if not ((alone and order.colors <= 2) if settings.eisenstat is None else settings.eisenstat):

@@ -11,7 +11,7 @@ import numpy as np
 from meshloom.errors import MeshError, instance, shown, yes_or_no
 from meshloom.kernel.access import Read, Write
 from meshloom.library.ghosts import fill_ghosts
-from meshloom.linalg.factors import LineFactors, inverse_pivots, swept
+from meshloom.linalg.factors import COEFFICIENTS, FactorsAlong, LineFactors, inverse_pivots
 from meshloom.linalg.lines import line_loop
 from meshloom.linalg.poisson import floating
 from meshloom.mesh.core import Field
@@ -44,8 +44,7 @@ def backward_error(rows: np.ndarray, inverse: np.ndarray) -> float:
     lower, diag, upper = np.moveaxis(rows, -1, 0)
     f = np.random.default_rng(0).choice([-1.0, 1.0], diag.shape) * np.abs(rows).max(axis=(0, -1))
     with np.errstate(all="ignore"):
-        x = swept(inverse * f, -inverse * lower, True)
-        x = swept(x[::-1], (-inverse * upper)[::-1], True)[::-1]
+        x = FactorsAlong(True, COEFFICIENTS, {}).solved(f, {"inverse": inverse, "lower": lower, "upper": upper})
         left = f - (lower * np.roll(x, 1, axis=0) + diag * x + upper * np.roll(x, -1, axis=0))
         size = np.abs(rows).sum(axis=-1).max(axis=0) * np.abs(x).max(axis=0) + np.abs(f).max(axis=0)
         return float(np.max(np.abs(left).max(axis=0) / size))

@@ -29,6 +29,19 @@ def libraries(array: Any) -> tuple[Any, Any]:
     return cupy, cupyx.scipy.fft
 
 
+class Where:
+    """An array of constants, copied once to where arrays lie that it meets."""
+
+    def __init__(self, array: np.ndarray):
+        self._copies: dict[Any, Any] = {np: array}
+
+    def like(self, array: Any) -> Any:
+        arrays = libraries(array)[0]
+        if arrays not in self._copies:
+            self._copies[arrays] = arrays.asarray(self._copies[np])
+        return self._copies[arrays]
+
+
 class Transform(ABC):
     """``values``: what the operator along the axis, divided by the widths, multiplies each vector with, ascending or
     not; 0, and the first, where a constant is a vector. ``scale``: what is left to multiply by after going forwards and
@@ -104,8 +117,7 @@ class Vectors(Transform):
         root = 1.0 / np.sqrt(cells.widths)
         self.values, vectors = np.linalg.eigh(root[:, None] * cells.dense * root)
         self.values[0] = 0.0 if cells.floating else self.values[0]
-        self.matrix = (root[:, None] * vectors).astype(dtype)
-        self._there: dict[Any, Any] = {}  # library -> the matrix where its arrays lie
+        self.matrix = Where((root[:, None] * vectors).astype(dtype))
 
     def forwards(self, array: Any, axis: int) -> Any:
         return self._product(array, axis, 0)
@@ -115,9 +127,7 @@ class Vectors(Transform):
 
     def _product(self, array: Any, axis: int, over: int) -> Any:
         arrays = libraries(array)[0]
-        if arrays not in self._there:
-            self._there[arrays] = arrays.asarray(self.matrix)
-        found = arrays.tensordot(array, self._there[arrays], axes=([axis], [over]))
+        found = arrays.tensordot(array, self.matrix.like(array), axes=([axis], [over]))
         return arrays.moveaxis(found, -1, axis)
 
 

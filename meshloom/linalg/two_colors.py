@@ -65,14 +65,14 @@ class ReducedSystem(Protocol):
         """A solution that was interrupted has left everything as it was."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class OfBothColors(Iteration):
     """b is that of the second color; ``first_b`` of the first."""
 
-    first_b: Field | None = None
+    first_b: Field
 
     def _is_zero(self, b: Field) -> bool:
-        return super()._is_zero(b) and self.first_b is not None and super()._is_zero(self.first_b)
+        return super()._is_zero(b) and super()._is_zero(self.first_b)
 
 
 def reduced_iteration(system: ReducedSystem, x: Parts, b: Parts, steps: int = 1) -> Iteration:

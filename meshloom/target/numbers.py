@@ -36,6 +36,20 @@ class FusionNumbers:
 
 
 @dataclass(frozen=True)
+class SolverNumbers:
+    """How sparse systems are stored and iterated on."""
+
+    chunk: int
+    window: int
+    most_added: float
+    stored_maps: int
+    stored_cells: int
+    coarsest: int
+    vectors: int
+    noted: int
+
+
+@dataclass(frozen=True)
 class ThreadNumbers:
     """Threads of a CPU: how fast all together are, and when they pay."""
 
@@ -210,6 +224,7 @@ class Numbers:
     order: OrderNumbers
     strategies: Named
     fusion: FusionNumbers
+    solvers: SolverNumbers
 
     def block(self, strategy: str) -> int:
         """The usual block of a strategy; those that are not listed have what any has."""

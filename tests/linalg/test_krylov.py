@@ -12,6 +12,7 @@ from scipy.sparse.linalg import spsolve
 
 import meshloom as ml
 from meshloom.errors import MeshloomError
+from tests.fitted import changed
 from tests.one_line import one_line_from
 
 BACKENDS = ("numpy", "cpu", pytest.param("emulated", marks=pytest.mark.slow),
@@ -145,7 +146,7 @@ def test_more_iterations_than_are_noted_at_a_time(monkeypatch: pytest.MonkeyPatc
     ml.use("cpu")
     dense, right = system(200, symmetric=True).toarray() + np.diag(np.arange(200.0)), np.arange(1.0, 201.0)
     one, x = solved(solver, dense, right, tol=1e-11, **options)
-    monkeypatch.setattr("meshloom.linalg.iteration.NOTED", 7)
+    changed(monkeypatch, solvers={"noted": 7})
     other, y = solved(solver, dense, right, tol=1e-11, **options)
     assert one.converged and one.iterations == other.iterations > 14
     assert (one.history == other.history).all() and (x == y).all()

@@ -14,6 +14,7 @@ import meshloom as ml
 from meshloom.errors import MeshloomError
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.multigrid import narrow_axes
+from tests.fitted import changed
 from tests.linalg.poisson_reference import exact, matrix_and_sides, operator, problems, reference
 from tests.one_line import one_line_from
 
@@ -311,7 +312,7 @@ def test_large_sets_are_linked_by_formulas(monkeypatch: pytest.MonkeyPatch) -> N
     grid, given = unit_grid((13, 9), "mixed", ghosts=1)
     solutions = []
     for large in (2**20, 20):
-        monkeypatch.setattr("meshloom.linalg.cell_level.LARGE", large)
+        changed(monkeypatch, solvers={"stored_maps": large})
         poisson = ml.linalg.Poisson(grid, **given)
         x = grid.field("x")
         ml.linalg.Multigrid(poisson).solve(x, right_side(poisson))

@@ -1,7 +1,8 @@
 """A number that was fitted lives with the device's data, not in the code that uses it.
 
 The rule: in the modules that choose, no number but 0, 1 and 2 is written down, in a constant, a default or a formula.
-Numbers in subscripts and in text for a person decide nothing. What is left stands below, each with its reason.
+Of solvers, whose formulas are full of numbers, it holds for constants. Numbers in subscripts and in text for a person
+decide nothing. What is left stands below, each with its reason.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "meshloom"
 ROOMS = ("target/rates.py", "schedule/choice", "schedule/strategies", "schedule/fused", "schedule/lines",
-         "operation/fusion", "backend/cuda", "backend/cpu.py")  # fmt: skip
+         "operation/fusion", "backend/cuda", "backend/cpu.py", "linalg")  # fmt: skip
+#: Where constants are looked at, and no formulas.
+CONSTANTS = "linalg"
 #: Chosen by name alone, as a reference: nothing weighs them.
 BY_NAME = "schedule/lines/reference"
 
@@ -24,6 +27,7 @@ ASKED = "what a person may ask for, from and to"
 ROUNDING = "what rounding leaves"
 OURS = "what CUDA or a file of ours has by definition"
 PATIENCE = "how soon somebody who waits is heard: it grows with what is measured on the way"
+METHOD = "what a numerical method does, whatever runs it"
 MODEL = "a Work that a test makes by hand; counts give all of it"
 #: Module -> what stands in a line that has such a number -> why.
 LEFT: dict[str, dict[str, str]] = {
@@ -46,7 +50,6 @@ LEFT: dict[str, dict[str, str]] = {
     "schedule/strategies/strip.py": {"4 * work.elements": BYTES},
     "schedule/strategies/tile.py": {"8 * work.incidences + 8 * work.targets": BYTES},
     "schedule/fused/fused.py": {"TARGET >> 5": "bits of a word", "// 32) * 32": "bits of a word"},
-    "schedule/lines/decay.py": {"eps) / 8.0": ROUNDING},
     "schedule/lines/gpu_solve.py": {"MOST_UNROLLED = 8": "how a nest is printed: nests know no target"},
     "schedule/lines/on_gpu.py": {"itemsize == 8": BYTES, "* 3 * form.points": FORM, ".reshape(3, count, m)": FORM,
                                  "-4 * len(spec.operands)": FORM, "Array(REALS, ANY, ANY, 3, ANY)": FORM},
@@ -56,6 +59,7 @@ LEFT: dict[str, dict[str, str]] = {
                                "batch: int = 4": FORM, "most: int = 1024": FORM, '"points": (1': ASKED,
                                '"batch": (1': ASKED, '"carries": (0': ASKED},
     "schedule/lines/systems.py": {"carries = 4 * cells": FORM},
+    "schedule/lines/tables.py": {"eps) / 8.0": ROUNDING},
     "operation/fusion/cost.py": {"default=8) / 8": BYTES},
     "operation/fusion/recompute.py": {"itemsize // 4": BYTES},
     "backend/cuda/backend.py": {">= 2**31": BYTES, "_WIDTH = ": BYTES, "// 16) * 16": BYTES},
@@ -67,6 +71,30 @@ LEFT: dict[str, dict[str, str]] = {
     "backend/cuda/nvrtc.py": {"to_bytes(8": OURS},
     "backend/cuda/repeat.py": {"FIRST = 4": PATIENCE, "MOST_GROWTH = 8": PATIENCE, "OLDEST_DRIVER = ": OURS,
                                "cupy.zeros(3": OURS, "start, 1e-9": PATIENCE},
+    "linalg/axis_cells.py": {"ROUNDED = ": ROUNDING, "WINDOW = 4": METHOD},
+    "linalg/batched_fft.py": {"EDGE, ROWS = ": FORM, "MOST_BLOCKS = ": OURS},
+    "linalg/colored_sgs.py": {"MOST_SWEEPS = ": ASKED, "MOST_BLOCK = ": ASKED, "LARGEST_ERROR = ": ROUNDING},
+    "linalg/eisenstat.py": {"CAREFUL = ": METHOD, "STALE = ": METHOD, "ROUNDS = ": METHOD},
+    "linalg/factors.py": {"LEAST_LEFT = ": ROUNDING},
+    "linalg/fast_poisson.py": {"MOST_TIMES = ": METHOD, "SAFE = ": ROUNDING},
+    "linalg/gmres.py": {"MOST_STEPS = ": ASKED, "NOTHING_NEW = ": ROUNDING},
+    "linalg/iteration.py": {"MOST_ITERATIONS = ": ASKED, "RESTARTS = ": METHOD, "SMALLEST = ": ROUNDING},
+    "linalg/lines.py": {"_SOLVE = 5": "operations of a solve, counted"},
+    "linalg/matrix.py": {"LARGEST_BLOCK = ": ASKED},
+    "linalg/multigrid.py": {"ALIKE = ": METHOD, "MOST_STEPS = ": ASKED, "STRETCHED = ": METHOD,
+                            "MOST_CYCLES = ": ASKED},
+    "linalg/operator.py": {"MOST_GROWTH = ": ROUNDING},
+    "linalg/piccg.py": {"MOST_COLORS = ": ASKED, "MOST_BLOCK = ": ASKED, "MOST_FILL = ": ASKED,
+                        "MOST_WINDOW = ": ASKED},
+    "linalg/red_black.py": {"LEAST = ": ROUNDING},
+    "linalg/red_black_kernels.py": {"LINKS, WIDTHS, WALLS, NUMBERS = ": FORM},
+    "linalg/row_storage.py": {"WIDTHS = ": FORM, "MOST_CHUNK = ": ASKED},
+    "linalg/smoothing.py": {"DAMPING = ": METHOD},
+    "linalg/solid_cells.py": {"MOST_FACES = ": ASKED},
+    "linalg/stored_rows.py": {"FIRST_SHIFT = ": METHOD, "LARGEST_SHIFT = ": METHOD},
+    "linalg/symmetric.py": {"ROUNDED = ": ROUNDING},
+    "linalg/systems.py": {"ROUNDINGS = ": ROUNDING},
+    "linalg/transforms.py": {"MOST_DENSE = ": ASKED},
 }  # fmt: skip
 
 
@@ -88,14 +116,20 @@ def numbers(tree: ast.AST) -> Iterator[int]:
             yield from numbers(node)
 
 
+def constants(tree: ast.Module) -> ast.Module:
+    """What a module says of its constants."""
+    return ast.Module([one for one in tree.body if isinstance(one, ast.Assign | ast.AnnAssign)], [])
+
+
 def found() -> list[tuple[str, str]]:
     """(module, line) of every such number, each line once."""
     lines: dict[tuple[str, str], None] = {}
     for path in modules():
         name, text = path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8")
         if not name.startswith(BY_NAME):
-            written = text.splitlines()
-            lines |= dict.fromkeys((name, written[n - 1].strip()) for n in numbers(ast.parse(text)))
+            written, tree = text.splitlines(), ast.parse(text)
+            looked_at = constants(tree) if name.startswith(CONSTANTS) else tree
+            lines |= dict.fromkeys((name, written[n - 1].strip()) for n in numbers(looked_at))
     return list(lines)
 
 
@@ -114,6 +148,11 @@ def test_nothing_is_excused_that_is_not_there() -> None:
 @pytest.mark.parametrize("line", ["BLOCK = 96", "def f(x, most=7): pass", "if n > 3.5: pass", "x = {'a': (1, 5)}[k]"])
 def test_numbers_are_found(line: str) -> None:
     assert list(numbers(ast.parse(line))) == [1]
+
+
+@pytest.mark.parametrize(("text", "lines"), [("MANY = 96\ndef f(x): return 7 * x", [1]), ("def f(): return 96", [])])
+def test_of_solvers_constants_are_found(text: str, lines: list[int]) -> None:
+    assert list(numbers(constants(ast.parse(text)))) == lines
 
 
 @pytest.mark.parametrize("line", ["x = y[3]", "x = y[3:40]", "x = f'{100 * y:.3g}'", "x = 2 * y - 1", "x = True"])

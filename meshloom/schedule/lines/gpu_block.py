@@ -1,4 +1,5 @@
-"""Nests of line loops on a GPU: which lines a block has, where their operands come from and where results go to."""
+"""Nests of line loops on a GPU: what a thread holds of a line, which lines a block has, where their operands come from
+and where results go to, and the factors of a thread's segment."""
 
 from __future__ import annotations
 
@@ -6,24 +7,36 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from meshloom.schedule.lines.gpu_factors import SegmentFactors
-from meshloom.schedule.lines.gpu_names import (
+from meshloom.schedule.lines.spec import Group, LinePointCode, LineSpec
+from meshloom.schedule.lines.terms import (
     ACROSS,
     CHUNK,
     CHUNKS,
     CORE,
     GROUP,
+    J0,
+    LANES,
+    LENGTH,
+    OUTER_LINE,
     OVERLAP,
     PER_GROUP,
     PLACE,
     POINT,
+    SLOT,
+    STEP,
     TILE,
     WINDOW,
+    any_of,
+    chained,
+    higher_of,
+    lets,
+    line_start,
+    lower_of,
 )
-from meshloom.schedule.lines.spec import Group, LinePointCode, LineSpec
-from meshloom.schedule.lines.terms import LANES, LENGTH, OUTER_LINE, STEP, higher_of, lets, line_start, lower_of
-from meshloom.schedule.nest.code import BLOCK, ELEMENT
+from meshloom.schedule.nest.code import BLOCK, ELEMENT, Pass, Scratch
 from meshloom.schedule.nest.nodes import (
+    BOOL,
+    INT,
     AddressOf,
     Block,
     Body,
@@ -32,6 +45,7 @@ from meshloom.schedule.nest.nodes import (
     For,
     Grouped,
     If,
+    Item,
     Name,
     Number,
     PairOf,
@@ -44,6 +58,8 @@ from meshloom.schedule.nest.nodes import (
     Switch,
     Thread,
     Threads,
+    Value,
+    call,
     let,
     value,
     variable,
@@ -54,6 +70,12 @@ LATER, ASKED = Name("later"), Name("r")
 SOURCE, TARGET = Name("source"), Name("target")
 #: The tile of lines and the part of them that a place in the launch means.
 TILE_OF_PLACE = lets(tile=PLACE % ACROSS, chunk=Grouped(PLACE / ACROSS) % CHUNKS)
+
+EDGE = Name("edge")  # is the thread's segment unlike the others?
+_FACTORS, _KIND, _ENTRY = Name("factors"), Name("kind"), Name("s")
+_SPECIALS, _SPECIAL, _WHICH = Name("specials"), Name("special"), Name("which")
+_STEADY_LOW, _STEADY_HIGH = Name("steady_low"), Name("steady_high")
+_TABLES = ("lower", "inverse", "upper")
 
 ForGroup = Callable[[Group | None], Sequence[Statement]]  # of a group of operands; None: the block's, whichever it is
 
@@ -69,22 +91,31 @@ class LineRows:
 
 
 @dataclass
-class BlockNest(ABC):
-    """What all forms share that is not arithmetic."""
+class LineNest(ABC):
+    """A thread owns a segment ``slot`` of a line, which begins at point ``j0``, in registers."""
 
     spec: LineSpec
     plan: Plan
-    level: int = 0  # 1: leave the ends of a part in ``ends``; 2: take those of the neighbours from there
 
     def __post_init__(self) -> None:
         form = self.spec.form
-        self.m, self.k, self.tile, self.number_type = form.points, form.carries, form.tile, self.spec.ctype
+        self.m, self.tile = form.points, form.tile
         #: What a thread holds of a point: a number, or those of two lines side by side, which make wide loads.
-        self.t = PairOf(self.number_type) if form.pair else self.number_type
-        self.reach = self.spec.reach
-        self.count = form.group or len(self.spec.operands)  # of operands that a block solves
+        self.t = PairOf(self.spec.ctype) if form.pair else self.spec.ctype
         self.code = LinePointCode(self.spec, self.plan)
-        self.factors = SegmentFactors(self.spec, self.code)
+
+    @abstractmethod
+    def made(self) -> Pass:
+        """The pass over all tiles of lines."""
+
+    @abstractmethod
+    def cell(self, slot: Expr) -> Expr:
+        """The place among the carries of a segment of the thread's line."""
+
+    @staticmethod
+    def x(v: int, i: Value) -> Item:
+        """Point i of the segment: right-hand side, later the solution, of operand v."""
+        return Name(f"x{v}")[value(i)]
 
     def number(self, given: float) -> Number:
         return Number(self.spec.dtype.type(given).item(), self.spec.dtype)
@@ -95,7 +126,20 @@ class BlockNest(ABC):
 
     def unrolled(self, *inside: Statement, start: int = 0, end: int | None = None) -> For:
         """For each point ``i`` of a segment."""
-        return For("i", value(start), value(self.m if end is None else end), inside, "int", unroll=0)
+        return For("i", value(start), value(self.m if end is None else end), inside, INT, unroll=0)
+
+
+@dataclass
+class BlockNest(LineNest):
+    """What all forms for operators share that is not arithmetic."""
+
+    level: int = 0  # 1: leave the ends of a part in ``ends``; 2: take those of the neighbours from there
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.reach = self.spec.reach
+        self.count = self.spec.form.group or len(self.spec.operands)  # of operands that a block solves
+        self.factors = SegmentFactors(self.spec, self.code)
 
     def wrapped(self, j: Expr) -> Expr:
         """Row j, which may lie a little outside the line, as a row of it."""
@@ -194,3 +238,60 @@ class BlockNest(ABC):
             both = (self.unrolled(*point, If(inside, body), start=start, end=end) for body in bodies)
             made.append(Block((*self.rooms([f"old{k}" for k in merged], end - start), *both)))
         return made
+
+
+@dataclass(frozen=True)
+class SegmentFactors:
+    """Most segments of a line have the same ones; where the others are few, all of theirs are kept in shared memory."""
+
+    spec: LineSpec
+    code: LinePointCode
+
+    @property
+    def _kept(self) -> bool:
+        return self.spec.form.special
+
+    @property
+    def _per_operator(self) -> int:
+        return len(_TABLES) * self.spec.form.points
+
+    def room(self) -> tuple[Scratch, ...]:
+        count = len(self.spec.distinct) * self._per_operator
+        return (Scratch(self.spec.ctype, _FACTORS.name, count * _SPECIALS),) if self._kept else ()
+
+    def loaded(self) -> list[Statement]:
+        """All of them to shared memory."""
+        if not self._kept:
+            return []
+        count = len(self.spec.distinct) * self._per_operator
+        copy = Store(_FACTORS[_ENTRY], _SPECIAL[_ENTRY])
+        return [For(_ENTRY.name, Thread(), _SPECIALS * count, (copy,), step=Threads(), bare=True)]
+
+    def segment(self) -> list[Statement]:
+        """Is the thread's segment unlike the others, and where are its factors?"""
+        if not self._kept:
+            m = self.spec.form.points
+            outside = (J0 < _STEADY_LOW, J0 + m > _STEADY_HIGH)
+            return [let("edge", any_of(outside), BOOL)]
+        count, operators = self._per_operator, len(self.spec.distinct)
+        first = _FACTORS + call("ml_max", _KIND - 1, 0) * (operators * count)
+        kept = PointerTo(self.spec.ctype, fixed=True)
+        pointers = (variable(f"own{k}", first + k * count, kept) for k in range(operators))
+        return [let("kind", _WHICH[CHUNK * CORE + SLOT], INT), let("edge", _KIND.differs(0), BOOL), *pointers]
+
+    def at(self, table: str, k: int, i: Expr) -> Expr:
+        """Of point i of a segment that is not like the others; ``table``: lower, inverse or upper."""
+        m = self.spec.form.points
+        if not self._kept:
+            return self.code.table(k, table)[chained(J0 + OVERLAP * m, i)]
+        return Name(f"own{k}")[chained(value(_TABLES.index(table) * m), i)]
+
+    def pivots(self) -> list[Statement]:
+        """The inverse pivots of all other segments."""
+        operators = range(len(self.spec.distinct))
+        return [let(pivot(k).name, self.code.table(k, "steady")[0], self.spec.ctype) for k in operators]
+
+
+def pivot(k: int) -> Name:
+    """The inverse pivot of an operator far from the ends, scaled."""
+    return Name(f"pivot{k}")

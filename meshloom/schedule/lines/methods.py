@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from meshloom.errors import ScheduleError, nearest
+from meshloom.kernel.count import loads
 from meshloom.schedule.choice.candidate import Candidate
-from meshloom.schedule.lines import on_cpu, on_gpu, systems, systems_cpu, systems_gpu
-from meshloom.schedule.lines.base import LineMethod, in_place, line_places
+from meshloom.schedule.lines import on_cpu, on_gpu, systems, systems_gpu
+from meshloom.schedule.lines.base import LineMethod
 from meshloom.schedule.lines.reference import direct, krylov
 from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
 from meshloom.schedule.nest.code import Pass
@@ -28,9 +29,6 @@ class Segmented(LineMethod):
     name = "segmented"
     summary = "one pass: segments of lines in registers, joined by the carries of their neighbours"
 
-    def form(self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
-        return self.forms(spec, lines, wish, target=target)[0].what
-
     def forms(
         self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target
     ) -> tuple[Candidate[LineForm], ...]:
@@ -42,13 +40,12 @@ class Segmented(LineMethod):
 
     def plan(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> Plan:
         if spec.systems:
-            return systems.plan(self.name, line_places(lines), spec, lines, target)
-        if not target.is_simt:
-            return on_cpu.plan(self.name, line_places(lines), spec, lines)
-        return on_gpu.plan(self.name, line_places(on_gpu.held(spec, lines)), spec, lines)
+            return systems.plan(self.name, spec, lines, target)
+        return (on_gpu if target.is_simt else on_cpu).plan(self.name, spec, lines)
 
     def declines(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> str | None:
-        if spec.systems or not target.is_simt or not on_gpu.in_parts(spec, lines) or not in_place(spec):
+        in_place = {p for p, _, _ in loads(spec.operands)} & {o.param for o in spec.results}
+        if spec.systems or not target.is_simt or not in_place or on_gpu.cut_of(spec, lines).chunks == 1:
             return None
         return (
             f"a line of {lines.length} points goes to several blocks, so it cannot be solved in place; use a second"
@@ -58,18 +55,15 @@ class Segmented(LineMethod):
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
         assert isinstance(spec, LineSpec)
         if spec.systems:
-            return [("work", spec.dtype, spec.values)] if systems.in_memory(spec) else []
+            return [("work", spec.dtype, spec.values)] if spec.form.kind == systems.SWEPT else []
         return [("ends", spec.dtype, on_gpu.ends_per_point(spec))] if spec.form.levels == 2 else []
 
-    def registers(self, spec: LineSpec) -> int | None:
-        return on_gpu.registers(spec)
-
     def line_passes(self, spec: LineSpec, plan: Plan, *, target: Target) -> list[Pass]:
-        if spec.systems and target.is_simt:
-            return systems_gpu.passes(spec, plan, target.gpu.systems.at_once)
+        if not target.is_simt:
+            return [(on_cpu.SystemsSweep if spec.systems else on_cpu.SweepNest)(spec, plan).made()]
         if spec.systems:
-            return systems_cpu.passes(spec, plan)
-        return on_gpu.passes(spec, plan) if target.is_simt else on_cpu.passes(spec, plan)
+            return systems_gpu.passes(spec, plan, target.gpu.systems.at_once)
+        return on_gpu.passes(spec, plan)
 
 
 def method(name: str) -> LineMethod:

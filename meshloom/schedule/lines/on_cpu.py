@@ -1,43 +1,46 @@
 """Line loops on a CPU: a thread takes some lines side by side and goes along them, forwards and backwards.
 
-Operands and results of the lines lie in buffers of the thread, point by point and the lines next to each other, so that
-every sweep is a loop over vectors. Fields are read once and written once.
+Operands and results of the lines, and coefficients of their own where they have such, lie in buffers of the thread,
+point by point and the lines next to each other, so that every sweep is a loop over vectors. Fields are read once and
+written once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.lines.along import OperatorAlong
-from meshloom.schedule.lines.base import LinePlaces, LinePlan
-from meshloom.schedule.lines.decay import decay_points, turn
-from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePointCode, LineSpec
-from meshloom.schedule.lines.tables import OperatorTables, closure_tables, closure_width
+from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePlan, LinePointCode, LineSpec
+from meshloom.schedule.lines.tables import OperatorTables, closure_tables, closure_width, decay_points
 from meshloom.schedule.lines.terms import (
+    ACROSS,
     AT,
     LANES,
     LENGTH,
     OUTER,
     OUTER_LINE,
     ROW,
+    ROWS,
     START,
     STEP,
     SUM,
     J,
     L,
     Q,
+    along_line,
     closure_row,
     for_each,
     lets,
     line_start,
     lower_of,
+    pass_over_tiles,
     right_hand_side,
 )
-from meshloom.schedule.nest.code import BLOCK, Pass, Phase, Scratch
+from meshloom.schedule.nest.code import BLOCK, Pass, Scratch
 from meshloom.schedule.nest.nodes import (
     Block,
     Expr,
@@ -55,13 +58,13 @@ from meshloom.schedule.nest.nodes import (
     variable,
 )
 from meshloom.schedule.plan.declare import REALS, Array, Listed, Part, PlanNumber, Reals, holds, maybe
-from meshloom.schedule.plan.plan import Plan
+from meshloom.schedule.plan.plan import Plan, part_of
 from meshloom.target import Target
 
 WORK = "work"  # the buffer of what the sweep forwards leaves
-#: Numbers of the plan, and what the nest declares: the first line of a tile, how many there are, factors of a row.
-ROWS, TILES, ACROSS = map(Name, ("rows", "tiles", "across"))
-BEGIN, HERE, FACTOR, INVERSE = map(Name, ("begin", "here", "factor", "inverse"))
+#: What the nest declares: the first line of a tile, how many there are, factors of a row; of systems what a value that
+#: comes in is multiplied by at a point, its sign turned.
+BEGIN, HERE, FACTOR, INVERSE, T = map(Name, ("begin", "here", "factor", "inverse", "t"))
 
 
 def forms(spec: LineSpec, lines: LineGeometry, target: Target) -> tuple[Candidate[LineForm], ...]:
@@ -99,13 +102,13 @@ class SweepPlan(LinePlan):
     across: int = holds(PlanNumber(), "tiles next to each other")
 
 
-def plan(name: str, places: LinePlaces, spec: LineSpec, lines: LineGeometry) -> SweepPlan:
+def plan(name: str, spec: LineSpec, lines: LineGeometry) -> SweepPlan:
     """Tables of the factors, and how many tiles there are."""
     tile = spec.form.tile
     across = -(-lines.lanes // tile)
     tiles = -(-lines.count // tile) if lines.contiguous else across * lines.outer
     rows, found = lines.length + 2 * spec.reach + 2, tuple(_tables(spec, one, lines.length) for one in spec.distinct)
-    return SweepPlan(name, 1, places, found, rows, tiles, across)
+    return SweepPlan(name, 1, lines.places, found, rows, tiles, across)
 
 
 def _tables(spec: LineSpec, operator: OperatorAlong, length: int) -> SweepTables:
@@ -114,14 +117,10 @@ def _tables(spec: LineSpec, operator: OperatorAlong, length: int) -> SweepTables
     if spec.periodic:
         constants = operator.matrix.constants[0], operator.matrix.constants[2]
         warm = min(length, max(decay_points(abs(c), spec.dtype) for c in constants))
-        turned = np.array([turn(-c, length) if warm == length else 1.0 for c in constants], spec.dtype)
+        further = [1.0 / (1.0 - (-c) ** length) if warm == length else 1.0 for c in constants]
+        turned = np.array(further, spec.dtype)
     first, second, third = (np.ascontiguousarray(t, spec.dtype) for t in (lower, inverse * operator.scale, upper))
     return SweepTables(first, second, third, *closure_tables(operator.stencil, spec.dtype), warm, turned)
-
-
-def passes(spec: LineSpec, plan: Plan) -> list[Pass]:
-    """One pass over tiles of lines."""
-    return [SweepNest(spec, plan).made()]
 
 
 class SweepNest:
@@ -133,12 +132,11 @@ class SweepNest:
         self.contiguous = spec.form.kind == "contiguous"
 
     def made(self) -> Pass:
-        count = len(self.spec.operands)
-        sweeps = (self._sweeps(v, self.spec.number(v)) for v in range(count))
-        body = (*self._where(), *self._load(), *sweeps, *self._store())
-        buffers = (*(f"s{v}" for v in range(count)), WORK)
-        scratch = tuple(Scratch(self.t, name, ROWS * self.w) for name in buffers)
-        return Pass("lines", TILES, (Phase(body, of_block=True),), blocked=True, scratch=scratch)
+        """One pass over tiles of lines."""
+        body = (*self._where(), *self._load(), *map(self._solved, range(self.spec.values)), *self._store())
+        buffers = [f"s{v}" for v in range(len(self.spec.operands))]
+        buffers += [WORK] if self.spec.periodic or not self.spec.systems else []
+        return pass_over_tiles(body, (Scratch(self.t, name, ROWS * self.w) for name in buffers))
 
     def _where(self) -> list[Statement]:
         if self.contiguous:
@@ -152,10 +150,9 @@ class SweepNest:
     def _points(self, inside: Sequence[Statement]) -> list[Statement]:
         """For all points of the lines; the loop over neighbours is inside."""
         if self.contiguous:
-            along = replace(for_each(J, 0, LENGTH, *inside), independent=True)
+            along = for_each(J, 0, LENGTH, *inside, independent=True)
             return [for_each(L, 0, HERE, let("o", BEGIN + L), let("start", line_start(OUTER_LINE)), along)]
-        beside = replace(for_each(L, 0, HERE, *inside), independent=True)
-        return [for_each(J, 0, LENGTH, let("row", START + J * STEP), beside)]
+        return [along_line(let("row", START + J * STEP), for_each(L, 0, HERE, *inside, independent=True))]
 
     @property
     def _element(self) -> Expr:
@@ -175,11 +172,11 @@ class SweepNest:
 
     def _lanes(self, *inside: Statement) -> Statement:
         """For all lines of the tile, also those that are not there."""
-        return replace(for_each(L, 0, self.w, *inside), independent=True)
+        return for_each(L, 0, self.w, *inside, independent=True)
 
-    def _sweeps(self, v: int, k: int) -> Statement:
+    def _solved(self, v: int) -> Statement:
         """Right-hand side, forwards and backwards for one operand; the results take the place of the operands."""
-        stencil = self.spec.operators[v].stencil
+        stencil, k = self.spec.operators[v].stencil, self.spec.number(v)
         low, high = len(stencil.low), len(stencil.high)
         right = right_hand_side(stencil, lambda o: self._at(f"s{v}", offset_by(J, o)), self.spec.dtype)
         here, behind = self._at(WORK, J), self._at(WORK, J - 1)
@@ -223,7 +220,7 @@ class SweepNest:
         return [for_each(ROW, 0, len(stencil.closures),
                          lets(j=closure_row(low), at=closure_at[ROW]),
                          for_each(L, 0, self.w, variable("sum", 0, self.t),
-                                  replace(for_each(Q, 0, width, term), bare=True),
+                                  for_each(Q, 0, width, term, bare=True),
                                   Store(self._at(WORK, J), forward)))]  # fmt: skip
 
     def _backward(self, v: int, k: int) -> list[Statement]:
@@ -234,10 +231,46 @@ class SweepNest:
 
         def sweep(first: Expr, place: Expr, behind: Expr) -> For:
             step = self._lanes(Store(place, own - FACTOR * behind))
-            return replace(for_each(J, first, 0, factors, step), down=True)
+            return for_each(J, first, 0, factors, step, down=True)
 
         made: list[Statement] = [self._lanes(Store(past_the_end, value(0)))]
         if self.spec.periodic:
             made += [sweep(self.code.table(k, "warm") - 1, past_the_end, past_the_end),
                      self._lanes(Store(past_the_end, self.code.table(k, "turn")[1], "*"))]  # fmt: skip
         return [*made, sweep(LENGTH - 1, self._at(buffer, J), self._at(buffer, J + 1))]
+
+
+class SystemsSweep(SweepNest):
+    """The same for systems with coefficients of their own, which lie in buffers, too."""
+
+    def _coefficient(self, name: str) -> Expr:
+        """At point ``j`` of line ``l``; one that all lines have was named before."""
+        v = self.spec.coefficient(name)
+        return FACTOR if v is None else self._at(f"s{v}", J)
+
+    def _along(self, name: str, *step: Statement, down: bool) -> Statement:
+        """A step for each point, of all lines side by side; ``name``: of the coefficient next to the diagonal."""
+        alike = self.spec.coefficient(name) is None
+        shared = [let("factor", part_of(self.code.plan, name)[J], self.t)] if alike else []
+        return along_line(*shared, self._lanes(*step), down=down)
+
+    def _solved(self, v: int) -> Statement:
+        """Forwards and backwards for one operand; the results take the place of the right-hand sides."""
+        here, before, behind = (self._at(f"s{v}", row) for row in (J, J - 1, J + 1))
+        inverse, lower, upper = map(self._coefficient, ("inverse", "lower", "upper"))
+        forward = self._along("lower", Store(here, inverse * (here - lower * before)), down=False)
+        backward = self._along("upper", Store(here, here - inverse * upper * behind), down=True)
+        first = self._at(f"s{v}", -1), self._at(f"s{v}", LENGTH)
+        return Block((*self._comes_in("lower", first[0], inverse * here, down=False), forward,
+                      *self._comes_in("upper", first[1], here, down=True), backward))  # fmt: skip
+
+    def _comes_in(self, name: str, place: Expr, own: Expr, *, down: bool) -> list[Statement]:
+        """What is there before the first point: nothing, or around a periodic line what all of it leaves: its share
+        over 1 less its product."""
+        if not self.spec.periodic:
+            return [self._lanes(Store(place, value(0)))]
+        share, product = self._at(WORK, 0), self._at(WORK, 1)
+        t = let("t", self._coefficient("inverse") * self._coefficient(name), self.t)
+        turn = self._along(name, t, Store(share, own - T * share), Store(product, -T, "*"), down=down)
+        return [self._lanes(Store(share, value(0)), Store(product, value(1))), turn,
+                self._lanes(Store(place, share / (1 - product)))]  # fmt: skip

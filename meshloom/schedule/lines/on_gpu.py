@@ -1,5 +1,5 @@
 """Line loops on a GPU: a thread owns some consecutive points of a line, in registers. Here is how lines are cut up,
-and the plan; the nests are in ``gpu_strided`` and ``gpu_shared``.
+and the plan; the nests are in ``gpu_nests``.
 
 It evaluates their right-hand sides, sweeps forwards with nothing coming in, hands what goes out to its neighbours
 through shared memory, adds what really comes in, and does the same backwards. Lines that are not contiguous are taken
@@ -17,9 +17,7 @@ import numpy as np
 
 from meshloom.kernel.count import flops_by_kind, loads
 from meshloom.schedule.lines.along import OperatorAlong
-from meshloom.schedule.lines.base import LinePlaces, LinePlan
-from meshloom.schedule.lines.gpu_shared import SharedNest
-from meshloom.schedule.lines.gpu_strided import StridedNest
+from meshloom.schedule.lines.gpu_nests import SharedNest, StridedNest
 from meshloom.schedule.lines.segments import (
     FAR,
     Cut,
@@ -30,7 +28,7 @@ from meshloom.schedule.lines.segments import (
     separate_tables,
     tables,
 )
-from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
+from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePlan, LineSpec
 from meshloom.schedule.lines.tables import OperatorTables, closure_tables
 from meshloom.schedule.nest.code import Pass
 from meshloom.schedule.plan.declare import (
@@ -61,7 +59,7 @@ def form(spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: T
     wished: dict[str, Any] = {k: v for k, v in wish.items() if k in _WISHES}
     made = replace(usual, group=group, **wished)
     made = replace(made, pair=bool(made.pair) and _may_pair(replace(spec, form=made), lines))
-    segments = -(-lines.length // made.points)
+    segments = made.segments(lines.length)
     if "tile" not in wish:
         made = replace(made, tile=_tile(spec, lines, segments, made, target))
     if lines.contiguous:  # a line, or a part of it, and others beside it: not more than a block can have
@@ -158,7 +156,7 @@ def _may_pair(spec: LineSpec, lines: LineGeometry) -> bool:
 
 def _may_exchange(spec: LineSpec, lines: LineGeometry) -> bool:
     """Are the points next to every segment of a line those of a segment next to it in the block?"""
-    uncut = lines.length % spec.form.points == 0 and -(-lines.length // spec.form.points) <= _most_segments(spec.form)
+    uncut = lines.length % spec.form.points == 0 and spec.form.segments(lines.length) <= _most_segments(spec.form)
     return uncut and not lines.contiguous and not spec.form.shared and spec.reach <= spec.form.points
 
 
@@ -170,11 +168,6 @@ def _light(spec: LineSpec, numbers: GpuLineNumbers) -> bool:
 def _points(lines: LineGeometry, most: int, numbers: GpuLineNumbers) -> int:
     """Points of a thread: not more than a short line has."""
     return max(numbers.least_points, min(most, 1 << (lines.length - 1).bit_length()))
-
-
-def registers(spec: LineSpec) -> int | None:
-    """Registers that a thread should do with; None: as the compiler likes."""
-    return spec.form.registers or None
 
 
 def _together(spec: LineSpec) -> int:
@@ -229,7 +222,7 @@ def _smaller(form: LineForm, numbers: GpuLineNumbers) -> LineForm:
 def _shared_bytes(spec: LineSpec, lines: LineGeometry, numbers: GpuLineNumbers) -> int:
     """Shared memory of a block, at most: operands, what segments hand over, factors of segments unlike the others."""
     form, size, count = spec.form, spec.dtype.itemsize * (2 if spec.form.pair else 1), _together(spec)
-    cut = cut_of(spec, lines, form.carries)
+    cut = cut_of(spec, lines)
     cells, special = cut.window * form.tile, 0 if spec.periodic else numbers.most_special
     factors = special * len(spec.distinct) * 3 * form.points
     if form.kind == "contiguous" or form.shared:
@@ -239,32 +232,32 @@ def _shared_bytes(spec: LineSpec, lines: LineGeometry, numbers: GpuLineNumbers) 
     return (values + factors) * size
 
 
-def cut_of(spec: LineSpec, lines: LineGeometry, carries: int) -> Cut:
+def cut_of(spec: LineSpec, lines: LineGeometry) -> Cut:
     """How a line is cut: whole while it fits a block, else in windows that overlap by the carries (on two levels: that
     do not)."""
-    form, segments, most = spec.form, -(-lines.length // spec.form.points), _most_segments(spec.form)
-    if segments <= most or not carries:
+    form, segments, most = spec.form, spec.form.segments(lines.length), _most_segments(spec.form)
+    if segments <= most or not form.carries:
         return Cut(lines.length, form.points, segments)
-    overlap = 0 if form.levels == 2 else carries
+    overlap = 0 if form.levels == 2 else form.carries
     windows = -(-segments // max(most - 2 * overlap, 1))
     return Cut(lines.length, form.points, -(-segments // windows) + 2 * overlap, overlap)  # windows of one size
 
 
 def _carries(spec: LineSpec, lines: LineGeometry) -> int:
-    uncut = cut_of(spec, lines, 0)
+    uncut = Cut(lines.length, spec.form.points, spec.form.segments(lines.length))
     return max(carries_needed(tables(one, uncut, spec.dtype), uncut, spec.dtype) for one in spec.distinct)
 
 
 def _fits(spec: LineSpec, lines: LineGeometry, numbers: GpuLineNumbers) -> bool:
     """Is a line whole in a block, or are the overlaps of its parts small enough to be read again?"""
-    cut = cut_of(spec, lines, spec.form.carries)
+    cut = cut_of(spec, lines)
     return cut.chunks == 1 or numbers.most_overlap * cut.overlap <= cut.window
 
 
 def special_segments(spec: LineSpec, lines: LineGeometry) -> tuple[np.ndarray, np.ndarray]:
     """For each segment of a line (and those next to it) its kind, 0 for those like most; and the factors of each kind,
     (kinds, operators, 3, points)."""
-    cut = cut_of(spec, lines, spec.form.carries)
+    cut = cut_of(spec, lines)
     found = [tables(one, cut, spec.dtype) for one in spec.distinct]
     m, count = cut.points, len(found[0].forward)
     rows = np.stack([np.stack([t.lower, t.inverse, t.upper]).reshape(3, count, m) for t in found]).transpose(2, 0, 1, 3)
@@ -291,11 +284,6 @@ def ends_per_point(spec: LineSpec) -> int:
     """Room for the ends of parts on two levels, two for each operand, by the points of a line."""
     longest = _most_segments(spec.form) * spec.form.points
     return -(-4 * len(spec.operands) // longest)  # a part may be half as long as it could be
-
-
-def in_parts(spec: LineSpec, lines: LineGeometry) -> bool:
-    """Does a line go to several blocks?"""
-    return cut_of(spec, lines, spec.form.carries).chunks > 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,14 +336,14 @@ class WindowPlan(LinePlan):
         return 0 if self.unlike is None else len(self.unlike.special)
 
 
-def plan(name: str, places: LinePlaces, spec: LineSpec, lines: LineGeometry) -> WindowPlan:
+def plan(name: str, spec: LineSpec, lines: LineGeometry) -> WindowPlan:
     """Tables of the factors, and how lines are dealt out."""
-    form, cut, taken = spec.form, cut_of(spec, lines, spec.form.carries), held(spec, lines)
+    form, cut, taken = spec.form, cut_of(spec, lines), held(spec, lines)
     made = [(separate_tables if form.levels == 2 else tables)(one, cut, spec.dtype) for one in spec.distinct]
     across = -(-taken.outer // form.tile) if lines.contiguous else -(-taken.lanes // form.tile)
     per_group = across * cut.chunks * (1 if lines.contiguous else taken.outer)
     return WindowPlan(
-        name, cut.window * form.tile, places,
+        name, cut.window * form.tile, taken.places,
         tuple(_operator_tables(spec, cut, *both) for both in zip(spec.distinct, made, strict=True)),
         SpecialSegments(*special_segments(spec, lines)) if form.special else None,
         cut.window, cut.overlap, cut.core, cut.chunks, across,

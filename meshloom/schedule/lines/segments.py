@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.schedule.lines.along import OperatorAlong
-from meshloom.schedule.lines.decay import negligible
+from meshloom.schedule.lines.tables import negligible
 
 FAR = 1 << 30  # beyond every line
 
@@ -42,10 +42,6 @@ class Cut:
         """Windows of a line."""
         return -(-self.segments // self.core)
 
-    @property
-    def without_overlap(self) -> bool:
-        return not self.overlap
-
 
 @dataclass(frozen=True)
 class SegmentTables:
@@ -66,7 +62,7 @@ def tables(operator: OperatorAlong, cut: Cut, dtype: np.dtype) -> SegmentTables:
     matrix, m = operator.matrix, cut.points
     before = cut.overlap * m
     total = (cut.chunks * cut.core + 2 * cut.overlap) * m
-    if matrix.periodic and not cut.without_overlap:  # a window goes round the end as if there were none
+    if matrix.periodic and cut.overlap:  # a window goes round the end as if there were none
         factors = np.tile(np.array(matrix.constants), (total, 1))
         first, last = -FAR, FAR
     else:
@@ -116,7 +112,7 @@ def carries_needed(found: SegmentTables, cut: Cut, dtype: np.dtype) -> int:
 
 def further_turns(found: SegmentTables, cut: Cut, carries: int) -> tuple[float, float]:
     """What carries from all segments of a periodic line are multiplied by, so that further turns are in them."""
-    if carries < cut.segments or not cut.without_overlap:
+    if carries < cut.segments or cut.overlap:
         return 1.0, 1.0
     return 1.0 / (1.0 - float(np.prod(found.forward))), 1.0 / (1.0 - float(np.prod(found.backward)))
 

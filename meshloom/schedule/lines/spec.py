@@ -16,6 +16,7 @@ from meshloom.schedule.lines.along import OperatorAlong, SystemsAlong
 from meshloom.schedule.nest.code import ElementCode
 from meshloom.schedule.nest.nodes import Expr, Name, Number, Statement, Store, let
 from meshloom.schedule.nest.reduce import combined
+from meshloom.schedule.plan.declare import Part, PlanNumber, holds
 from meshloom.schedule.plan.plan import Plan, part_of
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import SHARED_ROW
@@ -65,6 +66,10 @@ class LineForm:
         segment = min(self.points, points)
         cut = f"points to a thread: {segment}, carries from segments: {self.carries}, lines to a block: {tile}"
         return ", ".join([f"{self.kind} lines; {cut}", *others])
+
+    def segments(self, length: int) -> int:
+        """Of a line of so many points."""
+        return -(-length // self.points)
 
     def spaced(self, dtype: np.dtype) -> int:
         """Rows of shared memory left out after each segment: one keeps segments side by side in different banks, which
@@ -118,6 +123,11 @@ class LineSpec(LoopSpec):
     def values(self) -> int:
         """How many operands are solved for."""
         return len(self.operands) - (len(self.systems.varying) if self.systems else 0)
+
+    def coefficient(self, name: str) -> int | None:
+        """Which operand a coefficient of the systems is; None where all lines have the same."""
+        varying = self.systems.varying if self.systems else ()
+        return self.values + varying.index(name) if name in varying else None
 
     @property
     def ctype(self) -> str:
@@ -184,23 +194,38 @@ class LineSpec(LoopSpec):
 
 
 @dataclass(frozen=True)
-class LineGeometry:
+class LinePlaces:
     """Lines along an axis: point j of line (o, i) is at offset + (o // inner) outer_step + (o % inner) inner_step +
-    i + j step. ``lanes`` lines lie side by side (i), ``outer`` times; ``spare`` places behind are nobody's."""
+    i + j step. ``lanes`` lines lie side by side (i), ``outer`` times."""
 
-    length: int
-    step: int
-    lanes: int
-    outer: int
-    inner: int
-    outer_step: int
-    inner_step: int
-    offset: int
-    spare: int = 0
+    length: int = holds(PlanNumber(), "points of a line")
+    step: int = holds(PlanNumber(), "places from point to point")
+    lanes: int = holds(PlanNumber(), "lines that lie side by side")
+    outer: int = holds(PlanNumber(), "how often they do")
+    inner: int = holds(PlanNumber(), "how often before the next outer step")
+    outer_step: int = holds(PlanNumber(), "places from one such group to the next")
+    inner_step: int = holds(PlanNumber(), "places inside a group")
+    offset: int = holds(PlanNumber(), "the place of the first point")
 
     @property
     def contiguous(self) -> bool:
         return self.step == 1
+
+    @property
+    def count(self) -> int:
+        return self.lanes * self.outer
+
+
+@dataclass(frozen=True)
+class LineGeometry(LinePlaces):
+    """The same, where ``spare`` places behind are nobody's, which no generated code asks for."""
+
+    spare: int = 0
+
+    @property
+    def places(self) -> LinePlaces:
+        """For a plan."""
+        return LinePlaces(**{f.name: getattr(self, f.name) for f in fields(LinePlaces)})
 
     @property
     def pairs(self) -> LineGeometry | None:
@@ -213,9 +238,15 @@ class LineGeometry:
         step, lanes, outer_step, inner_step, offset = (one // 2 for one in numbers)
         return replace(self, step=step, lanes=lanes, outer_step=outer_step, inner_step=inner_step, offset=offset)
 
-    @property
-    def count(self) -> int:
-        return self.lanes * self.outer
+
+@dataclass(frozen=True, eq=False)
+class LinePlan(Plan):
+    """What the plans of all line loops have."""
+
+    places: LinePlaces = holds(Part(LinePlaces), "where the lines are")
+
+    def blocks(self, items: int) -> int:
+        return super().blocks(self.places.count)
 
 
 def geometry(grid: Grid, axis: int) -> LineGeometry:

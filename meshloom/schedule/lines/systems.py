@@ -21,8 +21,7 @@ import numpy as np
 
 from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.lines.along import SystemsAlong
-from meshloom.schedule.lines.base import LinePlaces, LinePlan
-from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
+from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePlan, LineSpec
 from meshloom.schedule.plan.declare import ANY, REALS, Array, PlanNumber, Reals, holds, maybe
 from meshloom.target import SHARED_ROW, Target
 
@@ -43,9 +42,6 @@ class SystemsPlan(LinePlan):
     across: int = holds(PlanNumber(), "tiles of lines next to each other")
     tiles: int = holds(PlanNumber(), "tiles in all")
     lines: int = holds(PlanNumber(), "how many there are")
-
-    def blocks(self, items: int) -> int:
-        return super().blocks(self.lines)
 
 
 def forms(
@@ -83,7 +79,8 @@ def gpu_forms(spec: LineSpec, lines: LineGeometry, target: Target) -> tuple[Cand
 
 def _too_much(spec: LineSpec, lines: LineGeometry, form: LineForm, target: Target) -> str | None:
     """Why lines cannot be cut so; None where they can."""
-    numbers, filled, cells = target.gpu.systems, form.points * len(spec.operands), _segments(lines, form) * form.tile
+    numbers, filled = target.gpu.systems, form.points * len(spec.operands)
+    cells = form.segments(lines.length) * form.tile
     if filled > numbers.most_numbers and form.points > numbers.few_points:
         return f"{filled} numbers in a thread, more than {numbers.most_numbers}"
     if cells > form.threads:
@@ -99,7 +96,7 @@ def _side_by_side(spec: LineSpec) -> int:
 def _widened(spec: LineSpec, lines: LineGeometry, form: LineForm, target: Target) -> int:
     """Lines of a block, more where they are short."""
     tile, there = form.tile, lines.outer if lines.contiguous else lines.lanes
-    while 2 * tile * _segments(lines, form) <= target.gpu.systems.line_threads and tile < there:
+    while 2 * tile * form.segments(lines.length) <= target.gpu.systems.line_threads and tile < there:
         if not _fits(spec, lines, replace(form, tile=2 * tile), target):
             break
         tile *= 2
@@ -108,27 +105,23 @@ def _widened(spec: LineSpec, lines: LineGeometry, form: LineForm, target: Target
 
 def _fits(spec: LineSpec, lines: LineGeometry, form: LineForm, target: Target) -> bool:
     """Has a block the threads and the shared memory for lines so cut?"""
-    cells = _segments(lines, form) * form.tile
+    cells = form.segments(lines.length) * form.tile
     carries = 4 * cells
     values = len(spec.operands) * form.tile * _padded(lines, form, spec.dtype) if form.kind == "contiguous" else 0
     return cells <= target.block_threads and (carries + values) * spec.dtype.itemsize <= target.shared
 
 
-def _segments(lines: LineGeometry, form: LineForm) -> int:
-    return -(-lines.length // form.points)
-
-
 def _padded(lines: LineGeometry, form: LineForm, dtype: np.dtype) -> int:
     """Entries of a contiguous line in shared memory; one is left out after each segment, so that segments side by side
     lie in different banks, and lines side by side follow on."""
-    banks = SHARED_ROW // dtype.itemsize
-    least = _segments(lines, form) * (form.points + 1)
-    return least + (_segments(lines, form) - least) % banks
+    segments, banks = form.segments(lines.length), SHARED_ROW // dtype.itemsize
+    least = segments * (form.points + 1)
+    return least + (segments - least) % banks
 
 
-def plan(name: str, places: LinePlaces, spec: LineSpec, lines: LineGeometry, target: Target) -> SystemsPlan:
+def plan(name: str, spec: LineSpec, lines: LineGeometry, target: Target) -> SystemsPlan:
     """Tables, padded to whole segments, and how lines are dealt out."""
-    form, systems, segments = spec.form, spec.systems, _segments(lines, spec.form)
+    form, systems, segments = spec.form, spec.systems, spec.form.segments(lines.length)
     assert systems is not None
     rows = lines.length if not target.is_simt else segments * form.points
     beside = lines.outer if lines.contiguous else lines.lanes
@@ -138,7 +131,7 @@ def plan(name: str, places: LinePlaces, spec: LineSpec, lines: LineGeometry, tar
         block = target.gpu.systems.swept_threads
     lower, upper = (_table(systems, which, rows, spec.dtype) for which in ("lower", "upper"))
     return SystemsPlan(
-        name, block, places, lower, upper, lines.length + 2, segments, _padded(lines, form, spec.dtype), across,
+        name, block, lines.places, lower, upper, lines.length + 2, segments, _padded(lines, form, spec.dtype), across,
         across * (1 if lines.contiguous else lines.outer), lines.count,
     )  # fmt: skip
 
@@ -147,15 +140,10 @@ def _table(systems: SystemsAlong, which: str, rows: int, dtype: np.dtype) -> np.
     if which in systems.varying:
         return None
     given = systems.table(which)
-    return np.concatenate([given, np.full(rows - len(given), beyond(systems))]).astype(dtype)
+    return np.concatenate([given, np.full(rows - len(given), beyond(systems.periodic))]).astype(dtype)
 
 
-def beyond(systems: SystemsAlong) -> int:
+def beyond(periodic: bool) -> int:
     """The entry next to the diagonal in rows beyond the end, whose inverse pivot is 1 and right-hand side 0: there
     everything passes around a periodic line, and a closed one is left alone."""
-    return -1 if systems.periodic else 0
-
-
-def in_memory(spec: LineSpec) -> bool:
-    """Does the sweep forwards leave its results in memory?"""
-    return spec.form.kind == SWEPT
+    return -1 if periodic else 0

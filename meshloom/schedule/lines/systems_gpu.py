@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
-from meshloom.schedule.lines.decay import negligible
+from meshloom.schedule.lines.gpu_block import LineNest
 from meshloom.schedule.lines.spec import LinePointCode, LineSpec
 from meshloom.schedule.lines.systems import SWEPT, beyond
+from meshloom.schedule.lines.tables import negligible
 from meshloom.schedule.lines.terms import (
+    ACROSS,
     ALONG_LINE,
+    J0,
     LANES,
     LENGTH,
+    LINE,
+    LINES,
+    MINE,
     OUTER,
     OUTER_LINE,
+    OWN,
+    PADDED,
+    POINT,
+    SLOT,
     START,
     STEP,
+    TILE,
+    WANTED,
+    WINDOW,
     J,
     Q,
+    along_line,
     chained,
-    for_each,
     lets,
     line_start,
     lower_of,
+    pass_over_tiles,
     start_of_line,
 )
 from meshloom.schedule.nest.code import BLOCK, ITEM, Pass, Phase, Scratch
@@ -40,8 +53,6 @@ from meshloom.schedule.nest.nodes import (
     Grouped,
     If,
     Name,
-    Number,
-    Room,
     Select,
     Statement,
     Store,
@@ -54,16 +65,10 @@ from meshloom.schedule.nest.nodes import (
 )
 from meshloom.schedule.plan.plan import Plan, part_of
 
-#: Numbers of the plan.
-WINDOW, PADDED, ACROSS, TILES, LINES = map(Name, ("window", "padded", "across", "tiles", "lines"))
-#: Of a block: its tile. Of a thread: the segment that its number means and the one that it has, which begins at point
-#: ``j0``, its line, its point, and has it a segment of its own?
-TILE, OWN, SLOT, J0, LINE, POINT, MINE = map(Name, ("tile", "own", "slot", "j0", "line", "i", "mine"))
 #: What a segment makes of what comes in: (share, product), its own and those of all segments in shared memory.
 SHARE, PRODUCT, CARRY, WEIGHT, T = map(Name, ("share", "product", "carry", "weight", "t"))
 #: The number of a segment among those before, nearest first, itself, and its place in shared memory.
 REACHED, FROM, THERE = map(Name, ("reached", "from", "there"))
-WANTED = Name("wanted")
 
 
 def passes(spec: LineSpec, plan: Plan, at_once: int) -> list[Pass]:
@@ -75,53 +80,28 @@ def passes(spec: LineSpec, plan: Plan, at_once: int) -> list[Pass]:
     return [kind(spec, plan, at_once).made()]
 
 
-class SystemsNest(ABC):
-    """A thread owns a segment ``slot`` of a line, which begins at point ``j0``: right-hand sides x0, x1 and so on, and
-    behind them the coefficients, in registers."""
+@dataclass
+class SystemsNest(LineNest):
+    """In registers are the right-hand sides x0, x1 and so on, and behind them the coefficients."""
 
-    def __init__(self, spec: LineSpec, plan: Plan, at_once: int):
-        assert spec.systems is not None
-        self.spec, self.plan, self.systems, self.at_once = spec, plan, spec.systems, at_once
-        self.m, self.tile, self.t = spec.form.points, spec.form.tile, spec.ctype
-        self.code = LinePointCode(spec, plan)
+    at_once: int
 
-    @abstractmethod
-    def made(self) -> Pass:
-        """The pass over all tiles of lines."""
-
-    @abstractmethod
-    def cell(self, slot: Expr) -> Expr:
-        """The place among the carries of a segment of the thread's line."""
-
-    @staticmethod
-    def x(v: int, i: Expr) -> Expr:
-        return Name(f"x{v}")[i]
-
-    def number(self, given: float) -> Number:
-        return Number(self.spec.dtype.type(given).item(), self.spec.dtype)
-
-    def unrolled(self, *inside: Statement) -> For:
-        """For each point ``i`` of a segment."""
-        return For("i", value(0), value(self.m), inside, INT, unroll=0)
-
-    def rooms(self) -> list[Statement]:
-        return [Room(self.t, f"x{v}", value(self.m)) for v in range(len(self.spec.operands))]
+    def registers(self) -> list[Statement]:
+        return self.rooms([f"x{v}" for v in range(len(self.spec.operands))], self.m)
 
     def nothing(self, v: int) -> Expr:
         """What an operand is in rows beyond the end: see ``beyond``."""
-        behind = v - self.spec.values
-        if behind < 0:
+        if v < self.spec.values:
             return self.number(0.0)
-        return self.number(1.0 if self.systems.varying[behind] == "inverse" else beyond(self.systems))
+        return self.number(1.0 if v == self.spec.coefficient("inverse") else beyond(self.spec.periodic))
 
     def coefficient(self, name: str, i: Expr) -> Expr:
         """At point i of the segment."""
-        if name in self.systems.varying:
-            return self.x(self.spec.values + self.systems.varying.index(name), i)
-        return part_of(self.plan, name)[chained(J0, i)]
+        v = self.spec.coefficient(name)
+        return part_of(self.plan, name)[chained(J0, i)] if v is None else self.x(v, i)
 
-    def carries(self, cells: Expr) -> tuple[Scratch, ...]:
-        return tuple(Scratch(self.t, name, cells) for way in ("forward", "backward")
+    def carries(self) -> tuple[Scratch, ...]:
+        return tuple(Scratch(self.t, name, WINDOW * self.tile) for way in ("forward", "backward")
                      for name in (f"{way}_shares", f"{way}_products"))  # fmt: skip
 
     def solve(self) -> list[Statement]:
@@ -189,9 +169,8 @@ class StridedSystems(SystemsNest):
         results = [self.x(v, POINT) for v in range(self.spec.values)]
         store = self.code.after(START + (J0 + POINT) * STEP, results)
         stored = If(MINE, (self.unrolled(If(J0 + POINT < LENGTH, tuple(store))),))
-        body = (*self._where(), *self.rooms(), *self._loads(), *self.solve(), stored)
-        return Pass("lines", TILES, (Phase(body, of_block=True),), blocked=True,
-                    scratch=self.carries(WINDOW * self.tile))  # fmt: skip
+        body = (*self._where(), *self.registers(), *self._loads(), *self.solve(), stored)
+        return pass_over_tiles(body, self.carries())
 
     def _where(self) -> list[Statement]:
         line, own = UnsignedThread() % self.tile, UnsignedThread() / self.tile
@@ -236,11 +215,9 @@ class ContiguousSystems(SystemsNest):
         take = self.unrolled(*(Store(self.x(v, POINT), self._kept(v, row)) for v in count))
         solved = range(self.spec.values)
         give = self.unrolled(*(Store(self._kept(v, row), self.x(v, POINT)) for v in solved))
-        body = (*self._where(), *self._loads(), Barrier(), *self.rooms(), take, *self.solve(), give, Barrier(),
+        body = (*self._where(), *self._loads(), Barrier(), *self.registers(), take, *self.solve(), give, Barrier(),
                 *self._stores())  # fmt: skip
-        scratch = tuple(Scratch(self.t, f"s{v}", self.tile * PADDED) for v in count)
-        scratch += self.carries(WINDOW * self.tile)
-        return Pass("lines", TILES, (Phase(body, of_block=True),), blocked=True, scratch=scratch)
+        return pass_over_tiles(body, [*(Scratch(self.t, f"s{v}", self.tile * PADDED) for v in count), *self.carries()])
 
     def _where(self) -> list[Statement]:
         return [
@@ -272,9 +249,7 @@ class SweptSystems:
     """A line by one thread, which leaves in ``work`` what it has on the way forwards, for each operand."""
 
     def __init__(self, spec: LineSpec, plan: Plan):
-        assert spec.systems is not None
-        self.spec, self.plan, self.systems = spec, plan, spec.systems
-        self.code = LinePointCode(spec, plan)
+        self.spec, self.plan, self.code = spec, plan, LinePointCode(spec, plan)
         self.right, everything = range(spec.values), range(len(spec.operands))
         self.all, self.given = tuple(everything), tuple(everything[spec.values :])
 
@@ -287,10 +262,10 @@ class SweptSystems:
         return Name("work")[(v * LENGTH + J) * LINES + ITEM]
 
     def _coefficients(self, found: Sequence[Expr]) -> tuple[Expr, Expr, Expr]:
-        """(inverse, lower, upper) at point ``j``."""
-        known = dict(zip(self.systems.varying, found, strict=True))
-        inverse, lower, upper = (known[name] if name in known else part_of(self.plan, name)[J]
-                                 for name in ("inverse", "lower", "upper"))  # fmt: skip
+        """(inverse, lower, upper) at point ``j``; ``found``: those that vary."""
+        inverse, lower, upper = (part_of(self.plan, name)[J] if v is None else found[v - self.spec.values]
+                                 for name in ("inverse", "lower", "upper")
+                                 for v in (self.spec.coefficient(name),))  # fmt: skip
         return inverse, lower, upper
 
     def _forwards(self) -> Body:
@@ -300,7 +275,7 @@ class SweptSystems:
         for v in self.right:
             steps += [Store(_x(v), inverse * (found[v] - lower * _x(v))), Store(self._work(v), _x(v))]
         begin = self._comes_in(load, [inverse * found[v] for v in self.right], inverse * lower, down=False)
-        return (*begin, _points([*load, *steps], down=False))
+        return (*begin, along_line(*load, *steps))
 
     def _backwards(self) -> Body:
         load, found = self.code.operands(ALONG_LINE, self.given)
@@ -308,7 +283,7 @@ class SweptSystems:
         steps = [Store(_x(v), self._work(v) - inverse * upper * _x(v)) for v in self.right]
         begin = self._comes_in(load, [self._work(v) for v in self.right], inverse * upper, down=True)
         store = self.code.after(ALONG_LINE, [_x(v) for v in self.right])
-        return (*begin, _points([Block((*load, *steps)), *store], down=True))
+        return (*begin, along_line(Block((*load, *steps)), *store, down=True))
 
     def _comes_in(self, load: Sequence[Statement], own: Sequence[Expr], t: Expr, *, down: bool) -> list[Statement]:
         """x before the first point: 0, or around a periodic line what all of it leaves."""
@@ -318,15 +293,10 @@ class SweptSystems:
             return made
         find = [*load, let("t", t, ctype), *(Store(_x(v), own[v] - T * _x(v)) for v in self.right),
                 Store(PRODUCT, -T, "*")]  # fmt: skip
-        return [*made, variable("product", 1, ctype), _points(find, down=down),
+        return [*made, variable("product", 1, ctype), along_line(*find, down=down),
                 *(Store(_x(v), 1 - PRODUCT, "/") for v in self.right)]  # fmt: skip
 
 
 def _x(v: int) -> Name:
     """What a thread has of operand v on its way."""
     return Name(f"x{v}")
-
-
-def _points(body: Sequence[Statement], *, down: bool) -> For:
-    """For each point ``j`` of a line."""
-    return replace(for_each(J, LENGTH - 1, 0, *body), down=True) if down else for_each(J, 0, LENGTH, *body)

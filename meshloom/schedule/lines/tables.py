@@ -1,7 +1,8 @@
-"""Tables that plans of several ways to solve along lines have."""
+"""Tables that plans of several ways to solve along lines have, and how far values reach along a line."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,16 @@ def closure_tables(stencil: StencilAlong, dtype: np.dtype) -> tuple[np.ndarray, 
         for o, c in row.items():
             table[k, o - starts[k]] = c
     return table, starts
+
+
+def negligible(dtype: np.dtype) -> float:
+    """A factor that changes nothing in this precision."""
+    return float(np.finfo(dtype).eps) / 8.0
+
+
+def decay_points(factor: float, dtype: np.dtype) -> int:
+    """Points after which a carry that shrinks by ``factor`` at each no longer counts."""
+    return max(1, math.ceil(math.log(negligible(dtype)) / math.log(factor))) if 0.0 < factor < 1.0 else 1
 
 
 def closure_width(stencil: StencilAlong) -> int:

@@ -1,12 +1,14 @@
-"""What the nests of all line loops are made of: names, places of points, right-hand sides of rows."""
+"""What the nests of all line loops are made of: names, places of points, loops, right-hand sides of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from meshloom.schedule.lines.along import StencilAlong
+from meshloom.schedule.nest.code import Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
     INDEX,
     Binary,
@@ -25,13 +27,21 @@ from meshloom.schedule.nest.nodes import (
     value,
 )
 
-#: The numbers of every plan of lines (``base.LinePlaces``).
+#: The numbers of every plan of lines (``spec.LinePlaces``), and those of plans that cut them into tiles or parts.
 LENGTH, STEP, LANES, OUTER, INNER = map(Name, ("length", "step", "lanes", "outer", "inner"))
 OUTER_STEP, INNER_STEP, OFFSET = map(Name, ("outer_step", "inner_step", "offset"))
+TILES, ACROSS, LINES, ROWS = map(Name, ("tiles", "across", "lines", "rows"))
+WINDOW, OVERLAP, CORE, CHUNKS = map(Name, ("window", "overlap", "core", "chunks"))
+CELLS, PADDED, PER_GROUP = map(Name, ("cells", "padded", "per_group"))
 #: What nests of lines call lines that are not side by side, those that are, the first point of a line, points along it.
 OUTER_LINE, L, START, J = map(Name, ("o", "l", "start", "j"))
 #: Rows of a table, entries of these, the first offset of a row, what is summed, a solution.
 ROW, Q, AT, SUM, X = map(Name, ("row", "q", "at", "sum", "x"))
+#: Of a block: its place in the launch, the group of operands, the tile of lines, and the window of these that it has.
+PLACE, GROUP, TILE, CHUNK = map(Name, ("place", "group", "tile", "chunk"))
+#: Of a thread: the segment that its number means and the one that it has, which begins at point ``j0`` of the line; one
+#: of its points; its line in the block, and in the launch; and has it a line, and a segment of it, of its own?
+OWN, SLOT, J0, POINT, LINE, WANTED, MINE = map(Name, ("own", "slot", "j0", "i", "line", "wanted", "mine"))
 
 ALONG_LINE = START + J * STEP
 
@@ -51,14 +61,29 @@ def closure_row(low: int) -> Expr:
     return Select(ROW < low, ROW, LENGTH - 1 - (ROW - low))
 
 
+def neighbours(number: Expr, count: Expr) -> tuple[Expr, Expr]:
+    """The number before one of so many that go round, and the one behind it."""
+    return Select(number.equals(0), count - 1, number - 1), Select(number.equals(count - 1), value(0), number + 1)
+
+
 def lets(**named: Value) -> Let:
     """Names for places or numbers, in one declaration."""
     return Let(INDEX, tuple((name, value(one)) for name, one in named.items()))
 
 
-def for_each(variable: Name, first: Value, last: Value, *body: Statement, ctype: str = INDEX) -> For:
-    """The body for each ``variable`` of [first, last)."""
-    return For(variable.name, value(first), value(last), body, ctype)
+def for_each(variable: Name, first: Value, last: Value, *body: Statement, **more: Any) -> For:
+    """The body for each ``variable`` of [first, last); ``more``: what else a ``For`` says."""
+    return For(variable.name, value(first), value(last), body, **more)
+
+
+def along_line(*body: Statement, down: bool = False) -> For:
+    """The body for each point ``j`` of a line, from the first one on or, ``down``, from the last one."""
+    return for_each(J, LENGTH - 1, 0, *body, down=True) if down else for_each(J, 0, LENGTH, *body)
+
+
+def pass_over_tiles(body: Sequence[Statement], scratch: Iterable[Scratch]) -> Pass:
+    """Every tile of lines by a block."""
+    return Pass("lines", TILES, (Phase(tuple(body), of_block=True),), blocked=True, scratch=tuple(scratch))
 
 
 def any_of(conditions: Iterable[Expr]) -> Expr:

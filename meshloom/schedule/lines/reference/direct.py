@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from meshloom.schedule.choice.candidate import Candidate
 from meshloom.schedule.lines.along import OperatorAlong
-from meshloom.schedule.lines.base import LineMethod, LinePlan, line_places
-from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePointCode, LineSpec
+from meshloom.schedule.lines.base import LineMethod
+from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePlan, LinePointCode, LineSpec
 from meshloom.schedule.lines.tables import FactorTables
 from meshloom.schedule.lines.terms import (
     ALONG_LINE,
     LENGTH,
+    LINES,
     J,
     Q,
     X,
+    along_line,
     chained,
-    for_each,
     higher_of,
     lets,
     lower_of,
@@ -38,7 +40,6 @@ from meshloom.schedule.nest.nodes import (
     Body,
     Cast,
     Expr,
-    For,
     Grouped,
     If,
     Let,
@@ -98,9 +99,6 @@ class ClassicPlan(LinePlan):
     lines: int = holds(PlanNumber(), "how many there are")
     padded_rows: int = holds(PlanNumber(), "rows that a line is padded to")
 
-    def blocks(self, items: int) -> int:
-        return super().blocks(self.lines)
-
 
 @dataclass(frozen=True)
 class LineOperand:
@@ -156,14 +154,20 @@ class Classic(LineMethod):
         """Rows that a line is padded to."""
         return length
 
-    def form(self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
-        return LineForm("contiguous" if lines.contiguous else "strided", 1, 0, 1)
+    def forms(
+        self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target
+    ) -> tuple[Candidate[LineForm], ...]:
+        return (Candidate(LineForm(self.kind(lines, wish), 1, 0, 1)),)
+
+    def kind(self, lines: LineGeometry, wish: Mapping[str, int]) -> str:
+        """Of a form."""
+        return "contiguous" if lines.contiguous else "strided"
 
     def plan(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> Plan:
         found = tuple(with_arrays(self.tables(one, lines.length), lambda t: np.ascontiguousarray(t, spec.dtype))
                       for one in spec.distinct)  # fmt: skip
         block, rows = self.threads if target.is_simt else 16, self.rows(lines.length)
-        return self.plans(self.name, block, line_places(lines), found, lines.count, rows, **self.counts(lines))
+        return self.plans(self.name, block, lines.places, found, lines.count, rows, **self.counts(lines))
 
     def counts(self, lines: LineGeometry) -> dict[str, Any]:
         """What the plan of a method declares besides ``ClassicPlan``, by the names of its fields."""
@@ -192,7 +196,7 @@ def start_of(line: Expr) -> Let:
 
 EDGE = 32  # of the squares that are transposed
 #: Numbers of the plan; the solution on the way forwards and, of a periodic line, at its high end and mixed with that.
-LINES, SQUARES, ALONG = map(Name, ("lines", "squares", "along"))
+SQUARES, ALONG = map(Name, ("squares", "along"))
 FORWARD, HIGH, MIXED = map(Name, ("g", "high", "mixed"))
 #: A point of a square, its row and, with ``q``, its column; the corner of the square.
 S, P, ACROSS, DOWN = map(Name, ("s", "p", "across", "down"))
@@ -215,9 +219,8 @@ class Thomas(Classic):
     name = "thomas"
     summary = "LU factors, one thread goes along a line"
 
-    def form(self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target) -> LineForm:
-        transposed = wish.get("transposed", int(lines.contiguous))
-        return LineForm("transposed" if transposed else "strided", 1, 0, 1)
+    def kind(self, lines: LineGeometry, wish: Mapping[str, int]) -> str:
+        return "transposed" if wish.get("transposed", int(lines.contiguous)) else "strided"
 
     def tables(self, operator: OperatorAlong, n: int) -> CornerTables:
         made = operator.matrix.cornerless(n)
@@ -247,10 +250,10 @@ def _sweeps(one: LineOperand, start: Sequence[Statement], load: Sequence[Stateme
             store: Sequence[Statement]) -> Pass:  # fmt: skip
     """Forwards into ``work``, which has the lines side by side, and backwards."""
     step = Store(FORWARD, found - one.table("lower")[J] * FORWARD)
-    forward = for_each(J, 0, LENGTH, *load, step, Store(WORK, FORWARD))
+    forward = along_line(*load, step, Store(WORK, FORWARD))
     back = Store(X, WORK * one.table("inverse")[J] - one.table("upper")[J] * X)
     body = (*start, variable("g", 0, one.t), forward, variable("x", 0, one.t))
-    ends = _corrected(one, back, store) if one.spec.periodic else [_backwards(back, *store)]
+    ends = _corrected(one, back, store) if one.spec.periodic else [along_line(back, *store, down=True)]
     return Pass("sweeps", LINES, (Phase((*body, *ends)),))
 
 
@@ -259,12 +262,8 @@ def _corrected(one: LineOperand, back: Statement, store: Sequence[Statement]) ->
     last = Store(HIGH, Select(J.equals(LENGTH - 1), X, HIGH))
     solution = let("x", WORK - one.table("corner")[J] * MIXED, one.t)
     mixed = let("mixed", X + one.table("mix")[0] * HIGH, one.t)
-    return [variable("high", 0, one.t), _backwards(back, Store(WORK, X), last), mixed,
-            for_each(J, 0, LENGTH, solution, *store)]  # fmt: skip
-
-
-def _backwards(*body: Statement) -> For:
-    return replace(for_each(J, LENGTH - 1, 0, *body), down=True)
+    return [variable("high", 0, one.t), along_line(back, Store(WORK, X), last, down=True), mixed,
+            along_line(solution, *store)]  # fmt: skip
 
 
 def _transposed(one: LineOperand, at_fields: Sequence[Statement], at_work: Statement, *, load: bool) -> Pass:

@@ -11,10 +11,10 @@ from abc import abstractmethod
 import numpy as np
 
 from meshloom.schedule.lines.along import OperatorAlong
-from meshloom.schedule.lines.decay import negligible
-from meshloom.schedule.lines.reference.direct import LINES, Classic, LineOperand, MatrixTables, start_of
+from meshloom.schedule.lines.reference.direct import Classic, LineOperand, MatrixTables, start_of
 from meshloom.schedule.lines.spec import LineGeometry, LineSpec
-from meshloom.schedule.lines.terms import LENGTH, J, X, any_of, for_each
+from meshloom.schedule.lines.tables import negligible
+from meshloom.schedule.lines.terms import LENGTH, LINES, J, X, along_line, any_of
 from meshloom.schedule.nest.code import BLOCK, Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
     INT,
@@ -119,7 +119,7 @@ class _Line(LineOperand):
     def loop(self, *inside: Statement) -> list[Statement]:
         """For all points, which threads take together where there are several."""
         if not self.together:
-            return [for_each(J, 0, LENGTH, *inside)]
+            return [along_line(*inside)]
         return [For("j", Thread(), LENGTH, inside, step=Threads()), Barrier()]
 
     def product(self, x: Expr) -> Expr:

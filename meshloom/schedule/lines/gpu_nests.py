@@ -1,8 +1,8 @@
-"""Nests of line loops on a GPU through shared memory: operands are evaluated once at every point, however many there
-are.
+"""The nests of line loops for operators on a GPU: lines through shared memory, or straight into registers.
 
-Contiguous lines go this way so that loads and stores are coalesced; lines whose points lie apart do where several
-operands come from the same fields, which are then read once.
+Through shared memory operands are evaluated once at every point, however many there are. Contiguous lines go this way
+so that loads and stores are coalesced; lines whose points lie apart do where several operands come from the same
+fields, which are then read once, and are else loaded into registers in tiles of contiguous points.
 """
 
 from __future__ import annotations
@@ -10,51 +10,53 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from meshloom.schedule.lines.gpu_block import ForGroup, LineRows
-from meshloom.schedule.lines.gpu_names import (
+from meshloom.schedule.lines.gpu_block import ASKED, ForGroup, LineRows
+from meshloom.schedule.lines.gpu_solve import SegmentNest
+from meshloom.schedule.lines.spec import Group
+from meshloom.schedule.lines.terms import (
     ACROSS,
     CELLS,
     CHUNK,
     CHUNKS,
     CORE,
     J0,
+    LANES,
+    LENGTH,
+    LINE,
     MINE,
+    OUTER,
+    OUTER_LINE,
     OVERLAP,
     OWN,
     PADDED,
     PLACE,
     POINT,
-    SLOT,
-    TILE,
-    TILES,
-    WINDOW,
-)
-from meshloom.schedule.lines.gpu_solve import BACKWARD_CARRIES, FORWARD_CARRIES, SegmentNest
-from meshloom.schedule.lines.spec import Group
-from meshloom.schedule.lines.terms import (
-    LANES,
-    LENGTH,
-    OUTER,
-    OUTER_LINE,
     ROW,
+    SLOT,
     START,
     STEP,
     SUM,
+    TILE,
+    WANTED,
+    WINDOW,
     J,
     Q,
     chained,
-    for_each,
     higher_of,
     lets,
     line_start,
     lower_of,
+    neighbours,
+    pass_over_tiles,
 )
-from meshloom.schedule.nest.code import Pass, Phase, Scratch
+from meshloom.schedule.nest.code import Pass, Scratch
 from meshloom.schedule.nest.nodes import (
     BOOL,
+    INDEX,
     INT,
     Barrier,
     Block,
+    Cast,
     Expr,
     For,
     Grouped,
@@ -65,14 +67,17 @@ from meshloom.schedule.nest.nodes import (
     Statement,
     Store,
     Thread,
+    UnsignedThread,
     all_of,
     let,
     value,
+    variable,
 )
 
-LINE, WANTED, FIRST, ROW_OF_BLOCK = map(Name, ("line", "wanted", "first", "row_of_block"))
-A, H, WISH, ASKED, PLACE_OF_A = map(Name, ("a", "h", "wish", "r", "place_of_a"))
+FIRST, ROW_OF_BLOCK = map(Name, ("first", "row_of_block"))
+A, H, WISH, PLACE_OF_A = map(Name, ("a", "h", "wish", "place_of_a"))
 BEGIN, HOP, STRIDE, LINE_EXTENT = map(Name, ("begin", "hop", "stride", "line_extent"))
+LANE, COLUMN, EDGES, BEFORE = map(Name, ("lane", "column", "edges", "before"))
 
 
 class SharedNest(SegmentNest):
@@ -121,10 +126,7 @@ class SharedNest(SegmentNest):
         if self.level != 1 and not self.straight:
             body += (Barrier(), self._store())
         scratch = tuple(Scratch(self.t, f"s{v}", self.tile * PADDED) for v in range(self.count))
-        cells = min(side, self.count) * CELLS
-        carries = (Scratch(self.t, one.name, cells) for one in (FORWARD_CARRIES, BACKWARD_CARRIES))
-        scratch += (*carries, *self.factors.room())
-        return Pass("lines", TILES, (Phase(body, of_block=True),), blocked=True, scratch=scratch)
+        return pass_over_tiles(body, scratch + self.carries(min(side, self.count)))
 
     def _where(self) -> list[Statement]:
         """The line and the first row that a thread loads and stores: neighbouring threads have neighbouring points."""
@@ -236,13 +238,10 @@ class SharedNest(SegmentNest):
         body = (one for v in operands for one in self.each(partial(stored, v)))
         return If(all_of([MINE, SLOT >= OVERLAP, SLOT < WINDOW - OVERLAP]), tuple(body))
 
-    def operand_sum(self, v: int, width: int, coefficient: Expr) -> list[Statement]:
-        at = self.code.table(self.spec.number(v), "closure_at")
-        least, most = -self.halo, WINDOW * self.m + (self.halo - 1)
-        return [for_each(Q, 0, width,
-                         let("wish", J - FIRST + at[ROW] + Q),
-                         let("a", higher_of(least, lower_of(WISH, most))),
-                         Store(SUM, coefficient * self.kept(v, self.position(A)), "+"), ctype=INT)]  # fmt: skip
+    def operand_added(self, v: int, at: Expr, coefficient: Expr) -> list[Statement]:
+        inside = higher_of(-self.halo, lower_of(WISH, WINDOW * self.m + (self.halo - 1)))
+        return [let("wish", J - FIRST + at + Q), let("a", inside),
+                Store(SUM, coefficient * self.kept(v, self.position(A)), "+")]  # fmt: skip
 
     def _store(self) -> Statement:
         m = self.m
@@ -260,3 +259,112 @@ class SharedNest(SegmentNest):
             return stored(self.position(A), self._element(FIRST + A), own, only, point)
 
         return If(MINE, tuple(self.each(lambda only: self._within(inside, outside, only))))
+
+
+class StridedNest(SegmentNest):
+    """Tiles of contiguous points, so that loads are coalesced."""
+
+    def line_number(self) -> Expr:
+        return OUTER_LINE * LANES + COLUMN
+
+    def cell(self, slot: Expr) -> Expr:
+        return slot * self.tile + LANE
+
+    def made(self) -> Pass:
+        vs = range(self.count)
+        body = [*self._where(), *self.factors.pivots(), *self._right_hand_sides(vs), *self.prefetched()]
+        body += self.solve(vs)
+        if self.level != 1:
+            results = [self.x(v, POINT) for v in vs]
+
+            def store(group: Group | None) -> list[Statement]:
+                return self.stores(START + (J0 + POINT) * STEP, J0 + POINT < LENGTH, results, group)
+
+            body.append(If(MINE, tuple(self.each(store))))
+        scratch = self.carries(self.count)
+        if self.spec.form.exchange:
+            scratch += (Scratch(self.t, EDGES.name, 2 * self.reach * self.count * CELLS),)
+        return pass_over_tiles(body, scratch)
+
+    def _where(self) -> list[Statement]:
+        lane, own = UnsignedThread() % self.tile, UnsignedThread() / self.tile
+        mine = all_of([OWN.equals(SLOT), COLUMN < LANES, SLOT >= OVERLAP, SLOT < WINDOW - OVERLAP])
+        return [
+            *self.block_place(),
+            let("lane", Cast(INT, lane), INT),
+            lets(own=Cast(INDEX, own), slot=lower_of(OWN, WINDOW - 1)),
+            let("o", PLACE / (ACROSS * CHUNKS)),
+            let("column", TILE * self.tile + LANE),
+            let("start", line_start(OUTER_LINE) + lower_of(COLUMN, LANES - 1)),
+            let("j0", (CHUNK * CORE - OVERLAP + SLOT) * self.m),
+            let("mine", mine, BOOL),
+            *self.factors.loaded(),
+            *self.factors.segment(),
+        ]
+
+    def rows_asked(self) -> LineRows:
+        return self.strided_rows()
+
+    def _right_hand_sides(self, vs: Sequence[int]) -> list[Statement]:
+        m, reach = self.m, self.reach
+        known: list[Statement] = [Barrier()] if self.spec.form.special else []
+        room = self.rooms([f"x{v}" for v in vs], m)
+        if not reach and all(self._identity(v) for v in vs):
+            return [*room, *self._loads(vs, "x"), *(self.beyond(v) for v in vs), *known]
+        made = self.rooms([f"f{v}" for v in vs], m + 2 * reach)
+        if self.spec.form.exchange:
+            made += [*self._loads(vs, "f", first=reach, count=m), *self._exchanged(vs)]
+            known = []
+        else:
+            made += self._loads(vs, "f", count=m + 2 * reach)
+        made += [Block(tuple(self.right_hand_sides(v))) for v in vs]
+        return [*room, Block(tuple(made)), *known]
+
+    def _exchanged(self, vs: Sequence[int]) -> list[Statement]:
+        """Operands at the ends of segments given to the neighbours, which need not evaluate them again."""
+        m, reach = self.m, self.reach
+
+        def edge(v: int, q: int, slot: Expr) -> Item:
+            return EDGES[chained((2 * reach * v + q) * CELLS, self.cell(slot))]
+
+        before, behind = neighbours(SLOT, WINDOW)
+        given = [Store(edge(v, q, SLOT), self.f(v, reach + q if q < reach else m - reach + q))
+                 for v in vs for q in range(2 * reach)]  # fmt: skip
+        taken = [one for v in vs for q in range(reach)
+                 for one in (Store(self.f(v, q), edge(v, reach + q, before)),
+                             Store(self.f(v, m + reach + q), edge(v, q, behind)))]  # fmt: skip
+        return [*given, Barrier(), *taken]
+
+    def _loads(self, vs: Sequence[int], into: str, *, first: int = 0, count: int | None = None) -> list[Statement]:
+        """Operands of the segment, and of ``reach`` points at either side where they are counted in, too; well inside a
+        line without looking out. ``first``: the number of the first one in its array."""
+        rows = self.m if count is None else count
+        before = 0 if rows == self.m else self.reach
+
+        def loads(element: Expr, *move: Statement) -> list[Statement]:
+            def loaded(only: Group | None) -> list[Statement]:
+                load, found = self.operands(element, only)
+                keep = (Store(Name(f"{into}{v}")[POINT + first], one) for v, one in zip(vs, found, strict=True))
+                return [self.unrolled(*load, *keep, *move, end=rows)]
+
+            return self.each(loaded)
+
+        if self.spec.periodic:
+            around = Select(BEFORE < 0, BEFORE + LENGTH, Select(BEFORE >= LENGTH, BEFORE - LENGTH, BEFORE))
+            on = Store(J, Select((J + 1).equals(LENGTH), value(0), J + 1))
+            outside = [variable("j", around), *loads(START + J * STEP, on)]
+        else:
+            outside = loads(START + self.wrapped(BEFORE + POINT) * STEP)
+        inside = [let("begin", START + BEFORE * STEP), *loads(BEGIN + POINT * STEP)]
+        within = all_of([BEFORE >= 0, BEFORE + rows <= LENGTH])
+        return [let("before", J0 - before), If(within, tuple(inside), tuple(outside))]
+
+    def _identity(self, v: int) -> bool:
+        return self.spec.operators[v].stencil.inner == {0: 1.0}
+
+    def operand_added(self, v: int, at: Expr, coefficient: Expr) -> list[Statement]:
+        def term(only: Group | None) -> list[Statement]:
+            load, found = self.operands(START + self.wrapped(J + at + Q) * STEP, only)
+            return [*load, Store(SUM, coefficient * found[v], "+")]
+
+        return self.each(term)
