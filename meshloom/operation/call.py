@@ -94,6 +94,15 @@ class CalledFunction(Body):
         )
         return f"{name}: {self.what}, which reads {read} and writes {written}"
 
+    @property
+    def launch(self) -> Launch:
+        """What calls it; what it makes is its own."""
+        return Launch.here(made_for, None, self.function)
+
+    def steps(self, of: Operation) -> tuple[Operation, ...]:
+        """What runs of it at every replay, as a program shows that: it is one step."""
+        return (of,)
+
     def graph(self, of: Operation) -> BodyGraph:
         return BodyGraph(())
 
@@ -126,7 +135,7 @@ class _Outside(InMemory):
         raise ScheduleError(f"nobody counts what the call of {of.name} computes")
 
     def launches(self, of: Operation) -> Launches:
-        return Launches((Launch.here(made_for, None, *functions_of([of])),))  # what it makes is its own
+        return Launches((cast(CalledFunction, of.body).launch,))
 
     def words(self, of: Operation) -> str:
         return "by Python"
