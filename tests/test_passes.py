@@ -62,11 +62,29 @@ def test_the_test_finds_what_it_is_for() -> None:
 
 
 def test_loads_are_replaced_by_one_function() -> None:
-    """Whoever puts loops together, or takes several points as one, substitutes; other rules are those of kernels."""
+    """Whoever puts loops together, or takes several points as one, substitutes; other rules are those of kernels. Loops
+    are put together by ``substitution.py``: no other file knows how what one has made becomes another's."""
     texts = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
     rewriting = {where for where, text in texts.items() if "passes.rewrite(" in text or "import rewrite" in text}
     assert all(where.startswith("kernel/") for where in rewriting)
-    assert sum("substitute(" in text for text in texts.values()) > 5
+    assert {where for where, text in texts.items() if "substitute(" in text} == {
+        "kernel/passes.py", "operation/fusion/substitution.py", "operation/fusion/along_lines.py",
+        "schedule/strategies/common/points.py",
+    }  # fmt: skip
+    composing = {where for where, text in texts.items() if "fusion.substitution import" in text}
+    fusion = {f"operation/fusion/{name}.py" for name in ("along_lines", "compose", "recompute")}
+    assert composing == fusion | {"linalg/lines.py"}
+
+
+def test_operands_of_what_is_put_together_are_merged_by_one_class() -> None:
+    """Whether what several parts use is read, written or both is asked there, and by nobody else in the room."""
+    merging = {where for where, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Call)
+               and ast.unparse(node.func) in ("Operands", "merged_operands")}  # fmt: skip
+    fusion = {f"operation/fusion/{name}.py" for name in ("along_lines", "compose", "recompute")}
+    assert merging == fusion | {"operation/operand.py", "operation/call.py", "linalg/lines.py"}
+    asking = {where for where, tree in trees() for node in ast.walk(tree)
+              if isinstance(node, ast.IfExp) and ast.unparse(node.body) == "ReadWrite"}  # fmt: skip
+    assert asking == {"linalg/lines.py"}, "of a spec, whose lines are loaded before they are stored"
 
 
 def test_every_pass_is_in_the_lists() -> None:

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, NoReturn, cast
 from meshloom.backend.lowering import Launch, Launches
 from meshloom.errors import ProgramError, ScheduleError, shown
 from meshloom.exclusion import made_for
-from meshloom.kernel.access import Read, ReadWrite, Write
+from meshloom.kernel.access import Read, Write
 from meshloom.kernel.sameness import Same
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.body import Body, BodyGraph
 from meshloom.operation.domain import Extent, WholeFields
 from meshloom.operation.in_memory import InMemory
-from meshloom.operation.operand import Operand
+from meshloom.operation.operand import Operand, merged_operands
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import name_of
 from meshloom.recording import recorder
@@ -119,10 +119,9 @@ def called(
     ends = frozenset(s for s in used if isinstance(s, Field) and s.temporary and s not in body.said)
     rest = frozenset(used) - ends
     reads, writes = (rest if one is None else frozenset(one) for one in (body.reads, body.writes))
-    listed = [s for s in dict.fromkeys((*used, *body.said)) if s in reads | writes | ends]
-    modes = [Write if s not in reads else ReadWrite if s in writes else Read for s in listed]
-    domain = WholeFields(everything, ends, frozenset(sets))
-    return Operation(name, domain, tuple(map(Operand, listed, modes)), body, _OUTSIDE)
+    both = (Read, reads), (Write, writes | ends)
+    operands = merged_operands(Operand(s, mode) for s in (*used, *body.said) for mode, those in both if s in those)
+    return Operation(name, WholeFields(everything, ends, frozenset(sets)), operands, body, _OUTSIDE)
 
 
 class _Outside(InMemory):
