@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 
 from meshloom.kernel import passes
 from meshloom.kernel.access import Read, Write
@@ -29,14 +29,12 @@ from meshloom.operation.body import BodyGraph, GivenBody
 from meshloom.operation.dataflow import Dataflow, written_region
 from meshloom.operation.domain import BoxPoints
 from meshloom.operation.fusion.cost import seconds_at_points
-from meshloom.operation.fusion.fused_program import FusedProgram
 from meshloom.operation.fusion.groups import fusion_blocker
 from meshloom.operation.fusion.substitution import evaluated, valued
+from meshloom.operation.fusion.trials import Trials
 from meshloom.operation.operand import DIRECTLY, Operand, Operands, Reach
 from meshloom.operation.operation import Operation
 from meshloom.target import CPU
-
-Fuse = Callable[[Dataflow], FusedProgram]
 
 
 # ----- which loops ----------------------------------------------------------------------------------------------------
@@ -277,37 +275,30 @@ def _too_long(loop: Operation) -> str:
     return ""
 
 
-def with_recomputing(graph: Dataflow, fuse: Fuse) -> FusedProgram:
-    """A program fused, with loops that compute again what others make wherever that takes less time. Each trial fuses
-    all of it anew, so a long program, of which every step is a trial, would take longer to weigh than to run."""
+def recompute(graph: Dataflow, trials: Trials) -> Dataflow:
+    """The operations with loops that compute again what others make, wherever the program then takes less time. Each
+    trial fuses all of it anew, so a long program, of which every step is a trial, would take longer to weigh than to
+    run."""
     numbers = next((o.backend.target for o in graph.operations if not o.domain.all_memory), CPU).numbers.fusion
-    best, notes, position, weighed = fuse(graph), list[str](), 0, 0
-    takes = cache(lambda: _seconds(best))  # asked for where there is a pair
+    position = weighed = 0
     while position < len(graph.operations) and weighed < numbers.most_weighed:
-        known = _that_matter(pairs_of(graph, position), takes)
+        known = _that_matter(pairs_of(graph, position), partial(trials.seconds, graph))
         changed, pairs = without_store(graph, position, known)
         taken = [pair for pair in pairs if not pair.refused]
-        notes += [_note(pair) for pair in pairs if pair.refused]
+        trials.note(*[_note(pair) for pair in pairs if pair.refused])
         position += 1
         if taken:
-            tried = fuse(changed)
             weighed += len(changed.operations)
-            share = _seconds(tried) / takes()
-            notes += [_note(pair, share) for pair in taken]
-            if share < numbers.worth_again:
-                gone = changed.operations[position - 1] is not graph.operations[position - 1]  # the producer
-                position -= gone
-                best, graph = tried, changed
-                takes.cache_clear()
+            share = trials.seconds(changed) / trials.seconds(graph)
+            trials.note(*[_note(pair, share) for pair in taken])
+            better, worse = (changed, graph) if share < numbers.worth_again else (graph, changed)
+            position -= better.operations[position - 1] is not graph.operations[position - 1]  # the producer is gone
+            trials.forget(worse)
+            graph = better
     if position < len(graph.operations):
         left = len(graph.operations) - position
-        notes.append(f"of {left} operations more nobody asked what to compute again: it is long")
-    return replace(best, notes=tuple(dict.fromkeys(notes)))
-
-
-def _seconds(of: FusedProgram) -> float:
-    (rates,) = {step.backend.target.rates for step in of.body if not step.domain.all_memory}
-    return of.seconds(rates, seconds_at_points)
+        trials.note(f"of {left} operations more nobody asked what to compute again: it is long")
+    return graph
 
 
 def _that_matter(pairs: list[StencilPair], takes: Callable[[], float]) -> list[StencilPair]:
