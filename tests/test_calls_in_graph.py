@@ -243,3 +243,30 @@ def test_nothing_but_a_program_holds_operations_and_runs_them() -> None:
     assert runners == {"Program"}
     work = Work()
     assert {type(one) for one in work.program.operations} == {ml.Operation}
+
+
+def test_a_tape_holds_operations_and_nothing_else() -> None:
+    """A program that is inlined, one that is repeated, a call, and what is between these: each is an operation, which
+    runs as others do, and what differs is its body."""
+    work = Work()
+    inner = ml.program(work.before)
+
+    @ml.program
+    def step() -> None:
+        inner.run(2)
+        ml.call(work.square)
+        inner.repeat(until=work.total > 1.0, at_most=3)
+        work.behind()
+
+    step.run(2)
+    tape = step._tape()
+    listed = [*vars(tape).values(), tape.steps, step.loops, step.operations]
+    holding = [those for those in listed if isinstance(those, tuple | list) and ml.Operation in map(type, those)]
+    assert len(holding) >= 7 and {type(one) for those in holding for one in those} == {ml.Operation}
+    assert any(those is tape.pieces for those in holding)
+    assert [len(one.composed) for one in tape.pieces] == [4, 0, 0, 1]
+    first, *_, last = tape.pieces
+    assert set(first.writes) == {work.u, work.total} and last.writes == last.reads == (work.u,)
+    assert first.prepare().launches and [one.composed for one in tape.pieces if one.composed] == [
+        one.loops for one in tape.segments
+    ]

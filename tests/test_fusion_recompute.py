@@ -10,7 +10,8 @@ import pytest
 import meshloom as ml
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion import program as fused_program
-from meshloom.operation.fusion import recompute
+from meshloom.operation.fusion.recompute import recompute
+from meshloom.operation.fusion.trials import Trials
 from tests.fitted import changed
 
 HERE = ["cpu", "emulated"]
@@ -435,6 +436,25 @@ def test_not_where_the_cost_model_says_no(where: str) -> None:
 
 
 @pytest.mark.usefixtures("always")
+def test_it_is_a_pass_that_gives_the_graph_that_takes_less_time() -> None:
+    """Each graph is fused once, whoever asks, and what is fused in the end is the one that it gives."""
+    case, fused = Case("cpu", twice, periodic=True), list[Dataflow]()
+
+    def counted(graph: Dataflow) -> fused_program.FusedProgram:
+        fused.append(graph)
+        return fused_program._fused(graph, rotates=True)
+
+    graph, trials = Dataflow(case.program.loops), Trials(counted)
+    found = recompute(graph, trials)
+    assert [len(one.operations) for one in (graph, found)] == [2, 1]
+    assert trials.fused(found).body == trials.fused(found).body and fused == [graph, found]
+    assert [one.content for one in trials.fused(found).body] == [one.content for one in case.program._fusion()[0].body]
+    assert trials.notes == case.notes
+    changed_nothing = recompute(found, trials)
+    assert changed_nothing is found
+
+
+@pytest.mark.usefixtures("always")
 def test_a_long_program_is_weighed_in_part_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each trial fuses all of the program: without a limit a program inlined n times would take n^2."""
     changed(monkeypatch, fusion={"most_weighed": 40})
@@ -453,6 +473,7 @@ def test_a_long_program_is_weighed_in_part_only(monkeypatch: pytest.MonkeyPatch)
         return steps
 
     (case,) = compare(many, ["cpu"], periodic=True)
-    found = recompute.with_recomputing(Dataflow(case.program.loops), counted)
+    weighed = Trials(counted)
+    recompute(Dataflow(case.program.loops), weighed)
     assert len(trials) >= 2 and sum(trials[1:]) <= 40 + len(case.program.loops)
-    assert len(found.notes) == len(set(found.notes)) and "nobody asked what to compute again" in found.notes[-1]
+    assert len(weighed.notes) == len(set(weighed.notes)) and "nobody asked what to compute again" in weighed.notes[-1]

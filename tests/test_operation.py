@@ -259,8 +259,10 @@ def test_what_a_line_loop_sets_anew_is_not_stored_before(ghosts: int) -> None:
 # ----- nobody asks of which kind one is -------------------------------------------------------------------------------
 #: What operations differ in; where each kind may be told from another is the file that defines them.
 PARTS = ("Operation", "Domain", "Body", "ExecutionPolicy")
-#: What the kinds were called when they were classes, and what users call them.
-NAMES = {"Operation", "Loop", "LineLoop", "Runnable", "Fill", "Copy", "FusedLoop", "ComposedLines"}
+#: What the kinds were called when they were classes, and what users call them; a tape stood among operations, too.
+NAMES = {"Operation", "Loop", "LineLoop", "Runnable", "Fill", "Copy", "FusedLoop", "ComposedLines", "Tape"}
+#: What holds several things of one type.
+SEVERAL = ("tuple", "list", "Sequence", "Iterable", "Iterator")
 
 
 def named(node: ast.expr) -> str:
@@ -293,6 +295,16 @@ def asked(tree: ast.Module, kinds: set[str]) -> Iterator[str]:
             yield f"line {node.lineno}: {ast.unparse(node.cls)}"
 
 
+def mixed(tree: ast.Module) -> Iterator[str]:
+    """Lists of operations and of something else."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and named(node.value) in SEVERAL:
+            unions = [one for one in ast.walk(node.slice) if isinstance(one, ast.BinOp)]
+            kinds = {named(one) for union in unions for one in ast.walk(union) if isinstance(one, ast.expr)}
+            if "Operation" in kinds:
+                yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
 FILES = {path: path.read_text(encoding="utf-8") for folder in ("meshloom", "bench", "tests")
          for path in (ROOT / folder).rglob("*.py") if path.stem != "test_operation"}  # fmt: skip
 KINDS = kinds_of([text for path, text in FILES.items() if (ROOT / "meshloom") in path.parents])
@@ -308,12 +320,23 @@ def test_nobody_asks_of_which_kind_an_operation_is() -> None:
     assert known <= KINDS and len(found) > 30
 
 
+def test_no_list_holds_operations_and_something_else() -> None:
+    found = {str(path.relative_to(ROOT)): list(mixed(ast.parse(text))) for path, text in FILES.items()
+             if "Operation" in text}  # fmt: skip
+    assert not {name: lines for name, lines in found.items() if lines} and len(found) > 30
+    for text in ("found: list[Operation | Tape] = []", "def f() -> tuple[Operation | Tape, ...]: ...",
+                 "def f(x: Sequence[str | op.Operation]): ..."):  # fmt: skip
+        assert list(mixed(ast.parse(text))), text
+    for text in ("x: list[Operation]", "x: Operation | None", "x: list[Field | Global]", "x: tuple[Operation, ...]"):
+        assert not list(mixed(ast.parse(text))), text
+
+
 @pytest.mark.parametrize(
     "line",
     ["class Sparse(Operation): pass", "class Sparse(ml.Loop): pass", "isinstance(o, Operation)",
      "x = [o for o in loops if isinstance(o, ml.Loop | Field)]", "isinstance(one, (Fill, Copy))",
      "isinstance(o.domain, GridLines)", "isinstance(o.body, KernelBody)", "if type(o.policy) is StrategyPolicy: pass",
-     "match o.domain:\n    case BoxPoints(): pass"],
+     "isinstance(piece, Tape)", "match o.domain:\n    case BoxPoints(): pass"],
 )  # fmt: skip
 def test_the_test_finds_what_it_is_for(line: str) -> None:
     assert list(asked(ast.parse(line), KINDS))

@@ -5,19 +5,22 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
 import meshloom as ml
 from meshloom.operation import passes
 from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.fusion.program import _fused
+from meshloom.operation.fusion.trials import Trials
 from meshloom.operation.operation import Operation
 from tests.docs.test_rooms import files, parsed
 
 PACKAGE = Path(ml.__file__).parent
-ALL = (*passes.RECORDED_PASSES, *passes.PASSES, *passes.FUSION_PASSES)
+ALL = (*passes.RECORDED_PASSES, *passes.PASSES, *passes.WEIGHED_PASSES, *passes.FUSION_PASSES)
 #: Analyses of before, each of which asked on its own whether something may move past something else.
 GONE = {"_may_follow", "_why_not", "_maker", "_followers", "read_in", "needed_later", "without_idle_fills",
         "_constants", "dependencies", "Footprint", "footprint_of"}  # fmt: skip
@@ -62,11 +65,29 @@ def test_the_test_finds_what_it_is_for() -> None:
 
 
 def test_loads_are_replaced_by_one_function() -> None:
-    """Whoever puts loops together, or takes several points as one, substitutes; other rules are those of kernels."""
+    """Whoever puts loops together, or takes several points as one, substitutes; other rules are those of kernels. Loops
+    are put together by ``substitution.py``: no other file knows how what one has made becomes another's."""
     texts = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
     rewriting = {where for where, text in texts.items() if "passes.rewrite(" in text or "import rewrite" in text}
     assert all(where.startswith("kernel/") for where in rewriting)
-    assert sum("substitute(" in text for text in texts.values()) > 5
+    assert {where for where, text in texts.items() if "substitute(" in text} == {
+        "kernel/passes.py", "operation/fusion/substitution.py", "operation/fusion/along_lines.py",
+        "schedule/strategies/common/points.py",
+    }  # fmt: skip
+    composing = {where for where, text in texts.items() if "fusion.substitution import" in text}
+    fusion = {f"operation/fusion/{name}.py" for name in ("along_lines", "compose", "recompute")}
+    assert composing == fusion | {"linalg/lines.py"}
+
+
+def test_operands_of_what_is_put_together_are_merged_by_one_class() -> None:
+    """Whether what several parts use is read, written or both is asked there, and by nobody else in the room."""
+    merging = {where for where, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Call)
+               and ast.unparse(node.func) in ("Operands", "merged_operands")}  # fmt: skip
+    fusion = {f"operation/fusion/{name}.py" for name in ("along_lines", "compose", "recompute")}
+    assert merging == fusion | {"operation/operand.py", "operation/call.py", "linalg/lines.py"}
+    asking = {where for where, tree in trees() for node in ast.walk(tree)
+              if isinstance(node, ast.IfExp) and ast.unparse(node.body) == "ReadWrite"}  # fmt: skip
+    assert asking == {"linalg/lines.py"}, "of a spec, whose lines are loaded before they are stored"
 
 
 def test_every_pass_is_in_the_lists() -> None:
@@ -82,12 +103,21 @@ def test_every_pass_is_in_the_lists() -> None:
     assert found - {"passed"} == listed and len(listed) >= 4
 
 
+def test_nobody_fuses_programs_around_the_passes() -> None:
+    """What becomes of a graph when it is fused is said in one file; whoever weighs graphs is a pass, and asks there."""
+    made = {where for where, tree in trees() for node in tree.body
+            if isinstance(node, ast.FunctionDef) and node.args.args and node.returns
+            and ast.unparse(node.args.args[0].annotation or node.returns) == "Dataflow"
+            and "FusedProgram" in ast.unparse(node.returns)}  # fmt: skip
+    assert made == {"operation/fusion/program.py"}
+
+
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.__name__)
-def test_a_pass_takes_a_graph_and_gives_one_and_changes_none(one: passes.Pass) -> None:
+def test_a_pass_takes_a_graph_and_gives_one_and_changes_none(one: Any) -> None:
     assert get_type_hints(one)["return"] is Dataflow and next(iter(inspect.signature(one).parameters)) == "graph"
     before = recorded()
     graph = Dataflow(before)
-    found = one(graph)
+    found = one(graph, Trials(partial(_fused, rotates=True))) if one in passes.WEIGHED_PASSES else one(graph)
     assert graph.operations == before and isinstance(found, Dataflow)
     assert {type(operation) for operation in found.operations} == {type(operation) for operation in before}
 

@@ -15,7 +15,6 @@ from meshloom.kernel.access import Mode, Read, ReadWrite, Write
 from meshloom.kernel.count import arithmetic, flops_by_kind, loads
 from meshloom.kernel.expr import Node, load
 from meshloom.kernel.model import Output, Param
-from meshloom.kernel.passes import substitute
 from meshloom.linalg.factors import LineFactors
 from meshloom.linalg.operator import LineOperator, as_operators
 from meshloom.mesh.components import MOST_COMPONENTS
@@ -26,8 +25,9 @@ from meshloom.mesh.stored import Stored
 from meshloom.operation.body import Body, BodyGraph
 from meshloom.operation.calls import remembered
 from meshloom.operation.domain import GridLines
+from meshloom.operation.fusion.substitution import loading, substituted
 from meshloom.operation.loop import Kernel
-from meshloom.operation.operand import ALONG_LINES, DIRECTLY, Operand
+from meshloom.operation.operand import ALONG_LINES, DIRECTLY, Operand, merged_operands
 from meshloom.operation.operation import Operation
 from meshloom.operation.policy import ExecutionPolicy, Wish
 from meshloom.schedule.choice.candidate import Candidate, Candidates, rank
@@ -109,7 +109,7 @@ def _check(name: str, domain: GridLines, body: LineBody) -> None:
                 f"line loop {name}: {one.name} is passed twice and written; pass it once, as ReadWrite, or use a second"
                 " field"
             )
-    kinds = {s.dtype for s in body.line_storages if isinstance(s, Field)}
+    kinds = {one.storage.dtype for one in body.line_operands() if not one.is_global}
     if len(kinds) != 1 or next(iter(kinds)).kind != "f":
         raise MeshError(f"line loop {name}: fields must have one floating type, got {sorted(map(str, kinds))}")
 
@@ -133,10 +133,9 @@ class LineBody(Body):
         return self.factors.along if self.factors else None
 
     @property
-    def line_storages(self) -> tuple[Storage, ...]:
-        """All that it reads and writes, each once."""
-        given = self.factors.fields if self.factors else ()
-        return tuple(dict.fromkeys((*self.sources, *given, *self.targets)))
+    def coefficients(self) -> tuple[Storage, ...]:
+        """Those of its systems, at every point."""
+        return self.factors.fields if self.factors else ()
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:  # type: ignore[override]
@@ -148,13 +147,10 @@ class LineBody(Body):
 
     def line_operands(self) -> tuple[Operand, ...]:
         """One for each field or global: what is read before the solve is needed all along the line."""
-        modes = dict(zip(self.targets, self.target_modes(), strict=True))
-        found = []
-        for one in self.line_storages:
-            mode, source = modes.get(one, Read), one not in self.targets or one in self.sources
-            as_both = ReadWrite if source and mode.writes else mode
-            found.append(Operand(one, as_both, ALONG_LINES if source else DIRECTLY, one.name))
-        return tuple(found)
+        read = [Operand(one, Read, ALONG_LINES, one.name) for one in (*self.sources, *self.coefficients)]
+        used = [Operand(one, mode, DIRECTLY, one.name)
+                for one, mode in zip(self.targets, self.target_modes(), strict=True)]  # fmt: skip
+        return merged_operands((*read, *used))
 
     def target_modes(self) -> list[type[Mode]]:
         if self.after is None:
@@ -170,8 +166,7 @@ class LineBody(Body):
     def graph(self, of: Operation) -> BodyGraph:
         numbers = {s: k for k, s in enumerate(of.storages)}
         outputs, combines = self._results(numbers)
-        given = self.factors.fields if self.factors else ()
-        coefficients = tuple(load(numbers[one], 0, 0, one.dtype) for one in given)
+        coefficients = tuple(load(numbers[one], 0, 0, one.dtype) for one in self.coefficients)
         return BodyGraph(outputs, (*self._operands(numbers), *coefficients), combines)
 
     def _operands(self, numbers: dict[Storage, int]) -> tuple[Node, ...]:
@@ -189,8 +184,8 @@ class LineBody(Body):
             )
         params = [_param(n, m, s) for (n, m), s in zip(modes, self.sources, strict=False)]
         params.append(self._between(*modes[-1]))
-        found = self.before.outputs(tuple(params), strict=self.strict)
-        return _renumbered([o.value for o in found], {k: numbers[s] for k, s in enumerate(self.sources)})
+        traced = self.before.outputs(tuple(params), strict=self.strict)
+        return tuple([o.value for o in substituted(traced, loading(self.sources, numbers))])
 
     def _results(self, numbers: dict[Storage, int]) -> tuple[tuple[Output, ...], tuple[str, ...]]:
         here = len(numbers)
@@ -206,9 +201,8 @@ class LineBody(Body):
         params = [self._between(*modes[0])]
         params += [_param(n, m, s) for (n, m), s in zip(modes[1:], self.targets, strict=True)]
         traced = self.after.outputs(tuple(params), strict=self.strict)
-        table = {0: here} | {k + 1: numbers[s] for k, s in enumerate(self.targets)}
-        values = _renumbered([o.value for o in traced], table)
-        outputs = tuple(Output(table[o.param], 0, o.comp, v) for o, v in zip(traced, values, strict=True))
+        found = substituted(traced, loading((None, *self.targets), numbers))
+        outputs = tuple([Output(numbers[self.targets[o.param - 1]], 0, o.comp, o.value) for o in found])
         return outputs, tuple(modes[o.param][1].combine for o in traced)
 
     def _between(self, name: str, mode: type[Mode]) -> Param:
@@ -359,16 +353,6 @@ def _modes(kernel: Kernel, count: int, what: str) -> list[tuple[str, type[Mode]]
             f"kernel {kernel.name}: in this line loop it takes {count} parameters ({what}), it has {len(kernel.modes)}"
         )
     return list(kernel.signature.expanded(count).items())
-
-
-def _renumbered(roots: Sequence[Node], numbers: Mapping[int, int]) -> tuple[Node, ...]:
-    """Expressions with their loads from other parameters: old number -> new one."""
-
-    def value(node: Node) -> Node:
-        param, slot, comp = node.value
-        return load(numbers[param], slot, comp, node.dtype)
-
-    return substitute(roots, value)
 
 
 def _spec_param(operand: Operand) -> SpecParam:

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, NoReturn, cast
 from meshloom.backend.lowering import Launch, Launches
 from meshloom.errors import ProgramError, ScheduleError, shown
 from meshloom.exclusion import made_for
-from meshloom.kernel.access import Read, ReadWrite, Write
+from meshloom.kernel.access import Read, Write
 from meshloom.kernel.sameness import Same
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.body import Body, BodyGraph
 from meshloom.operation.domain import Extent, WholeFields
 from meshloom.operation.in_memory import InMemory
-from meshloom.operation.operand import Operand
+from meshloom.operation.operand import Operand, merged_operands
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import name_of
 from meshloom.recording import recorder
@@ -94,6 +94,15 @@ class CalledFunction(Body):
         )
         return f"{name}: {self.what}, which reads {read} and writes {written}"
 
+    @property
+    def launch(self) -> Launch:
+        """What calls it; what it makes is its own."""
+        return Launch.here(made_for, None, self.function)
+
+    def steps(self, of: Operation) -> tuple[Operation, ...]:
+        """What runs of it at every replay, as a program shows that: it is one step."""
+        return (of,)
+
     def graph(self, of: Operation) -> BodyGraph:
         return BodyGraph(())
 
@@ -110,10 +119,9 @@ def called(
     ends = frozenset(s for s in used if isinstance(s, Field) and s.temporary and s not in body.said)
     rest = frozenset(used) - ends
     reads, writes = (rest if one is None else frozenset(one) for one in (body.reads, body.writes))
-    listed = [s for s in dict.fromkeys((*used, *body.said)) if s in reads | writes | ends]
-    modes = [Write if s not in reads else ReadWrite if s in writes else Read for s in listed]
-    domain = WholeFields(everything, ends, frozenset(sets))
-    return Operation(name, domain, tuple(map(Operand, listed, modes)), body, _OUTSIDE)
+    both = (Read, reads), (Write, writes | ends)
+    operands = merged_operands(Operand(s, mode) for s in (*used, *body.said) for mode, those in both if s in those)
+    return Operation(name, WholeFields(everything, ends, frozenset(sets)), operands, body, _OUTSIDE)
 
 
 class _Outside(InMemory):
@@ -126,7 +134,7 @@ class _Outside(InMemory):
         raise ScheduleError(f"nobody counts what the call of {of.name} computes")
 
     def launches(self, of: Operation) -> Launches:
-        return Launches((Launch.here(made_for, None, *functions_of([of])),))  # what it makes is its own
+        return Launches((cast(CalledFunction, of.body).launch,))
 
     def words(self, of: Operation) -> str:
         return "by Python"

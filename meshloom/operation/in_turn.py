@@ -37,12 +37,11 @@ _RECORDED = tuple(f"{_PACKAGE}.{room}" for room in ("mesh", "kernel", "operation
 def executed_in_turn(now: Callable[[], Tape], tape: Tape, times: int, way: Way, watched: Sequence[Global]) -> Replayed:
     """Run a tape with calls. ``now``: gives the tape of the Python values of now; ``watched``: globals that somebody
     looks at after replays."""
-    tape.begin()
+    replays = _InTurn(now, tape)
     tape.bring(watched)
     if not times:
         for one in tape.segments:
             one.execute(0, way, ())  # which compiles it
-    replays = _InTurn(now, tape)
     try:
         return way(Recording([replays]), times)
     finally:
@@ -55,26 +54,26 @@ class _InTurn:
 
     def __init__(self, now: Callable[[], Tape], tape: Tape):
         self._now, self._tape, self._replays = now, tape, 0
-        self.carried = _carried(tape)  # by any tape that has run
         # asked anew in every run: solvers may have got a callback since
         self._followed = not calls_only_ours(*functions_of(tape.calls))
+        tape.begin(followed=self._followed)
+        self.carried = _carried(tape)  # by any tape that has run
 
     def __call__(self) -> None:
         tape, place = self._tape, 0
         try:
             while place < len(tape.pieces):
                 piece, place = tape.pieces[place], place + 1
-                if isinstance(piece, Tape):
-                    piece.run_once(followed=self._followed)
-                    continue
                 before = time.perf_counter()
                 piece.prepare()()
+                if piece.composed:  # of loops: they keep their times, and set no Python value
+                    continue
                 piece.execution.add(time.perf_counter() - before)
                 if self._followed and (new := self._now()) is not tape:
                     place = _place_behind(tape, place, new)
                     tape = new
                     self.carried |= _carried(new)
-                    tape.begin()
+                    tape.begin(followed=True)
         except SolveError as error:
             error.replays = self._replays
             raise
@@ -84,14 +83,14 @@ class _InTurn:
 def _place_behind(tape: Tape, place: int, new: Tape) -> int:
     """Where another tape goes on behind the calls that have been made of one; ProgramError where it has none there."""
     both = (tape.pieces[:place], new.pieces)
-    made, others = ([one for one in pieces if not isinstance(one, Tape)] for pieces in both)
+    made, others = ([one for one in pieces if not one.composed] for pieces in both)
     changed = f"program {tape.name}: {made[-1].name} has changed a Python value by which"
     instead = "; change it at the end of a replay, or between two runs"
     if [one.body.known_by for one in others[: len(made)]] != [one.body.known_by for one in made]:
         if place == len(tape.pieces):
             return len(new.pieces)
         raise ProgramError(f"{changed} other functions are called before it{instead}")
-    calls = [k for k, one in enumerate(new.pieces, 1) if not isinstance(one, Tape)]
+    calls = [k for k, one in enumerate(new.pieces, 1) if not one.composed]
     behind = calls[len(made) - 1]
     lost = _not_there(tape, new, behind)
     if lost:
@@ -110,8 +109,8 @@ def _not_there(tape: Tape, new: Tape, place: int) -> list[str]:
     return sorted({s.name for s in read & (own | dropped | (_carried(new) - _carried(tape)))})
 
 
-def _operations(pieces: Sequence[Operation | Tape]) -> list[Operation]:
-    return [each for one in pieces for each in (one.loops if isinstance(one, Tape) else (one,))]
+def _operations(pieces: Sequence[Operation]) -> list[Operation]:
+    return [each for one in pieces for each in one.composed or (one,)]
 
 
 def _carried(tape: Tape) -> set[Field]:

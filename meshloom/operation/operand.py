@@ -5,9 +5,10 @@ They are named tuples because every loop that is called anew makes some, and cal
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
-from meshloom.kernel.access import Mode
+from meshloom.kernel.access import Mode, ReadWrite
 from meshloom.kernel.model import Param
 from meshloom.mesh.core import Field, Global, Map
 from meshloom.mesh.number import PlainNumber
@@ -93,3 +94,31 @@ class Operand(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Operand({self})"
+
+
+class Operands:
+    """Those of an operation that is put together, numbered as its parts come to use them. What several parts use is one
+    operand, which is reached, and called, as the first of them does that; where one reads it and another writes it, it
+    is both."""
+
+    def __init__(self) -> None:
+        self.listed: list[Operand] = []
+        self._numbers: dict[Hashable, int] = {}
+
+    def number(self, one: Operand, apart: Hashable = ()) -> int:
+        """The number of an operand. ``apart``: uses of a field or global that differ in this are operands each."""
+        key, new = (one.storage, apart), len(self.listed)
+        found = self._numbers.setdefault(key, new)
+        if found == new:
+            self.listed.append(one)
+        elif self.listed[found].mode is not one.mode:
+            self.listed[found] = self.listed[found]._replace(mode=ReadWrite)
+        return found
+
+
+def merged_operands(uses: Iterable[Operand]) -> tuple[Operand, ...]:
+    """One operand for each field and global of some uses, in their order."""
+    found = Operands()
+    for one in uses:
+        found.number(one)
+    return tuple(found.listed)

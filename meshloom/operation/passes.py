@@ -10,7 +10,9 @@ from meshloom.mesh.number import PlainNumber
 from meshloom.operation.call import CalledFunction, called
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.into_lines import fused_into_lines
+from meshloom.operation.fusion.recompute import recompute
 from meshloom.operation.fusion.split_boxes import split_boxes
+from meshloom.operation.fusion.trials import Trials
 
 
 def complete_calls(graph: Dataflow) -> Dataflow:
@@ -65,10 +67,13 @@ def sink_initialisers(graph: Dataflow) -> Dataflow:
 
 
 Pass = Callable[[Dataflow], Dataflow]
+WeighedPass = Callable[[Dataflow, Trials], Dataflow]  # does something where the fused program then takes less time
 #: Of what was recorded: all of it stays, and users see it (``program.dataflow``).
 RECORDED_PASSES: tuple[Pass, ...] = (complete_calls,)
 #: Of every program before it runs, in this order.
 PASSES: tuple[Pass, ...] = (check_defined, eliminate_dead_stores)
+#: Before those that follow, which every trial goes through.
+WEIGHED_PASSES: tuple[WeighedPass, ...] = (recompute,)
 #: Before loops become one (``fusion/program.py``), in this order.
 FUSION_PASSES: tuple[Pass, ...] = (fused_into_lines, sink_initialisers, split_boxes)
 

@@ -4,7 +4,7 @@ run elements and points, methods lines, and memory is filled and copied as it li
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -164,7 +164,7 @@ class StrategyPolicy(ExecutionPolicy):
     def spec(self, of: Operation) -> LoopSpec:
         targets = list(dict.fromkeys(m.target for m in of.maps))
         maps = tuple(SpecMap(m.arity, m.index_type, targets.index(m.target), m.formula) for m in of.maps)
-        params = tuple(_spec_param(of, one) for one in of.operands)
+        params = tuple(spec_param(one, of.maps, of.layout_of) for one in of.operands)
         box = None if of.box is None else spec_box(of.box, of.operands, self.wish, of.backend.target)
         return LoopSpec(of.name, params, maps, of.graph.outputs, box=box, strict=of.strict)
 
@@ -286,14 +286,14 @@ def by_strategy(wish: Wish) -> StrategyPolicy:
     return StrategyPolicy(asked)
 
 
-def _spec_param(of: Operation, operand: Operand) -> SpecParam:
+def spec_param(operand: Operand, maps: Sequence[Map], layout_of: Callable[[Field], Layout]) -> SpecParam:
     """An operand without its data."""
     param, storage, reach = operand.param, operand.storage, operand.reach
     if not isinstance(storage, Field):  # a Global that is set is like a field of the loop's only element
         reduced_or_read = not param.mode.control
         return SpecParam(param.name, param.mode, param.dim, param.dtype, Layout("aos"), None, reduced_or_read)
-    number = None if reach.map is None else of.maps.index(reach.map)
-    return SpecParam(param.name, param.mode, param.dim, param.dtype, of.layout_of(storage), number,
+    number = None if reach.map is None else maps.index(reach.map)
+    return SpecParam(param.name, param.mode, param.dim, param.dtype, layout_of(storage), number,
                      offsets=param.offsets, as_member=reach.as_member)  # fmt: skip
 
 

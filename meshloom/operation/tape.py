@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import groupby
 from typing import Any, cast
@@ -18,12 +19,14 @@ from weakref import WeakSet
 import numpy as np
 
 from meshloom.backend.base import Backend, Recording, Replayed
+from meshloom.backend.lowering import Launch
 from meshloom.errors import ProgramError
 from meshloom.exclusion import PREPARING, Mutex, holding, mutexes_of
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.random import Random
 from meshloom.native.together import together
 from meshloom.operation.arguments import check_memory
+from meshloom.operation.call import CalledFunction, called
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.execution import Spent
 from meshloom.operation.field_layouts import layouts_by_votes
@@ -50,7 +53,8 @@ from meshloom.recording import outside_program
 class Tape:
     """What was recorded, ready to be replayed. ``fuse`` and ``branches``: see ``Program``. ``had_its_say``: the fields
     about whose layout the program has had its say, whatever it recorded. Where functions are called among the
-    operations, those between two calls are tapes of their own (``segments``), which ``in_turn.py`` runs."""
+    operations, those between two calls are an operation (``pieces``), whose body is a tape of their own
+    (``segments``); ``in_turn.py`` runs these and the calls."""
 
     def __init__(self, name: str, recorded: Sequence[Operation], had_its_say: WeakSet[Field]):
         self.name, self.recorded = name, recorded
@@ -58,6 +62,7 @@ class Tape:
         self.fuse = self.branches = True
         self.carries = set[Field]()  # as a segment: temporary fields across a call, which fused loops need not store
         self.rotates = True  # may a replay do what the next one begins with? a segment runs one at a time
+        self.followed = True  # as a segment: may a function of the user's have set a value that kernels read?
         self.spent = Spent()  # as a segment, in all
         self._kept: tuple[tuple[Any, ...], ReadyProgram] | None = None  # as a segment: what runs of it, decided so
         self._ready: tuple[bool, Recording] | None = None  # with ``branches``, or without
@@ -76,18 +81,22 @@ class Tape:
         return graph.operations
 
     @cached_property
-    def pieces(self) -> tuple[Operation | Tape, ...]:
-        """Calls, and what is between them, in the order in which they run."""
-        found: list[Operation | Tape] = []
+    def pieces(self) -> tuple[Operation, ...]:
+        """Calls, and all that is between two of them as one operation, in the order in which they run."""
+        across = Dataflow(self.loops).temporaries_across_calls()
+        found: list[Operation] = []
         for is_call, between in groupby(self.loops, _is_call):
             listed = tuple(between)
-            found += listed if is_call else [Tape(self.name, listed, self._had_its_say)]
-        across = Dataflow(self.loops).temporaries_across_calls()
-        for one in found:
-            if isinstance(one, Tape):
-                one.loops, one.rotates = one.operations, False
-                one.carries = across & {s for o in one.loops for s in o.temporary_fields}
+            found += listed if is_call else [self._segment(listed, across)]
         return tuple(found)
+
+    def _segment(self, loops: tuple[Operation, ...], across: set[Field]) -> Operation:
+        """Some of its operations, none of them a call, as one; ``across``: temporary fields that live across calls."""
+        made = Tape(self.name, loops, self._had_its_say)
+        made.loops, made.rotates = made.operations, False
+        made.carries = across & {s for o in loops for s in o.temporary_fields}
+        reads = tuple(dict.fromkeys(s for o in loops for s in o.reads))
+        return called(SegmentBody(made, reads, written_by(loops)), self.name)
 
     @cached_property
     def calls(self) -> tuple[Operation, ...]:
@@ -96,14 +105,18 @@ class Tape:
 
     @property
     def segments(self) -> tuple[Tape, ...]:
-        """What runs without a call in between: itself, where there is none."""
+        """What runs without a call in between, as it is to run now: itself, where there is none."""
         if not self.calls:
             return (self,)
-        found = tuple([one for one in self.pieces if isinstance(one, Tape)])
-        for one in found:
+        return tuple([cast(SegmentBody, one.body).function for one in self._pieces_now if one.composed])
+
+    @property
+    def _pieces_now(self) -> tuple[Operation, ...]:
+        """The pieces, to run as all of it is to run now."""
+        for one in [cast(SegmentBody, piece.body).function for piece in self.pieces if piece.composed]:
             one.fuse, one.branches = self.fuse and not one.carries, self.branches
             one.layouts = {f: best for f, best in self.layouts.items() if any(f in o.storages for o in one.loops)}
-        return found
+        return self.pieces
 
     @property
     def dataflow(self) -> Dataflow:
@@ -163,14 +176,15 @@ class Tape:
             target.move(next(iter(used)).place(target.storage))
 
     # ----- in turn with calls -------------------------------------------------------------------------------------
-    def begin(self) -> None:
+    def begin(self, *, followed: bool) -> None:
         """Before the first of several replays: fields get the layouts that all segments have voted for, which share
-        them. What segments have ready is looked at: kernels, schedules and how it is to run."""
+        them. What segments have ready is looked at: kernels, schedules and how it is to run. ``followed``: functions of
+        the user's may set values that kernels read."""
         for operation in self.loops:
             operation.settle()
         self.lay_out()
         for one in self.segments:
-            one.laid_out = True
+            one.laid_out, one.followed = True, followed
             if one._kept is not None and (one._kept[0] != one._run_by or not one._kept[1].usable()):
                 one._kept = None
 
@@ -179,11 +193,11 @@ class Tape:
         """What has been decided about how it runs."""
         return (self.fuse, self.branches, *[loop.policy for loop in self.loops])
 
-    def run_once(self, *, followed: bool) -> None:
+    def __call__(self) -> None:
         """A replay by itself: what was made ready for the first one serves as long as it fits, so that little is asked
-        of Python. ``followed``: a function of the user's may have set a value that kernels read."""
+        of Python."""
         before, kept = time.perf_counter(), None if self._kept is None else self._kept[1]
-        if kept is not None and Operation.watched is None and kept.usable(followed=followed):
+        if kept is not None and Operation.watched is None and kept.usable(followed=self.followed):
             self.note(kept.replay, kept.perform(1, _once, ()))
         else:
             self.execute(1, _once, ())
@@ -364,8 +378,7 @@ class Tape:
     def explained(self) -> str:
         """Every loop's schedule, reason and figures; before that how they are fused and, on a GPU, replayed."""
         if self.calls:
-            texts = {one: one.explained() for one in self.segments}
-            parts = [texts[one] if isinstance(one, Tape) else one.explain() for one in self.pieces]
+            parts = [one.explain() for one in self._pieces_now]
             return "\n\n".join(f"part {k} of {len(parts)}: {text}" for k, text in enumerate(parts, 1))
         with self._asked():
             self._as_laid_out()
@@ -381,8 +394,7 @@ class Tape:
     def steps(self) -> tuple[Operation, ...]:
         """The operations of one replay: as they are fused, or as they were recorded."""
         if self.calls:
-            steps = {one: one.steps for one in self.segments}
-            return tuple(step for one in self.pieces for step in (steps[one] if isinstance(one, Tape) else (one,)))
+            return tuple(step for one in self._pieces_now for step in cast(CalledFunction, one.body).steps(one))
         with self._asked():
             found = self.fused_recording()
             return found.program.body if found else self.loops
@@ -404,6 +416,33 @@ class Tape:
             return "; a call; ".join(filter(None, [one.graph for one in self.segments]))
         with self._asked():
             return (self.fused_recording() or self.recording()).summary
+
+
+@dataclass(frozen=True)
+class SegmentBody(CalledFunction):
+    """All that a program does between two calls, for a body: a program, too, which is replayed once."""
+
+    function: Tape
+    tells_failures = False
+
+    @property
+    def composed(self) -> tuple[Operation, ...]:  # type: ignore[override]
+        return self.function.loops
+
+    @property
+    def inside(self) -> tuple[()]:
+        return ()
+
+    @property
+    def launch(self) -> Launch:
+        """What replays it; what it makes ready belongs to the program around it."""
+        return Launch.here(self.function.__call__)
+
+    def explain(self, name: str) -> str:
+        return self.function.explained()
+
+    def steps(self, of: Operation) -> tuple[Operation, ...]:
+        return self.function.steps
 
 
 def _is_call(operation: Operation) -> bool:

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from meshloom.kernel import passes
-from meshloom.kernel.access import Read, ReadWrite, Write
+from meshloom.kernel.access import Read, Write
 from meshloom.kernel.expr import Node, const, load
 from meshloom.kernel.model import Output
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.body import Body, BodyGraph, Traced
-from meshloom.operation.fusion.substitution import Values, evaluated, written
-from meshloom.operation.operand import ALONG_LINES, DIRECTLY, Operand
+from meshloom.operation.fusion.substitution import Values, evaluated, loading, valued, written
+from meshloom.operation.operand import ALONG_LINES, DIRECTLY, Operand, merged_operands
 from meshloom.operation.operation import Operation
 from meshloom.schedule.lines.along import OperatorAlong, SystemsAlong
 
@@ -74,13 +75,9 @@ class ComposedBody(Body):
 
     def line_operands(self) -> tuple[Operand, ...]:
         """What its parts use, but for what they hand on."""
-        reads, writes = self._reads(), self._writes()
         along = {one.storage for one in self.line.operands if one.reach.along_line}
-        found = []
-        for one in dict.fromkeys((*reads, *writes)):
-            mode = Read if one not in writes else ReadWrite if one in reads else Write
-            found.append(Operand(one, mode, ALONG_LINES if one in along else DIRECTLY, one.name))
-        return tuple(found)
+        uses = [*[(one, Read) for one in self._reads()], *[(one, Write) for one in self._writes()]]
+        return merged_operands(Operand(s, mode, ALONG_LINES if s in along else DIRECTLY, s.name) for s, mode in uses)
 
     def _writes(self) -> dict[Storage, None]:
         written = dict.fromkeys(s for one in (self.line, *self.epilogue) for s in one.writes)
@@ -101,13 +98,15 @@ class ComposedBody(Body):
 
         def of_part(one: Operation) -> passes.Rule:
             """A load of a part: a value at hand, a load of the whole, or what the solve gives."""
+            storages = (*one.storages, None)
+            of_whole = loading(storages, numbers)
 
             def value(node: Node) -> Node:
-                param, slot, comp = node.value
-                storage = one.storages[param] if param < len(one.storages) else None
+                param, _, comp = node.value
+                storage = storages[param]
                 if isinstance(storage, Field) and storage in now:
                     return now[storage][comp]
-                return load(len(numbers) if storage is None else numbers[storage], slot, comp, node.dtype)
+                return of_whole(node)
 
             return value
 
@@ -122,8 +121,7 @@ class ComposedBody(Body):
             operands = passes.substitute(one.graph.operands, of_part(one)) if one is self.line else operands
             now |= written(one, evaluated(one, of_part(one)), before)
         left = {s: row for s, row in now.items() if s in numbers and s not in self.dead}
-        stored = [(numbers[s], c, v) for s, row in left.items() for c, v in enumerate(row)]
-        stored = [(p, c, v) for p, c, v in stored if not (v.op == "load" and v.value == (p, 0, c))]
-        values = passes.optimise([v for *_, v in stored], strict=self.strict)
-        found = tuple(Output(p, 0, c, v) for (p, c, _), v in zip(stored, values, strict=True))
-        return BodyGraph(found, passes.optimise(operands, strict=self.strict), ("",) * len(found))
+        stored = [Output(numbers[s], 0, c, v) for s, row in left.items() for c, v in enumerate(row)]
+        stored = [o for o in stored if not (o.value.op == "load" and o.value.value == (o.param, 0, o.comp))]
+        optimised = partial(passes.optimise, strict=self.strict)
+        return BodyGraph(valued(stored, optimised), optimised(operands), ("",) * len(stored))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from meshloom.kernel import passes
@@ -11,7 +12,6 @@ from meshloom.kernel.access import Mode, Read, ReadWrite, identity
 from meshloom.kernel.expr import Node, const, load, operate
 from meshloom.kernel.model import Output
 from meshloom.mesh.core import Field, Global, Map
-from meshloom.mesh.layout import Layout
 from meshloom.mesh.offsets import Offsets
 from meshloom.operation.arguments import spec_box
 from meshloom.operation.body import BodyGraph, GivenBody
@@ -19,9 +19,10 @@ from meshloom.operation.domain import BoxPoints, SetElements
 from meshloom.operation.fusion.fused_policy import FusedPolicy
 from meshloom.operation.fusion.groups import Group, in_chunks
 from meshloom.operation.fusion.memory import Memory
-from meshloom.operation.fusion.substitution import evaluated, written
-from meshloom.operation.operand import DIRECTLY, Operand, Reach
+from meshloom.operation.fusion.substitution import evaluated, substituted, valued, written
+from meshloom.operation.operand import Operand, Operands, Reach
 from meshloom.operation.operation import Operation
+from meshloom.operation.policy import spec_param
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.fused.chunks import ChunkPlan, StagedTouching, Touching
 from meshloom.schedule.fused.fused import FusedGather, FusedPlan, FusedSpec, touched_bits
@@ -49,9 +50,7 @@ class _Composer:
     def __init__(self, group: Group, memory: Memory):
         assert group.on is not None
         self.group, self.memory, self.on = group, memory, group.on
-        self.params: list[SpecParam] = []
-        self.reaches: list[Reach] = []  # of each parameter
-        self.storages: list[Field | Global] = []
+        self.operands = Operands()
         self.maps: list[Map] = []
         self.gathers: list[tuple[Operation, int]] = []  # the loop, its racy map
         self.outputs: list[Output] = []
@@ -63,7 +62,16 @@ class _Composer:
         self.starts: list[Output] = []  # what sums begin with, by parameter and component
         self.strict = any(o.spec.strict for o in group.loops)  # one of them, then all
         self.joined: dict[int, int] = {}  # parameters whose sum is that of another
-        self._numbers: dict[tuple[Any, ...], int] = {}
+
+    @property
+    def storages(self) -> list[Field | Global]:
+        """Of each parameter."""
+        return [one.storage for one in self.operands.listed]
+
+    @property
+    def params(self) -> tuple[SpecParam, ...]:
+        """The operands without their data."""
+        return tuple([spec_param(one, self.maps, lambda field: field.layout) for one in self.operands.listed])
 
     def map_number(self, one: Map) -> int:
         if one not in self.maps:
@@ -74,19 +82,10 @@ class _Composer:
               offsets: Offsets | None = None) -> int:  # fmt: skip
         """The number of a parameter; direct reads and writes of one buffer share one, so that they keep their order."""
         seen_at = offsets.offsets if offsets is not None else ()
-        key = (storage, through, mode if isinstance(storage, Global) or mode.combine else None, seen_at)
-        if key not in self._numbers:
-            layout = Layout("aos") if isinstance(storage, Global) else storage.layout
-            number = None if through is None else self.map_number(through)
-            is_global = isinstance(storage, Global)
-            self._numbers[key] = len(self.params)
-            self.params.append(SpecParam(name, mode, storage.dim, storage.dtype, layout, number, is_global, seen_at))
-            self.reaches.append(DIRECTLY if through is None and offsets is None else Reach(through, offsets))
-            self.storages.append(storage)
-        found = self._numbers[key]
-        if mode is ReadWrite and self.params[found].mode is Read:
-            self.params[found] = replace(self.params[found], mode=mode)
-        return found
+        apart = through, mode if isinstance(storage, Global) or mode.combine else None, seen_at
+        if through is not None:
+            self.map_number(through)
+        return self.operands.number(Operand(storage, mode, Reach(through, offsets), name), apart)
 
     def value(self, one: Field) -> list[Node]:
         """What the components of a field at the own element are at this point of the group."""
@@ -162,13 +161,18 @@ class _Composer:
         """A component with what a gather gives to it. The sum begins with what was there, as that of the loop by itself
         does. Where fast algebra allows it, a formula is not evaluated before the gather, but merged with a sum that
         begins with nothing: its parts may be known to the loops after it, and its order is free."""
-        at_hand = old.op == "const" or (old.op == "load" and not self.params[old.value[0]].racy)
+        at_hand = old.op == "const" or (old.op == "load" and not self._is_sum(old.value[0]))
         total = load(param, 0, comp, old.dtype)
         if at_hand or self.strict:
             self.starts.append(Output(param, 0, comp, old))
             return total
         self.starts.append(Output(param, 0, comp, const(identity(mode.combine, old.dtype), old.dtype)))
         return operate(mode.combine, [old, total])
+
+    def _is_sum(self, param: int) -> bool:
+        """Is a parameter what a gather adds up?"""
+        operand = self.operands.listed[param]
+        return operand.reach.map is not None and bool(operand.mode.combine)
 
     def _sum(self, one: Field, number: int, mode: type[Mode]) -> _Sum:
         """What a parameter's increments are added up in: on a CPU that of the gather before, if nobody has looked."""
@@ -193,17 +197,16 @@ class _Composer:
     def left_to_reset(self) -> list[Operation]:
         """Resets that the reductions of the group do not do by themselves, because they leave some components alone."""
         reduced = {k: {o.comp for o in self.outputs if o.param == k} for k in self.starts_from}
-        self.starts_from = {k: v for k, v in self.starts_from.items() if len(reduced[k]) == self.params[k].dim}
+        self.starts_from = {k: v for k, v in self.starts_from.items() if len(reduced[k]) == self.storages[k].dim}
         done = [self.storages[k] for k in self.starts_from]
         return [fill for one, fill in self.reset.items() if one not in done]
 
     def unchanged(self, one: Field) -> Field | None:
         """The buffer whose rows the field's final values are, if they are just that."""
         row = self.values[one]
-        for number, storage in enumerate(self.storages):
-            if not isinstance(storage, Field) or storage.set is not self.on or self.params[number].map is not None:
-                continue
-            if self.params[number].offsets:
+        for number, operand in enumerate(self.operands.listed):
+            storage = operand.storage
+            if not isinstance(storage, Field) or storage.set is not self.on or operand.reach.way is not None:
                 continue
             if _form(storage) == _form(one) and row == [load(number, 0, c, one.dtype) for c in range(one.dim)]:
                 return storage
@@ -227,12 +230,10 @@ def fused(group: Group, memory: Memory) -> list[Operation]:
     spec, plan = _finished(composer)
     schedule = Schedule("fused" if group.box is None else serving(POINTS).name, block=plan.block)
     domain = SetElements(composer.on) if group.box is None else BoxPoints(group.box)
-    operands = tuple([Operand(storage, param.mode, reach, param.name) for param, reach, storage
-                      in zip(spec.params, composer.reaches, composer.storages, strict=True)])  # fmt: skip
     graph = BodyGraph(spec.outputs, starts_from=spec.starts_from, starts=spec.starts)
     body = GivenBody(graph, spec.strict, tuple(group.parts))
     policy = FusedPolicy(spec, plan, schedule, tuple(composer.maps))
-    made = Operation(spec.name, domain, operands, body, policy, memory.backend)
+    made = Operation(spec.name, domain, tuple(composer.operands.listed), body, policy, memory.backend)
     return [*left, made]
 
 
@@ -274,7 +275,7 @@ def _finished(composer: _Composer) -> tuple[FusedSpec, Plan]:
 
 
 def _finished_spec(composer: _Composer, plan: FusedPlan | ChunkPlan) -> FusedSpec:
-    params, maps = tuple(composer.params), composer.maps
+    params, maps = composer.params, composer.maps
     dense = next((n for n, one in plan.gathers.items() if isinstance(one, FusedGather) and one.tables), None)
     same = composer.storages  # equal to themselves alone
     if dense is not None:
@@ -284,8 +285,8 @@ def _finished_spec(composer: _Composer, plan: FusedPlan | ChunkPlan) -> FusedSpe
     _take_own_points_from_stencils(composer)
     racy = [o for o in composer.outputs if params[o.param].racy]
     rest = [o for o in composer.outputs if not params[o.param].racy]
-    valued = _valued((*rest, *composer.starts), lambda roots: passes.optimise(roots, strict=composer.strict))
-    outputs, starts = (*racy, *valued[: len(rest)]), valued[len(rest) :]
+    best = valued((*rest, *composer.starts), partial(passes.optimise, strict=composer.strict))
+    outputs, starts = (*racy, *best[: len(rest)]), best[len(rest) :]
     targets = list(dict.fromkeys(m.target for m in maps))
     described = tuple(SpecMap(m.arity, m.index_type, targets.index(m.target), m.formula) for m in maps)
     own_maps = frozenset(k for k, m in enumerate(maps) if m.source is composer.on)
@@ -296,12 +297,6 @@ def _finished_spec(composer: _Composer, plan: FusedPlan | ChunkPlan) -> FusedSpe
                      box=_points(composer.group))  # fmt: skip
 
 
-def _valued(outputs: Sequence[Output], change: Callable[[list[Node]], Sequence[Node]]) -> tuple[Output, ...]:
-    """The same outputs with values that were changed all at once."""
-    values = change([o.value for o in outputs])
-    return tuple(replace(o, value=v) for o, v in zip(outputs, values, strict=True))
-
-
 def _load_from(composer: _Composer, places: Mapping[int, tuple[int, int]]) -> None:
     """Let parameters be loaded by others: their numbers -> another one, and its slot."""
 
@@ -310,9 +305,9 @@ def _load_from(composer: _Composer, places: Mapping[int, tuple[int, int]]) -> No
         other, place = places.get(param, (param, slot))
         return load(other, place, comp, node.dtype)
 
-    valued = _valued((*composer.outputs, *composer.starts), lambda roots: passes.substitute(roots, value))
+    found = substituted((*composer.outputs, *composer.starts), value)
     cut = len(composer.outputs)
-    composer.outputs, composer.starts = list(valued[:cut]), list(valued[cut:])
+    composer.outputs, composer.starts = list(found[:cut]), list(found[cut:])
 
 
 def _take_own_points_from_stencils(composer: _Composer) -> None:

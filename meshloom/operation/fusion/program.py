@@ -16,9 +16,9 @@ from meshloom.operation.fusion.cost import register_slowdown, seconds_by_count
 from meshloom.operation.fusion.fused_program import FusedProgram, ranked_ways
 from meshloom.operation.fusion.groups import Group, grouped
 from meshloom.operation.fusion.memory import Memory
-from meshloom.operation.fusion.recompute import with_recomputing
+from meshloom.operation.fusion.trials import Trials
 from meshloom.operation.operation import Operation
-from meshloom.operation.passes import FUSION_PASSES, passed
+from meshloom.operation.passes import FUSION_PASSES, WEIGHED_PASSES, passed
 from meshloom.schedule.plan.plan_cache import plans_held
 
 
@@ -26,7 +26,10 @@ def fuse(graph: Dataflow, *, rotates: bool = True) -> FusedProgram:
     """A recorded program with its loops fused where that is possible; what points of a grid look for at others they may
     compute themselves. ``rotates``: may what a replay begins with be done by the one before?"""
     with plans_held(), compared_once():
-        return with_recomputing(graph, partial(_fused, rotates=rotates))
+        trials = Trials(partial(_fused, rotates=rotates))
+        for one in WEIGHED_PASSES:
+            graph = one(graph, trials)
+        return replace(trials.fused(graph), notes=trials.notes)
 
 
 def _fused(graph: Dataflow, *, rotates: bool) -> FusedProgram:

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import partial
 
 from meshloom.kernel import passes
-from meshloom.kernel.access import Mode, Read, ReadWrite, Write
+from meshloom.kernel.access import Read, Write
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node, load, topological
 from meshloom.kernel.model import Output
@@ -29,13 +29,12 @@ from meshloom.operation.body import BodyGraph, GivenBody
 from meshloom.operation.dataflow import Dataflow, written_region
 from meshloom.operation.domain import BoxPoints
 from meshloom.operation.fusion.cost import seconds_at_points
-from meshloom.operation.fusion.fused_program import FusedProgram
 from meshloom.operation.fusion.groups import fusion_blocker
-from meshloom.operation.operand import DIRECTLY, Operand, Reach
+from meshloom.operation.fusion.substitution import evaluated, valued
+from meshloom.operation.fusion.trials import Trials
+from meshloom.operation.operand import DIRECTLY, Operand, Operands, Reach
 from meshloom.operation.operation import Operation
 from meshloom.target import CPU
-
-Fuse = Callable[[Dataflow], FusedProgram]
 
 
 # ----- which loops ----------------------------------------------------------------------------------------------------
@@ -161,13 +160,12 @@ def _offset(loop: Operation, param: int, slot: int) -> Index:
 
 # ----- one loop of two ------------------------------------------------------------------------------------------------
 class _Joined:
-    """Collects what a consumer needs that computes fields itself: one parameter for everything that it reads or writes,
+    """Collects what a consumer needs that computes fields itself: one operand for everything that it reads or writes,
     a field that is read at several points with all of its offsets."""
 
     def __init__(self, pair: StencilPair):
-        self.pair = pair
-        self.modes: dict[Field | Global, type[Mode]] = {}
-        self.names: dict[Field | Global, str] = {}
+        self.pair, self.operands = pair, Operands()
+        self.written: dict[Field | Global, int] = {}  # what the consumer writes: the operand by which it does now
         self.offsets: dict[Field, list[Index]] = {}
         self.beside: dict[Field, Field] = {}  # what is written beside its place, because others look there
         looked_at = {what for one in pair.fields for what in _inputs(pair.producer, one)}
@@ -176,7 +174,7 @@ class _Joined:
             if mode.writes and what in looked_at and isinstance(what, Field):
                 what, mode = self.beside.setdefault(what, _twin(what)), Write
             if mode.writes:
-                self.modes[what], self.names[what] = mode, one.name
+                self.written[one.storage] = self.operands.number(Operand(what, mode, name=one.name))
 
     def loops(self) -> list[Operation]:
         """The consumer that needs the fields no more, and loops that copy back what it wrote next to its place."""
@@ -184,16 +182,13 @@ class _Joined:
 
     def _loop(self) -> Operation:
         consumer, strict = self.pair.consumer, self.pair.consumer.strict or self.pair.producer.strict
-        values = passes.substitute([o.value for o in consumer.spec.outputs], self._read_by_consumer)
-        best = passes.optimise(values, strict=strict)
-        number = {what: k for k, what in enumerate(self.modes)}
-        written = [self.beside.get(s, s) if isinstance(s, Field) else s for s in consumer.storages]
-        outputs = tuple(Output(number[written[o.param]], o.slot, o.comp, v)
-                        for o, v in zip(consumer.spec.outputs, best, strict=True))  # fmt: skip
-        names = list(self.names.values())
+        found = [o for o, _ in evaluated(consumer, self._read_by_consumer)]
+        best = valued(found, partial(passes.optimise, strict=strict))
+        outputs = tuple([replace(o, param=self.written[consumer.storages[o.param]]) for o in best])
+        names = [one.name for one in self.operands.listed]
         unique = [n if n not in names[:k] else f"{n}_{k}" for k, n in enumerate(names)]
-        operands = tuple(Operand(what, mode, self._reach(what), name)
-                         for (what, mode), name in zip(self.modes.items(), unique, strict=True))  # fmt: skip
+        operands = tuple([one._replace(reach=self._reach(one.storage), name=name)
+                          for one, name in zip(self.operands.listed, unique, strict=True)])  # fmt: skip
         body = GivenBody(BodyGraph(outputs), strict, (self.pair.producer, consumer))
         return Operation(consumer.name, BoxPoints(_box(consumer)), operands, body, consumer.policy, consumer.backend)
 
@@ -214,22 +209,19 @@ class _Joined:
 
     def _produced_at(self, one: Field, offset: Index) -> dict[int, Node]:
         """What the producer sets the components of a field to at a point so far away."""
-        producer, found = self.pair.producer, _formulas(self.pair.producer, one)
+        producer = self.pair.producer
 
-        def leaf(node: Node) -> Node:
+        def value(node: Node) -> Node:
             param, slot, _ = node.value
             there = tuple(x + d for x, d in zip(_offset(producer, param, slot), offset, strict=True))
             return self._load(producer, param, there, node)
 
-        return dict(zip(found, passes.substitute(list(found.values()), leaf), strict=True))
+        return {o.comp: o.value for o, _ in evaluated(producer, value, one)}
 
     def _load(self, loop: Operation, param: int, offset: Index, node: Node) -> Node:
         """What a loop loads by a parameter, at an offset."""
         what = loop.storages[param]
-        self.names.setdefault(what, loop.operands[param].name)
-        if self.modes.setdefault(what, Read) is Write:
-            self.modes[what] = ReadWrite
-        number, comp = list(self.modes).index(what), node.value[2]
+        number, comp = self.operands.number(Operand(what, Read, name=loop.operands[param].name)), node.value[2]
         if isinstance(what, Global):
             return load(number, 0, comp, node.dtype)
         known = self.offsets.setdefault(what, [])
@@ -283,37 +275,30 @@ def _too_long(loop: Operation) -> str:
     return ""
 
 
-def with_recomputing(graph: Dataflow, fuse: Fuse) -> FusedProgram:
-    """A program fused, with loops that compute again what others make wherever that takes less time. Each trial fuses
-    all of it anew, so a long program, of which every step is a trial, would take longer to weigh than to run."""
+def recompute(graph: Dataflow, trials: Trials) -> Dataflow:
+    """The operations with loops that compute again what others make, wherever the program then takes less time. Each
+    trial fuses all of it anew, so a long program, of which every step is a trial, would take longer to weigh than to
+    run."""
     numbers = next((o.backend.target for o in graph.operations if not o.domain.all_memory), CPU).numbers.fusion
-    best, notes, position, weighed = fuse(graph), list[str](), 0, 0
-    takes = cache(lambda: _seconds(best))  # asked for where there is a pair
+    position = weighed = 0
     while position < len(graph.operations) and weighed < numbers.most_weighed:
-        known = _that_matter(pairs_of(graph, position), takes)
+        known = _that_matter(pairs_of(graph, position), partial(trials.seconds, graph))
         changed, pairs = without_store(graph, position, known)
         taken = [pair for pair in pairs if not pair.refused]
-        notes += [_note(pair) for pair in pairs if pair.refused]
+        trials.note(*[_note(pair) for pair in pairs if pair.refused])
         position += 1
         if taken:
-            tried = fuse(changed)
             weighed += len(changed.operations)
-            share = _seconds(tried) / takes()
-            notes += [_note(pair, share) for pair in taken]
-            if share < numbers.worth_again:
-                gone = changed.operations[position - 1] is not graph.operations[position - 1]  # the producer
-                position -= gone
-                best, graph = tried, changed
-                takes.cache_clear()
+            share = trials.seconds(changed) / trials.seconds(graph)
+            trials.note(*[_note(pair, share) for pair in taken])
+            better, worse = (changed, graph) if share < numbers.worth_again else (graph, changed)
+            position -= better.operations[position - 1] is not graph.operations[position - 1]  # the producer is gone
+            trials.forget(worse)
+            graph = better
     if position < len(graph.operations):
         left = len(graph.operations) - position
-        notes.append(f"of {left} operations more nobody asked what to compute again: it is long")
-    return replace(best, notes=tuple(dict.fromkeys(notes)))
-
-
-def _seconds(of: FusedProgram) -> float:
-    (rates,) = {step.backend.target.rates for step in of.body if not step.domain.all_memory}
-    return of.seconds(rates, seconds_at_points)
+        trials.note(f"of {left} operations more nobody asked what to compute again: it is long")
+    return graph
 
 
 def _that_matter(pairs: list[StencilPair], takes: Callable[[], float]) -> list[StencilPair]:
