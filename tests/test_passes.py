@@ -71,8 +71,8 @@ def test_loads_are_replaced_by_one_function() -> None:
     rewriting = {where for where, text in texts.items() if "passes.rewrite(" in text or "import rewrite" in text}
     assert all(where.startswith("kernel/") for where in rewriting)
     assert {where for where, text in texts.items() if "substitute(" in text} == {
-        "kernel/passes.py", "operation/fusion/substitution.py", "operation/fusion/along_lines.py",
-        "schedule/strategies/common/points.py",
+        "kernel/passes.py", "kernel/derivative.py", "operation/fusion/substitution.py",
+        "operation/fusion/along_lines.py", "schedule/strategies/common/points.py",
     }  # fmt: skip
     composing = {where for where, text in texts.items() if "fusion.substitution import" in text}
     fusion = {f"operation/fusion/{name}.py" for name in ("along_lines", "compose", "recompute")}
