@@ -187,7 +187,11 @@ class SymbolArray(np.ndarray):
 
 
 def _by_function(function: Any) -> Any:
-    return lambda self, *args, **kwargs: function(self, *args, **kwargs)
+    @functools.wraps(function)
+    def method(self: SymbolArray, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    return method
 
 
 for _name in ("mean", "cumsum", "var", "std", "trace", "clip"):  # an array's own would add up without looking at types

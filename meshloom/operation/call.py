@@ -61,6 +61,8 @@ class CalledFunction(Body):
     writes: Storages | None
     tells_failures = True
     what: ClassVar[str] = "a call from Python"
+    #: The recorded program that is replayed there, where it stands for what is between two calls and is none itself.
+    segment: ClassVar[Any] = None
 
     @property
     def inside(self) -> tuple[Callable[..., Any], ...]:

@@ -22,7 +22,7 @@ from meshloom.mesh.core import Field, Global
 from meshloom.operation.call import functions_of
 from meshloom.operation.operation import Operation
 from meshloom.operation.replay import Way
-from meshloom.operation.tape import Tape
+from meshloom.operation.tape import Tape, segment_of
 
 _PACKAGE = __name__.partition(".")[0]
 #: What calls nothing.
@@ -64,10 +64,11 @@ class _InTurn:
         try:
             while place < len(tape.pieces):
                 piece, place = tape.pieces[place], place + 1
+                if (segment := segment_of(piece)) is not None:  # its loops keep their times, and set no Python value
+                    segment()
+                    continue
                 before = time.perf_counter()
                 piece.prepare()()
-                if piece.composed:  # of loops: they keep their times, and set no Python value
-                    continue
                 piece.execution.add(time.perf_counter() - before)
                 if self._followed and (new := self._now()) is not tape:
                     place = _place_behind(tape, place, new)
@@ -83,14 +84,14 @@ class _InTurn:
 def _place_behind(tape: Tape, place: int, new: Tape) -> int:
     """Where another tape goes on behind the calls that have been made of one; ProgramError where it has none there."""
     both = (tape.pieces[:place], new.pieces)
-    made, others = ([one for one in pieces if not one.composed] for pieces in both)
+    made, others = ([one for one in pieces if segment_of(one) is None] for pieces in both)
     changed = f"program {tape.name}: {made[-1].name} has changed a Python value by which"
     instead = "; change it at the end of a replay, or between two runs"
     if [one.body.known_by for one in others[: len(made)]] != [one.body.known_by for one in made]:
         if place == len(tape.pieces):
             return len(new.pieces)
         raise ProgramError(f"{changed} other functions are called before it{instead}")
-    calls = [k for k, one in enumerate(new.pieces, 1) if not one.composed]
+    calls = [k for k, one in enumerate(new.pieces, 1) if segment_of(one) is None]
     behind = calls[len(made) - 1]
     lost = _not_there(tape, new, behind)
     if lost:

@@ -112,6 +112,7 @@ class Operands:
         if found == new:
             self.listed.append(one)
         elif self.listed[found].mode is not one.mode:
+            assert not one.mode.combine and not self.listed[found].mode.combine, "what is combined is not also read"
             self.listed[found] = self.listed[found]._replace(mode=ReadWrite)
         return found
 

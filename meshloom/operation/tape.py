@@ -108,12 +108,12 @@ class Tape:
         """What runs without a call in between, as it is to run now: itself, where there is none."""
         if not self.calls:
             return (self,)
-        return tuple([cast(SegmentBody, one.body).function for one in self._pieces_now if one.composed])
+        return tuple([segment for one in self._pieces_now if (segment := segment_of(one)) is not None])
 
     @property
     def _pieces_now(self) -> tuple[Operation, ...]:
         """The pieces, to run as all of it is to run now."""
-        for one in [cast(SegmentBody, piece.body).function for piece in self.pieces if piece.composed]:
+        for one in filter(None, map(segment_of, self.pieces)):
             one.fuse, one.branches = self.fuse and not one.carries, self.branches
             one.layouts = {f: best for f, best in self.layouts.items() if any(f in o.storages for o in one.loops)}
         return self.pieces
@@ -426,6 +426,10 @@ class SegmentBody(CalledFunction):
     tells_failures = False
 
     @property
+    def segment(self) -> Tape:
+        return self.function
+
+    @property
     def composed(self) -> tuple[Operation, ...]:  # type: ignore[override]
         return self.function.loops
 
@@ -443,6 +447,11 @@ class SegmentBody(CalledFunction):
 
     def steps(self, of: Operation) -> tuple[Operation, ...]:
         return self.function.steps
+
+
+def segment_of(piece: Operation) -> Tape | None:
+    """What is between two calls, as it is replayed; None of a call."""
+    return cast(CalledFunction, piece.body).segment
 
 
 def _is_call(operation: Operation) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 try:
     import fcntl
@@ -41,8 +42,8 @@ class _File:
     def __init__(self, name: str):
         self.name = name
 
-    def __get__(self, folder: RunFolder, kind: type) -> Path:
-        return folder.path / self.name
+    def __get__(self, folder: RunFolder | None, kind: type) -> Any:  # Path of a folder, itself of the class
+        return self if folder is None else folder.path / self.name
 
 
 @dataclass(frozen=True)

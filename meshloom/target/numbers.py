@@ -116,6 +116,7 @@ class PointNumbers:
     most_stored: int
     long: int
     most_nodes: int
+    most_nodes_to_reduce: int
     unrolled: tuple[int, ...]
     long_lines: int
 

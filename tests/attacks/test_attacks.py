@@ -19,6 +19,12 @@ def test_few(name: str) -> None:
     assert not score.broken, "\n".join(score.broken)
 
 
+def test_random_programs_are_fused_where_they_may() -> None:
+    """Otherwise the campaign of them would show nothing."""
+    endings = many(campaigns()["programs"], 8, seed=1).endings
+    assert endings["the same, loops fused"] >= 2, endings
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", campaigns())
 def test_many(name: str) -> None:

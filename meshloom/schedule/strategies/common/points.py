@@ -301,13 +301,14 @@ def tiles(spec: LoopSpec) -> tuple[Candidate[Index], ...]:
     stored = sum(not spec.params[o.param].is_global for o in spec.outputs)
     most = most if stored <= numbers.most_stored else 1
     most_loaded = numbers.most_loaded if stored else numbers.most_to_reduce
+    most_nodes = numbers.most_nodes if stored else numbers.most_nodes_to_reduce
 
     def declined(along: int, beside: int) -> str | None:
         chosen, room = tile(along, beside), most_loaded if beside > 1 else numbers.most_in_a_row
         if beside > most:
             return f"{beside} points next to each other, not {most}: lines are short, or much is stored"
-        if along * beside * nodes > numbers.most_nodes:
-            return f"{along * beside * nodes} operations, more than {numbers.most_nodes}"
+        if along * beside * nodes > most_nodes:
+            return f"{along * beside * nodes} operations, more than {most_nodes}"
         if not _near(spec, chosen):
             return _TOO_FAR
         return f"{filled} registers, more than {room}" if (filled := _loaded(spec, chosen)) > room else None
