@@ -123,8 +123,8 @@ def left_by(seed: str, use: dict[str, Any], *, fuse: bool) -> tuple[list[np.ndar
     function, looked_at = mixed(random.Random(seed))
     program = ml.program(fuse=fuse)(function)
     program.run(REPLAYS)
-    fewer = fuse and len(program.fused_steps) < len(program.operations)
-    return [_memory(one) for one in looked_at], fewer
+    joined = fuse and any(len(one.composed) > 1 for one in program.fused_steps)
+    return [_memory(one) for one in looked_at], joined
 
 
 def _memory(one: ml.Field | ml.Global) -> np.ndarray:
