@@ -77,9 +77,7 @@ class OnGrid:
 
     def make_close(self, r: Field, z: Field) -> None:
         cells = self._cells
-        cells.bridge.into_cells(r, cells.b)
-        self.inner.make_close(cells.b, cells.x)
-        cells.bridge.out_of_cells(cells.x, z)
+        cells.bridge.through_cells(r, z, self.inner.make_close, (cells.b, cells.x))
 
     def bytes_per_iteration(self) -> int:
         return self.inner.bytes_per_iteration()

@@ -18,13 +18,13 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 
 from meshloom.process.signals import forget, in_charge, undo_if_stopped
+from meshloom.process.streams import ERASED
 
 Words = str | Callable[[], str]
 
 _SECONDS_BETWEEN = 0.5
 _SILENT_FOR = 2.0  # seconds that go by before they are counted
 _SECONDS_BETWEEN_LINES = 10.0  # of a log, and before the first one: what is quick is not told
-_ERASED = "\r\x1b[2K"
 
 
 class StatusLine:
@@ -82,7 +82,7 @@ class StatusLine:
                 self._last_line = now
                 self._write(f"{text if text.startswith('meshloom: ') else f'meshloom: {text}'}\n")
                 return
-            self._write(_ERASED + text[: _columns() - 1])
+            self._write(ERASED + text[: _columns() - 1])
             self._drawn = True
 
     def erase(self) -> None:
@@ -90,7 +90,7 @@ class StatusLine:
         with self._drawing:
             if self._drawn:
                 self._drawn = False
-                self._write(_ERASED)
+                self._write(ERASED)
 
     @contextmanager
     def room(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import pairwise
 from types import FrameType
 from typing import Any
@@ -27,7 +27,7 @@ from meshloom.process.signals import (
     undo_all,
     want_checkpoint,
 )  # fmt: skip
-from meshloom.process.streams import secure
+from meshloom.process.streams import secure, write_to_stderr
 
 
 class Command:
@@ -58,8 +58,7 @@ def _end(number: int, frame: FrameType | None) -> None:
     _ignore(STOPPING)
     undo_all()
     if command.code is None:
-        with suppress(OSError):
-            os.write(2, f"meshloom: {command.if_stopped}\n".encode())
+        write_to_stderr(f"meshloom: {command.if_stopped}")
     os._exit(exit_code(number) if command.code is None else command.code)
 
 

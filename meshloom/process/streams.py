@@ -15,6 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+ERASED = "\r\x1b[2K"  # wipes the line of a terminal that it stands in
+
 
 class Outlet(io.FileIO):
     """A file descriptor for writing that takes everything; ``lost`` is why the other end does not get it any more."""
@@ -101,6 +103,5 @@ def tell_when_lost(stream: Any, tell: Callable[[OSError], None]) -> None:
 
 def write_to_stderr(line: str) -> None:
     """A line straight to the descriptor, past all streams of Python and their locks; nothing where it is gone, too."""
-    start_of_line = "\r\033[2K" if os.isatty(2) else ""  # something may be drawn there
     with suppress(OSError):
-        os.write(2, f"{start_of_line}{line}\n".encode(errors="backslashreplace"))
+        os.write(2, f"{ERASED if os.isatty(2) else ''}{line}\n".encode(errors="backslashreplace"))

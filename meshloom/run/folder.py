@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import overload
 
 try:
     import fcntl
@@ -42,7 +42,11 @@ class _File:
     def __init__(self, name: str):
         self.name = name
 
-    def __get__(self, folder: RunFolder | None, kind: type) -> Any:  # Path of a folder, itself of the class
+    @overload
+    def __get__(self, folder: None, kind: type) -> _File: ...
+    @overload
+    def __get__(self, folder: RunFolder, kind: type) -> Path: ...
+    def __get__(self, folder: RunFolder | None, kind: type) -> _File | Path:
         return self if folder is None else folder.path / self.name
 
 

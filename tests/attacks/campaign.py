@@ -39,6 +39,7 @@ class Campaign:
     few: int  # attempts in CI
     many: int  # attempts in a slow test, at least
     seconds: float = 0.0  # which goes on for at least so long
+    met: str = ""  # how some attempts end: without any the campaign would show nothing
 
 
 @dataclass
