@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.backend.base import Recording
+from meshloom.backend.cpu import NativeRecording
 from meshloom.errors import KernelError, ProgramError
 
 
@@ -124,3 +127,23 @@ def test_wrong_use() -> None:
 
     with pytest.raises(ml.errors.MeshError, match="one number only"):
         ml.program(sets_a_vector).run(1)
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["first run", "run again"])
+@pytest.mark.parametrize("given", [False, True], ids=["alone", "with arguments"])
+def test_too_little_memory_is_one_line(given: bool, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every program, whether it is made ready for this run or was for an earlier one."""
+    cells = ml.Set(4, "cells")
+    u, own = cells.field("u", data=1.0), ml.Map(cells, cells, np.arange(4)[:, None].repeat(2, 1), "own")
+    program = ml.program((lambda u: relax(cells, u[own], u.like("out")[own])) if given else Heat().step)
+    arguments = (u,) if given else ()
+    for _ in range(kept):
+        program.run(1, *arguments)
+
+    def full(*_: Any) -> Any:
+        raise MemoryError("no room")
+
+    for one in (Recording, NativeRecording):
+        monkeypatch.setattr(one, "run", full)
+    with pytest.raises(ProgramError, match=r"not enough memory to run 3 times: no room"):
+        program.run(3, *arguments)

@@ -337,7 +337,7 @@ class Program(NoCopy, Distinct):
             check_decides(self.name, None if any(map(may_change_anything, tape.calls)) else until, tape.left[0])
             if tape.calls:
                 return executed_in_turn(self._own_tape, tape, times, way, watched)
-            return tape.execute(times, way, watched)
+            return tape.perform(times, way, watched)
         given = self.parameters.given(arguments, named) if named else Given(arguments, {})
         key = (current().key, self.fuse, self.branches, *given.key)
         values, watching = self._values_now(), Operation.watched is not None

@@ -1,7 +1,7 @@
 """What runs of a program: launches with the memory that they work on, and none of the fields.
 
-``Replay`` is all of it for one run. ``ReadyProgram`` keeps it for a program with arguments: as with loops that are
-called (``operation/calls.py``), what is kept must not keep the arguments, and goes with the first of them that goes.
+``Replay`` is all of it for one run. ``ReadyProgram`` keeps it for the next: as with loops that are called
+(``operation/calls.py``), what is kept must not keep a program's arguments, and goes with the first of them that goes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.backend.base import Backend, Recording, Replayed
+from meshloom.errors import ProgramError
 from meshloom.exclusion import holding, mutexes_of
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.globals import Comparison
@@ -79,7 +80,7 @@ class Replay:
 
     def preconditions_hold(self) -> bool:
         """Do the fields that it takes for constant hold that constant now?"""
-        return all(one.holds() for one in self.constants)
+        return not self.constants or all(one.holds() for one in self.constants)
 
     def left(self, versions: Mapping[Stored, int]) -> None:
         """Whole replays have ended, and left these versions of what they write."""
@@ -140,11 +141,11 @@ class ReadyProgram:
         """May it run as it is? Not where something has moved, where kernels capture something else than before, which
         nobody looks at unless that is ``followed``, or where memory does not hold the constants that loops were fused
         for."""
-        return (
-            self.replay is not None
-            and (not followed or self.states == tuple([one.state for one in self.kernels]))
-            and self.replay.preconditions_hold()
-        )
+        return self.up_to_date(followed=followed) and self.replay is not None and self.replay.preconditions_hold()
+
+    def up_to_date(self, *, followed: bool = True) -> bool:
+        """The same, whatever memory holds."""
+        return self.replay is not None and (not followed or self.states == tuple([one.state for one in self.kernels]))
 
     @property
     def written(self) -> list[Field | Global]:
@@ -161,11 +162,18 @@ class ReadyProgram:
         done = None
         try:
             done = holding(self._shared, way, self.replay, times) if self._shared else way(self.replay, times)
+        except MemoryError as error:
+            raise too_little_memory(self.name, times, error) from error
         finally:
             versions = mark_written(self.name, self.written, [ref() for ref in self._temporaries])
             if done is not None and len(done.history) and self.replay is not None:
                 self.replay.left(versions)
         return done
+
+
+def too_little_memory(name: str, times: int, error: MemoryError) -> ProgramError:
+    """What is raised where a program cannot be run so often."""
+    return ProgramError(f"program {name}: not enough memory to run {times:,} times: {error}")
 
 
 def backends_of(loops: Iterable[Operation]) -> set[Backend]:

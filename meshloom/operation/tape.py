@@ -45,6 +45,7 @@ from meshloom.operation.replay import (
     mark_written,
     prepared,
     temporaries_among,
+    too_little_memory,
     written_by,
 )
 from meshloom.recording import outside_program
@@ -64,7 +65,7 @@ class Tape:
         self.rotates = True  # may a replay do what the next one begins with? a segment runs one at a time
         self.followed = True  # as a segment: may a function of the user's have set a value that kernels read?
         self.spent = Spent()  # as a segment, in all
-        self._kept: tuple[tuple[Any, ...], ReadyProgram] | None = None  # as a segment: what runs of it, decided so
+        self._kept: tuple[tuple[Any, ...], ReadyProgram] | None = None  # what runs of it, decided so
         self._ready: tuple[bool, Recording] | None = None  # with ``branches``, or without
         self._fused: tuple[tuple[object, ...], FusedProgram, list[FusedRecording]] | None = None
         self.laid_out = False  # do fields have the layouts that it likes?
@@ -161,7 +162,7 @@ class Tape:
         try:
             done = holding(self.shared, self.replayed, times, way) if self.shared else self.replayed(times, way)
         except MemoryError as error:
-            raise ProgramError(f"program {self.name}: not enough memory to run {times:,} times: {error}") from error
+            raise too_little_memory(self.name, times, error) from error
         finally:
             if times:
                 versions = mark_written(self.name, *self.left)
@@ -194,19 +195,35 @@ class Tape:
         return (self.fuse, self.branches, *[loop.policy for loop in self.loops])
 
     def __call__(self) -> None:
-        """A replay by itself: what was made ready for the first one serves as long as it fits, so that little is asked
-        of Python."""
-        before, kept = time.perf_counter(), None if self._kept is None else self._kept[1]
-        if kept is not None and Operation.watched is None and kept.usable(followed=self.followed):
-            self.note(kept.replay, kept.perform(1, _once, ()))
-        else:
-            self.execute(1, _once, ())
-            self._kept = None if Operation.watched is not None else (self._run_by, self.ready_to_keep(()))
+        """A replay by itself, as a segment."""
+        before = time.perf_counter()
+        self._performed(1, _once, ())
         for one in self.carries:
             one.undefined_after = ""
         self.spent = self.spent.plus(Spent(time.perf_counter() - before, 1))
 
     # ----- by itself ----------------------------------------------------------------------------------------------
+    def perform(self, times: int, way: Way, watched: Sequence[Global]) -> Replayed:
+        """Replays, decided so as it is decided now; ``watched``: see ``execute``."""
+        if self._kept is not None and self._kept[0] != self._run_by:
+            self._kept = None
+        return self._performed(times, way, watched)
+
+    def _performed(self, times: int, way: Way, watched: Sequence[Global]) -> Replayed:
+        """What was made ready for the first replay serves as long as it fits, so that little is asked of Python."""
+        if not times or Operation.watched is not None:
+            self._kept = None
+            return self.execute(times, way, watched)
+        kept = None if self._kept is None else self._kept[1]
+        if kept is not None and kept.usable(followed=self.followed):
+            done = kept.perform(times, way, watched)
+            self.note(kept.replay, done)
+            return done
+        done = self.execute(times, way, watched)
+        if kept is None or not kept.up_to_date():  # it may only have begun with other constants
+            self._kept = self._run_by, self.ready_to_keep(())
+        return done
+
     def ready_to_keep(self, ties: tuple[Any, ...]) -> ReadyProgram:
         """What runs of it, after it has run; it goes with the first of the ``ties``."""
         fused = self.fused_recording()
