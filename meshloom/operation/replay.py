@@ -137,15 +137,18 @@ class ReadyProgram:
         """A field has moved, or a map is another one: nothing can run, and nothing holds the memory of before."""
         self.replay = None
 
-    def usable(self, *, followed: bool = True) -> bool:
-        """May it run as it is? Not where something has moved, where kernels capture something else than before, which
-        nobody looks at unless that is ``followed``, or where memory does not hold the constants that loops were fused
-        for."""
-        return self.up_to_date(followed=followed) and self.replay is not None and self.replay.preconditions_hold()
+    def usable(self) -> bool:
+        """May it run as it is?"""
+        return self.up_to_date() and self.can_start()
 
     def up_to_date(self, *, followed: bool = True) -> bool:
-        """The same, whatever memory holds."""
+        """Not where something has moved, or where kernels capture something else than before, which nobody looks at
+        unless that is ``followed``."""
         return self.replay is not None and (not followed or self.states == tuple([one.state for one in self.kernels]))
+
+    def can_start(self) -> bool:
+        """Does memory hold the constants that loops were fused for?"""
+        return self.replay is not None and self.replay.preconditions_hold()
 
     @property
     def written(self) -> list[Field | Global]:

@@ -150,8 +150,9 @@ class Tape:
         self._had_its_say |= own
         self.laid_out = True
 
-    def execute(self, times: int, way: Way, watched: Sequence[Global]) -> Replayed:
-        """Run the recorded operations; ``watched`` are globals that somebody looks at after replays."""
+    def execute(self, times: int, way: Way, watched: Sequence[Global], *, looked: bool = False) -> Replayed:
+        """Run the recorded operations; ``watched`` are globals that somebody looks at after replays. ``looked``: memory
+        is known not to hold the constants that loops were fused for."""
         for operation in self.loops:
             operation.settle()
         self.measures.follow()
@@ -160,7 +161,8 @@ class Tape:
             self.bring(watched)
         done = None
         try:
-            done = holding(self.shared, self.replayed, times, way) if self.shared else self.replayed(times, way)
+            given = times, way, looked
+            done = holding(self.shared, self.replayed, *given) if self.shared else self.replayed(*given)
         except MemoryError as error:
             raise too_little_memory(self.name, times, error) from error
         finally:
@@ -186,7 +188,7 @@ class Tape:
         self.lay_out()
         for one in self.segments:
             one.laid_out, one.followed = True, followed
-            if one._kept is not None and (one._kept[0] != one._run_by or not one._kept[1].usable()):
+            if one._kept is not None and (one._kept[0] != one._run_by or not one._kept[1].up_to_date()):
                 one._kept = None
 
     @property
@@ -215,13 +217,14 @@ class Tape:
             self._kept = None
             return self.execute(times, way, watched)
         kept = None if self._kept is None else self._kept[1]
-        if kept is not None and kept.usable(followed=self.followed):
+        if kept is None or not kept.up_to_date(followed=self.followed):
+            done = self.execute(times, way, watched)
+            self._kept = self._run_by, self.ready_to_keep(())
+        elif kept.can_start():
             done = kept.perform(times, way, watched)
             self.note(kept.replay, done)
-            return done
-        done = self.execute(times, way, watched)
-        if kept is None or not kept.up_to_date():  # it may only have begun with other constants
-            self._kept = self._run_by, self.ready_to_keep(())
+        else:
+            done = self.execute(times, way, watched, looked=True)
         return done
 
     def ready_to_keep(self, ties: tuple[Any, ...]) -> ReadyProgram:
@@ -256,14 +259,14 @@ class Tape:
         written = written_by(self.operations)
         return written, temporaries_among(written)
 
-    def replayed(self, times: int, way: Way) -> Replayed:
+    def replayed(self, times: int, way: Way, looked: bool = False) -> Replayed:
         if Operation.watched is not None and times:
             ready = self.made_ready()
             return way(Recording([partial(Operation.watched, o, ready[o]) for o in self.loops]), times)
         recording = self.fused_recording() if self.may_fuse() else None
         if recording is None:
             return self.run_loops(times, way)
-        if recording.replay.preconditions_hold():
+        if not looked and recording.replay.preconditions_hold():
             if not times:  # it is ready: nothing of it is to be done
                 return way(recording.replay.body, 0)
             return recording.noted(way(recording.replay, times))
