@@ -25,9 +25,10 @@ from tests.thinned import THINNED
 LIST = Path(__file__).with_name("later.txt")
 SECONDS = 0.2
 COMPILED = {"cpu", "emulated"}
-#: Whose rows are all there is to a promise: products that are thinned out already, and races of every strategy. Pages
-#: are not rows of one test: those of which few are read are put on the list by hand.
-NEVER = (*(f"{one}[" for one in THINNED), "tests/backend/test_races.py::", "tests/docs/test_docs.py::")
+#: Whose rows are all there is to a promise: products that are thinned out already, races of every strategy, and random
+#: programs. Pages are not rows of one test: those of which few are read are put on the list by hand.
+NEVER = (*(f"{one}[" for one in THINNED), "tests/backend/test_races.py::", "tests/docs/test_docs.py::",
+         "tests/attacks/test_attacks.py::test_few[programs]")  # fmt: skip
 
 
 @cache

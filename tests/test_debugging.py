@@ -85,6 +85,21 @@ def test_the_first_nan_is_named_by_loop_and_program(back_end: str) -> None:
     assert np.isnan(flow.total.value), "off, nobody looks"
 
 
+@pytest.mark.parametrize("back_end", BACKENDS)
+def test_a_program_that_was_made_ready_before_is_watched_too(back_end: str) -> None:
+    ml.use(back_end)
+    flow, values = Flow(broken=None), Flow().u.numpy()
+    step = flow.program()
+    step.run(2)
+    flow.u.assign(values)
+    flow.w.fill(0.0)
+    flow.broken = 3
+    for _ in range(2):
+        with ml.debug(), pytest.raises(RunError) as caught:
+            step()
+        flow.check(str(caught.value))
+
+
 def test_a_run_of_a_script_is_named_too(tmp_path: Path) -> None:
     ml.use("numpy")
     flow = Flow()

@@ -147,3 +147,32 @@ def test_too_little_memory_is_one_line(given: bool, kept: bool, monkeypatch: pyt
         monkeypatch.setattr(one, "run", full)
     with pytest.raises(ProgramError, match=r"not enough memory to run 3 times: no room"):
         program.run(3, *arguments)
+
+
+@ml.kernel
+def doubled(u: ml.Read, v: ml.Write):
+    v[...] = 2.0 * u
+
+
+def test_what_is_decided_between_two_runs_counts(back_end: str) -> None:
+    """A program that is ready to run does so as it is decided now, not as it was when it was made ready."""
+    cells = ml.Set(30, "cells")
+    u, v, w = (cells.field(name, data=1.0) for name in "uvw")
+    program = ml.program(lambda: [doubled(cells, one, other) for one, other in ((u, v), (v, w))][:0])
+    program.run(2)
+    program.fuse = False
+    program.run(3)
+    assert [one.calls for one in program.loops] == [3 if back_end == "cpu" else 5] * 2, "one by one, then"
+    program.fuse = True
+    program.run(2)
+    assert [one.calls for one in program.loops] == [3 if back_end == "cpu" else 7] * 2
+
+
+def test_a_schedule_that_is_given_between_two_runs_counts() -> None:
+    heat = Heat()
+    program = ml.Program(heat.step, fuse=False)
+    program.run(2)
+    loop = program.loops[0]
+    loop.reschedule("color")
+    program.run(2)
+    assert loop.execution.launches is not None and loop.schedule.strategy == "color", "made ready anew"
