@@ -13,6 +13,7 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.backend import ENVIRONMENT_THREADS, USUAL_THREADS, automatic_backend, current
+from meshloom.backend.compiling import compiled_meanwhile
 from meshloom.backend.machine import backend_text
 from meshloom.case import Case, RunOptions, UnknownLoop, loops_text
 from meshloom.case.settings import idle, setting_rows, wishes_of
@@ -341,7 +342,7 @@ def launch(job: Job, folder: RunFolder, report: RunReport, began: float) -> tupl
 def prepare(job: Job, folder: RunFolder, report: RunReport, began: float) -> tuple[Case, Runner]:
     """The case, set up and compiled, and its runner; where that fails, the folder is given back and let go."""
     try:
-        with one_line_for(job.case.own_file(), UserError):
+        with one_line_for(job.case.own_file(), UserError), compiled_meanwhile():
             with busy(f"{job.case.name}: setting up"):
                 case = set_up(job)
             _check_end(job, case, folder)

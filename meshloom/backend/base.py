@@ -12,7 +12,7 @@ import numpy as np
 from meshloom.backend.bound import BoundLoop
 from meshloom.backend.lowering import Launches
 from meshloom.errors import ScheduleError
-from meshloom.mesh.core import Global, on_host
+from meshloom.mesh.core import Field, Global, on_host
 from meshloom.mesh.globals import Comparison
 from meshloom.native.runtime import copy_bandwidth
 from meshloom.process.signals import held_back
@@ -48,6 +48,14 @@ class Backend(ABC):
     def place(self, storage: Any) -> Any:
         """The values of a field or global in this back end's memory; they stay there until somebody moves them."""
         return storage if isinstance(storage, np.ndarray) else storage.get()
+
+    def zeros(self, storage: Any) -> Any:
+        """The same of values that are zero, where nothing need be copied for that."""
+        return self.place(storage)
+
+    def bring(self, one: Field | Global) -> None:
+        """A field or global to this back end's memory."""
+        one._bring(self.place, self.zeros)
 
     def copy_bandwidth(self) -> float:
         """Bytes per second, read and written, of copying within this back end's memory."""

@@ -4,7 +4,8 @@ steps of the walk alone."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,11 +18,20 @@ from meshloom.backend.bound import BoundLoop
 from meshloom.backend.lowering import Compiled, Launches, Loaded, Lowered
 from meshloom.kernel.recent import Recent
 from meshloom.kernel.sameness import Same
-from meshloom.native import together
+from meshloom.native import ffi, together
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 
 MOST_LOWERED = 256  # by one back end: all loops of a program are begun before the first of them is loaded
+
+
+@contextmanager
+def compiled_meanwhile() -> Iterator[None]:
+    """A block in which a case is made and made ready: compilers work while Python does, from its beginning, and
+    what they are given in it is one batch."""
+    with together.together():
+        ffi.begin_all()
+        yield
 
 
 class CompilingBackend(Backend):

@@ -265,7 +265,7 @@ def _check_squares(axes: list[AxisCells], dtype: np.dtype) -> None:
 def _to_loops(*fields: Field) -> None:
     """All of them to where loops run, so that arrays meet their like."""
     for one in fields:
-        one.move(current().place(one.storage))
+        current().bring(one)
 
 
 def _points(field: Field) -> Any:

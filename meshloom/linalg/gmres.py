@@ -250,12 +250,20 @@ class ArnoldiCycles(Iteration):
     improve: Callable[[int], Program]
     work: _Arnoldi
 
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        return *super().programs, self._improved_by(self.ends[0])
+
+    def _improved_by(self, vectors: int) -> Program:
+        """By whole groups of vectors."""
+        return self.improve(-(-vectors // self.work.group) * self.work.group)
+
     def _iterated(self, x: Field, b: Field, most: int) -> list[np.ndarray]:
         norms: list[np.ndarray] = []
         while most > 0 and not self._there():
             self.count.value, self.work.limit.value = 0, most
             vectors = self._grown(x, b)
-            self.improve(-(-vectors // self.work.group) * self.work.group)(x, b)
+            self._improved_by(vectors)(x, b)
             done = int(self.count.value)
             norms.append(self.history.numpy()[1 : done + 1])
             most -= done

@@ -11,6 +11,7 @@ from meshloom.backend import current
 from meshloom.errors import ProgramError, shown, whole_number
 from meshloom.linalg.krylov_kernels import dot
 from meshloom.mesh.core import Field, Global, Set
+from meshloom.operation.begun import begun
 from meshloom.operation.program import Program
 
 MOST_ITERATIONS = 10**6
@@ -75,6 +76,12 @@ class Iteration:
     def __post_init__(self) -> None:
         made = Global(0.0, "target", dtype=self.left.dtype) if self.target is None else self.target
         self._target = made  # one for all solutions, which repeat by it
+        self._has_run = False
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """What most solutions run, in this order, at first."""
+        return self.start, self.iterate
 
     def serves(self, most: int) -> bool:
         """Can it be used for at most so many iterations?"""
@@ -83,6 +90,13 @@ class Iteration:
     def solve(self, x: Field, b: Field, tol: float, most: int) -> Report:
         """Improve x until the residual is ``tol`` times b, or it cannot be done."""
         self.refresh()
+        if self._has_run:
+            return self._solved(x, b, tol, most)
+        with begun(self.programs, x, b):
+            self._has_run = True
+            return self._solved(x, b, tol, most)
+
+    def _solved(self, x: Field, b: Field, tol: float, most: int) -> Report:
         norms = [self._started(x, b)]
         size, done, broken = float(self.size.value), 0, False
         if size == 0.0 and self._is_zero(b):

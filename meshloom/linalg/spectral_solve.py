@@ -58,7 +58,7 @@ class Modes:
     def memory(self) -> Any:
         """Where shares are solved for, (*shape,): an array where loops run."""
         field = self._field
-        field.move(current().place(field.storage))
+        current().bring(field)
         found = field.storage[: prod(self.shape) * field.dim]
         return (found.view(COMPLEX[self.dtype.name]) if self.waves else found).reshape(self.shape)
 

@@ -18,9 +18,11 @@ from meshloom.errors import MeshError
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.numbering import Rows, S_co
 from meshloom.mesh.values import index_dtype, whole_numbers
+from meshloom.native.algorithms import distinct
 from meshloom.recording import not_in_program
 
 MOST_LISTED = 64  # elements that one leads to by a map of varying arity: kernels are unrolled over them
+MANY_TIMES = 8  # as many targets as there are indices: to look at each of them takes longer than to sort these
 CHUNK = 1 << 16  # elements whose targets are computed at a time
 
 
@@ -39,8 +41,11 @@ class Assignable(ItsOwnCopy, Generic[S_co]):
     @cached_property
     def distinct_targets(self) -> int:
         """How many targets the owned elements lead to."""
+        rows = self.positions[: self.source.owned]
+        if MANY_TIMES * rows.size < self.target.total:  # a part of a set: its time is not that of the whole
+            return len(distinct(rows))
         hit = np.zeros(self.target.total, bool)
-        hit[self.positions[: self.source.owned]] = True
+        hit[rows] = True
         return int(np.count_nonzero(hit))
 
     @not_in_program("assigning to map {}", "assign before, between two runs")

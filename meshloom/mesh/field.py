@@ -56,6 +56,7 @@ class FieldValues(Stored, SharedMemory, Reduced, Generic[S_co]):
         size = self.layout.stride(on.total) * self.dim
         with enough_memory(f"field {name} on {on.name}", size, self.dtype.itemsize):
             super().__init__(np.zeros(size, self.dtype))
+        self.untouched = True
         record = recorder.get()
         if record is not None:
             record.make(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from copy import copy
 from itertools import count
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ class Stored(Sent):
     """
 
     __slots__ = ("__weakref__", "_storage", "_version", "_watchers", "dtype", "lent", "mutex", "name",
-                 "stays", "storage_version", "undefined_after")  # fmt: skip
+                 "stays", "storage_version", "undefined_after", "untouched")  # fmt: skip
     name: str
     dtype: np.dtype
 
@@ -38,6 +38,7 @@ class Stored(Sent):
         self.storage_version = self._version  # which buffer it is: no other one, of any field, has had this number
         self.stays = False  # may it not move, because somebody else looks at the same memory?
         self.lent = False  # has anybody got its memory, who may write to it unseen?
+        self.untouched = False  # is it zero, as it was made, and has nobody had its memory since?
         self.undefined_after = ""  # the program that ran last, if it leaves no values: those of temporary fields
         self._watchers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.mutex = owner()  # of the object whose work space it is: who uses it holds that
@@ -50,7 +51,7 @@ class Stored(Sent):
         return copy(self)
 
     def _sent(self) -> dict[str, Any]:
-        own = {"__weakref__", "_storage", "_version", "_watchers", "mutex", "serial", "storage_version"}
+        own = {"__weakref__", "_storage", "_version", "_watchers", "mutex", "serial", "storage_version", "untouched"}
         names = [name for one in type(self).__mro__ for name in getattr(one, "__slots__", ()) if name not in own]
         return {name: getattr(self, name) for name in names} | {
             "_storage": on_host(self._storage), "stays": False, "lent": False
@@ -59,7 +60,7 @@ class Stored(Sent):
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             setattr(self, name, value)
-        self._watchers, self.mutex = weakref.WeakSet(), None
+        self._watchers, self.mutex, self.untouched = weakref.WeakSet(), None, False
         self.storage_version = self.changed()
 
     @property
@@ -86,6 +87,7 @@ class Stored(Sent):
         """A flat array: NumPy's on the host, CuPy's on a device. Compiled code works on it."""
         if recorder.get() is not None:
             refuse_in_program(f"using the memory of {self.name}", "use it in a kernel, or after program.run()")
+        self.untouched = False
         return self._storage
 
     @storage.setter
@@ -98,10 +100,14 @@ class Stored(Sent):
         if storage is not self._storage:
             self.check_movable()
             _check_buffer(self.name, storage, self.dtype, self._places)
-            self._storage = storage
+            self._storage, self.untouched = storage, False
             self.storage_version = self.changed()  # whoever gives another buffer may be wrong that it holds the same
             for watcher in list(self._watchers):
                 watcher.invalidate()
+
+    def _bring(self, place: Callable[[Any], Any], zeros: Callable[[Any], Any]) -> None:
+        """Continue where ``place`` brings a buffer; ``zeros`` makes one there, like that of here, from nothing."""
+        self.move(zeros(self._storage) if self.untouched else place(self.storage))
 
     def placement(self) -> dict[str, Any]:
         """Where the values are and how they lie, for ``put_back``."""

@@ -25,6 +25,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
+from weakref import WeakSet
 
 import numpy as np
 
@@ -237,7 +238,8 @@ def building(path: Path) -> Iterator[None]:
         yield
         return
     with lock:
-        give_up = time.monotonic() + _LOCK_SECONDS
+        _locks.add(lock)
+        give_up = time.monotonic() + _patience
         while time.monotonic() < give_up:
             still_wanted()
             try:
@@ -248,6 +250,23 @@ def building(path: Path) -> Iterator[None]:
             except OSError:
                 break
         yield
+
+
+_locks: WeakSet[BinaryIO] = WeakSet()  # that threads of this process have, or wait for
+_patience = _LOCK_SECONDS
+
+
+def _forked() -> None:
+    """In a new process, which holds what threads held that are not there: a file, which is closed, and ends of pipes,
+    for which these wait until it ends. So it waits for nobody."""
+    global _patience
+    for lock in list(_locks):
+        lock.close()
+        _patience = 0.0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 # ---- arrays -----------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -92,7 +93,8 @@ def host_compiler() -> Compiler:
     ``MESHLOOM_CXXFLAGS`` comes behind its flags. A ``CXX`` that does not work is an error, not a reason to
     take another compiler silently.
     """
-    found = _find(tuple(_words("CXX")), os.environ.get("PATH", os.defpath))
+    with _finding:
+        found = _find(tuple(_words("CXX")), os.environ.get("PATH", os.defpath))
     own = tuple(_words("MESHLOOM_CXXFLAGS"))
     return replace(found, own=own) if own else found
 
@@ -161,6 +163,11 @@ def _loaded(library: Path) -> ctypes.CDLL:
 
 
 # ---- finding ----------------------------------------------------------------------------------------------------
+
+
+_finding = threading.Lock()  # libraries are begun at the same time: one of them looks for the compiler of all
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_finding._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 @remembered

@@ -14,18 +14,36 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError, RunError, ScheduleError, shown, whole_number
-from meshloom.native.compiler import load
+from meshloom.native import together
 
 MOST_TARGETS = 2**40  # as many as a set may have
+_HERE = Path(__file__).parent
 _INDEX_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
 
 
 @cache
 def library(name: str) -> ctypes.CDLL:
     """The compiled ``<name>.cpp`` of this folder."""
-    here = Path(__file__).parent
-    texts = [(here / file).read_text(encoding="utf-8") for file in ("common.hpp", f"{name}.cpp")]
-    return load(f'{texts[0]}\n#line 1 "{name}.cpp"\n{texts[1]}', name)
+    return together.load(_text(name), name)
+
+
+def begin_all() -> None:
+    """Begin to compile all of them where each has a core to itself: which ones a mesh and its plans will call nobody
+    knows before they do, and each would then be waited for by itself."""
+    names = libraries()
+    if together.has_spare_cores(len(names)) and not library.cache_info().currsize:
+        for name in names:
+            together.begin_apart(_text(name), name)
+
+
+def libraries() -> list[str]:
+    """The names of all that ``library`` knows."""
+    return sorted(file.stem for file in _HERE.glob("*.cpp") if file.stem != "runtime")
+
+
+def _text(name: str) -> str:
+    texts = [(_HERE / file).read_text(encoding="utf-8") for file in ("common.hpp", f"{name}.cpp")]
+    return f'{texts[0]}\n#line 1 "{name}.cpp"\n{texts[1]}'
 
 
 def call(name: str, function: str, *arguments: object) -> None:

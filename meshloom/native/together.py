@@ -113,11 +113,30 @@ def begin(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> None:
     start((source, name, extra_flags), name, known=known, job=build)
 
 
+def begin_apart(source: str, name: str) -> None:
+    """The same, where nothing at all is to be done here: not even a compiler has been looked for, which takes long."""
+    start((source, name, ()), name, known=lambda: None, job=partial(compiler.build, source, name))
+
+
 def load(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     """``compiler.load``, after what was begun of it."""
     finish((source, name, extra_flags), lambda: None)
     return compiler.load(source, name, extra_flags=extra_flags)
 
 
+def has_spare_cores(jobs: int) -> bool:
+    """Do so many jobs leave a core to us?"""
+    return _cores() > jobs
+
+
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _forked() -> None:
+    """In a new process: the threads that did the jobs are not there, so whoever waits does them itself."""
+    _now.batch = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
@@ -16,9 +17,11 @@ import numpy as np
 
 from meshloom.backend.base import Recording, Replayed
 from meshloom.errors import ProgramError, SolveError
+from meshloom.exclusion import holding
 from meshloom.kernel.outside import is_followed
 from meshloom.kernel.sameness import IdentityDict
 from meshloom.mesh.core import Field, Global
+from meshloom.native.together import together
 from meshloom.operation.call import functions_of
 from meshloom.operation.operation import Operation
 from meshloom.operation.replay import Way
@@ -40,8 +43,12 @@ def executed_in_turn(now: Callable[[], Tape], tape: Tape, times: int, way: Way, 
     replays = _InTurn(now, tape)
     tape.bring(watched)
     if not times:
-        for one in tape.segments:
-            one.execute(0, way, ())  # which compiles it
+        with together():
+            with suppress(MemoryError):  # which is told where they are made ready
+                for one in tape.segments:  # each is fused while others are compiled
+                    holding(one.shared, one.begin_to_prepare)
+            for one in tape.segments:
+                one.execute(0, way, ())
     try:
         return way(Recording([replays]), times)
     finally:

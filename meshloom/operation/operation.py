@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from meshloom.schedule.choice.candidate import Candidates
 
 T = TypeVar("T")
-SHARED = ("spec", "work", "chosen", "plan")  # what an operation has from its form
+SHARED = ("spec", "work", "chosen", "plan", "flops")  # what an operation has from its form
 _UNKNOWN = object()
 
 
@@ -293,7 +293,7 @@ class Operation(NoCopy):
         """Bytes that it has to move, each datum once."""
         return self.policy.compulsory(self)
 
-    @property
+    @derived
     def flops(self) -> float:
         """Floating-point operations of one execution, for the cost model."""
         return self.policy.flops(self)

@@ -140,7 +140,7 @@ class ExecutionPolicy(ABC):
         """With its values, in the layout that was wished for, which are brought to where it runs."""
         of.settle()
         for storage in of.storages:
-            storage.move(of.backend.place(storage.storage))
+            of.backend.bring(storage)
         check_memory(f"kernel {of.name}", of.storages, of.written)
         return self.described(of)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from meshloom.backend import current
 from meshloom.backend.base import Recording, Replayed
-from meshloom.errors import KernelError, ProgramError, UserError, interrupted, one_line, shown, whole_number, yes_or_no
+from meshloom.errors import ProgramError, UserError, one_line, whole_number, yes_or_no
 from meshloom.exclusion import belong, exclusive, mutex_of
 from meshloom.kernel.captured import Captured
 from meshloom.kernel.recent import Recent
@@ -31,16 +31,15 @@ from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import Given, Known, Parameters, name_of
 from meshloom.operation.past_times import PastTimes, Timed, together
 from meshloom.operation.reads import reads_of_program
-from meshloom.operation.recorded import Outline, Recorded, difference
+from meshloom.operation.recorded import Outline, Recorded, check_calls, difference
 from meshloom.operation.repeated import RepeatedProgram
 from meshloom.operation.replay import ReadyProgram, Replay, Way
-from meshloom.operation.run_arguments import check_decides, checked_record
+from meshloom.operation.run_arguments import check_condition, check_decides, check_inside, checked_record, whole_history
 from meshloom.operation.tape import Tape
 from meshloom.operation.ties import Kept, tied
 from meshloom.recording import outside_program, recorder
 
 MOST_REPLAYS = 2**48
-MOST_INLINED = 100_000  # operations that a program takes from one inside it
 MOST_NESTED = 100  # recordings of one program inside each other, with other arguments each
 MOST_KEPT = 16  # combinations of arguments of one program that stay ready
 MOST_TAPES = 4  # of one program, for other Python values each: as many as a Runge-Kutta method has stages
@@ -82,6 +81,7 @@ class Program(NoCopy, Distinct):
         self._values: Recent[Any, object] = Recent(MOST_KEPT)  # what stands for the values that were read, by their key
         self._kept: Kept[tuple[Any, ...], tuple[ReadyProgram, ...]] = Kept()  # by arguments; that of now last
         self._had_its_say: WeakSet[Field] = WeakSet()  # about these, whatever its arguments are
+        self._begun: dict[tuple[Any, ...], Tape] = {}  # which compilers have begun with (``begun.py``)
         self._called: tuple[Callable[[], Any], ...] | None = None  # by ``ml.call``, when it was last recorded
         self._warned = False
 
@@ -201,7 +201,7 @@ class Program(NoCopy, Distinct):
                 )
             if not holds:
                 reads = reads_of_program(self.function, self.name)
-        self._check_calls(new)
+        check_calls(self.name, new)
         if not reads.comparable and not self._warned:
             self._warned = True
             warnings.warn(
@@ -210,10 +210,6 @@ class Program(NoCopy, Distinct):
                 stacklevel=2,
             )
         return reads, new
-
-    def _check_calls(self, recorded: Recorded) -> None:
-        if not recorded:
-            raise KernelError(f"program {self.name} calls no kernel: there is nothing to replay")
 
     def _check_repeatable(self, reads: Captured, new: Recorded, given: Given) -> None:
         """ProgramError where a function that reads what nobody can compare does something else when called again."""
@@ -297,7 +293,7 @@ class Program(NoCopy, Distinct):
             return self._inlined(times, record, into, self.parameters.given(arguments, named))
         kept = checked_record(self.name, record, times)
         done = self._performed(times, lambda one, most: one.run(most, kept), kept, arguments, named)
-        return self._history(done, times)
+        return whole_history(self.name, done, times)
 
     @exclusive
     def repeat(self, *arguments: Any, until: Condition, at_most: int, **named: Any) -> int:
@@ -307,24 +303,20 @@ class Program(NoCopy, Distinct):
         ``arguments``: what the function takes. Ctrl-C as for ``run``. Inside another program it is an operation of
         that, which repeats anew at every replay; how often it was then nobody can ask.
         """
-        if not isinstance(until, Condition):
-            raise ProgramError(
-                f"program {self.name}: until takes a condition, which is a Global itself compared with a number, as in"
-                f" residual < 1e-6; got {shown(until)}"
-            )
+        check_condition(self.name, until)
         most = whole_number(f"program {self.name}: at_most", at_most, 1, MOST_REPLAYS, error=ProgramError)
         into = recorder.get()
         if into is not None:
             given, made = self.parameters.given(arguments, named), len(into.made)
             loops = self._recorded(given if given.parts else self._given)
-            self._check_calls(loops)
+            check_calls(self.name, loops)
             return RepeatedProgram(self, given, until, most).recorded(into, loops, into.forget_made(made))
 
         def way(one: Recording | Replay, most: int) -> Replayed:
             return one.repeat(most, until.in_memory())
 
         done = self._performed(most, way, until.globals, arguments, named, until=until)
-        return len(self._history(done, most))
+        return len(whole_history(self.name, done, most))
 
     def _performed(
         self, times: int, way: Way, watched: Sequence[Global], arguments: tuple[Any, ...], named: dict[str, Any], *,
@@ -344,27 +336,48 @@ class Program(NoCopy, Distinct):
         kept = [one for one in self._kept.get(key, ()) if one.usable() and not watching]
         ready = next((one for one in kept if one.values is values), None)
         if ready is None:
-            given = self.parameters.given(arguments, named)
-            reads, ready, new = self._found_or_recorded(given, kept)
-            if reads is not self._reads:
-                self._note(reads)
-            if functions_of(new):  # which may hold anything, so nothing of it is kept
-                return BoundProgram(self, given)._performed(times, way, watched, (), {}, until=until)
+            given, begun = self.parameters.given(arguments, named), self._begun.pop((key, values), None)
+            ready, made = self._recorded_with(given, kept) if begun is None else (None, begun)
+            if made is not None:
+                return self._first_run(made, (key, given, kept), times, way, watched, until)
             if ready is None:
-                return self._first_run(new, (key, given, kept), times, way, watched, until)
+                return BoundProgram(self, given)._performed(times, way, watched, (), {}, until=until)
             ready.values = self._value
         if ready is not kept[-1]:
             self._kept[key] = (*[one for one in kept if one is not ready], ready)
         check_decides(self.name, until, ready.written)
         return ready.perform(times, way, watched)
 
+    def _recorded_with(self, given: Given, kept: Sequence[T]) -> tuple[T | None, Tape | None]:
+        """Record with these arguments: that of some kept ones which does the same, or a tape; neither where functions
+        are called, which may hold anything, so that nothing of it is kept."""
+        reads, ready, new = self._found_or_recorded(given, kept)
+        if reads is not self._reads:
+            self._note(reads)
+        if ready is not None or functions_of(new):
+            return ready, None
+        tape = Tape(self.name, new, self._had_its_say)
+        tape.fuse, tape.branches = self.fuse, self.branches
+        return None, tape
+
+    @exclusive
+    def _begin_to_prepare(self, *arguments: Known) -> bool:
+        """Record it with these arguments, and have compilers begin with it, for a run that other programs go before
+        (``begun.py``); False where that has to wait until they have run."""
+        given = self.parameters.given(arguments, {})
+        key = (current().key, self.fuse, self.branches, *given.key)
+        if key not in self._kept:
+            _, tape = self._recorded_with(given, ())
+            if tape is None or not tape.begin_early():
+                return False
+            self._begun[key, self._values_now()] = tape
+        return True
+
     def _first_run(
-        self, new: Recorded, place: tuple[tuple[Any, ...], Given, list[ReadyProgram]], times: int, way: Way,
+        self, tape: Tape, place: tuple[tuple[Any, ...], Given, list[ReadyProgram]], times: int, way: Way,
         watched: Sequence[Global], until: Condition | None,
     ) -> Replayed:  # fmt: skip
         """Run what was recorded, and keep what was made ready; ``place``: where, for which arguments, next to what."""
-        tape = Tape(self.name, new, self._had_its_say)
-        tape.fuse, tape.branches = self.fuse, self.branches
         check_decides(self.name, until, tape.left[0])
         done = tape.execute(times, way, watched)
         if times:
@@ -377,26 +390,11 @@ class Program(NoCopy, Distinct):
                 del self._kept[next(iter(self._kept))]
         return done
 
-    def _history(self, done: Replayed, times: int) -> np.ndarray:
-        """The history of replays; KeyboardInterrupt where Ctrl-C came."""
-        if done.stopped:
-            history = done.history
-            where = f"after {len(history)} of {times} replays; fields are as the last one left them"
-            raise interrupted(f"program {self.name}: stopped {where}", replays=len(history), history=history)
-        return done.history
-
     def _inlined(self, times: int, record: Sequence[Global], into: Callable[[Any], None], given: Given) -> np.ndarray:
-        if tuple(record):
-            raise ProgramError(
-                f"program {self.name} runs inside another one, where nothing can be kept; give record= to the outer one"
-            )
+        check_inside(self.name, record)
         loops = self._recorded(given if given.parts else self._given)
-        self._check_calls(loops)
-        if times * len(loops) > MOST_INLINED:
-            raise ProgramError(
-                f"program {self.name} inside another one would become {times * len(loops):,} operations, at most"
-                f" {MOST_INLINED:,}; run the outer one more often"
-            )
+        check_calls(self.name, loops)
+        check_inside(self.name, record, times * len(loops))
         for operation in list(loops) * times:
             into(operation)
         return np.zeros((times, 0))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
+from meshloom.errors import KernelError
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.number import PlainNumber
 from meshloom.operation import in_memory
@@ -119,6 +120,12 @@ def _like(one: Field | Global) -> Hashable:
         layout = None if one.layout_is_free else str(one.layout)
         return one.set.serial, one.components, one.dtype, one.temporary, layout
     return type(one), one.shape, one.dtype
+
+
+def check_calls(name: str, recorded: Recorded) -> None:
+    """KernelError where the function of a program has called nothing."""
+    if not recorded:
+        raise KernelError(f"program {name} calls no kernel: there is nothing to replay")
 
 
 def difference(old: Recorded, new: Recorded) -> str:

@@ -161,7 +161,7 @@ class ReadyProgram:
         self._measures.follow()
         if self._backend is not None:
             for one in watched:
-                one.move(self._backend.place(one.storage))
+                self._backend.bring(one)
         done = None
         try:
             done = holding(self._shared, way, self.replay, times) if self._shared else way(self.replay, times)

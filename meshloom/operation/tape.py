@@ -176,7 +176,7 @@ class Tape:
         """Globals that somebody looks at to where it runs."""
         used = self.backends()
         for target in watched if len(used) == 1 else ():
-            target.move(next(iter(used)).place(target.storage))
+            next(iter(used)).bring(target)
 
     # ----- in turn with calls -------------------------------------------------------------------------------------
     def begin(self, *, followed: bool) -> None:
@@ -329,7 +329,7 @@ class Tape:
         if len(used) == 1:  # what is set need not be used by a loop, which would bring it there
             (one,) = used
             for target in self.filled:
-                target.move(one.place(target.storage))
+                one.bring(target)
         return prepared(self.fills_last)
 
     def backends(self) -> set[Backend]:
@@ -341,16 +341,38 @@ class Tape:
         able = self.fuse and not self.calls and len(used) == 1 and next(iter(used)).fuses
         return able and (len(self.loops) > 1 or next(iter(used)).target.is_simt)
 
-    def fused_recording(self) -> FusedRecording | None:
-        """The fused program, ready to run, made again when a field has moved; None where loops run by themselves."""
+    def fused_program(self) -> FusedProgram | None:
+        """The program with its loops fused; None where they run by themselves."""
         if not self.may_fuse() or (self._fused is not None and self._fused[1].unfused):
             return None  # what was weighed once is not weighed again when a field moves
-        found, made = self.fusion()
-        if found.unfused:
+        found, _ = self.fusion()
+        return None if found.unfused else found
+
+    def fused_recording(self) -> FusedRecording | None:
+        """The same, ready to run, made again when a field has moved."""
+        found = self.fused_program()
+        if found is None or self._fused is None:
             return None
-        if not made:
-            made.append(FusedRecording(found, next(iter(self.backends())), branches=self.branches))
-        return made[0]
+        if not self._fused[2]:
+            self._fused[2].append(FusedRecording(found, next(iter(self.backends())), branches=self.branches))
+        return self._fused[2][0]
+
+    def begin_to_prepare(self) -> None:
+        """Have compilers begin with all that a replay needs, where they can work by themselves: what is made ready
+        later waits for them."""
+        found = self.fused_program()
+        for one in self.fills_last if found is None else (*found.prologue, *found.body):
+            one.begin_to_prepare()
+
+    def begin_early(self) -> bool:
+        """The same for one that others go before, unless a field would get another layout for it, since these are to
+        find fields as they are. Has it?"""
+        likes = layouts_by_votes(self.loops)  # not those it keeps: it votes when it runs
+        moves = any(one.layout_is_free and one not in self._had_its_say for one in likes)
+        if moves or any(one.execution.unsettled for one in self.loops):
+            return False
+        holding(self.shared, self.begin_to_prepare)
+        return True
 
     def explained_fusion(self) -> str:
         if not self.may_fuse():
@@ -363,7 +385,7 @@ class Tape:
         (backend,) = self.backends()
         storages = dict.fromkeys(s for o in self.loops for s in o.storages)
         for one in storages:
-            one.move(backend.place(one.storage))
+            backend.bring(one)
         for operation in self.loops:
             operation.execution.refresh(operation.kernels)
         states = [state for operation in self.loops for state in operation.execution.states]

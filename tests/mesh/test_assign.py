@@ -248,3 +248,15 @@ def test_whatever_is_known_of_a_map_is_that_of_the_new_indices() -> None:
     for name in names:
         assert np.array_equal(getattr(moved, name), getattr(fresh, name)), name
         assert not np.array_equal(getattr(moved, name), before[name]), f"{name}: nothing is told apart here"
+
+
+@pytest.mark.parametrize("targets", [10, 100_000])
+def test_distinct_targets_are_counted_in_the_time_of_few_rows(targets: int) -> None:
+    """A part of a large set, such as a color of a solver's rows, does not look at all of that."""
+    rows = np.random.default_rng(0).integers(0, targets, (50, 3))
+    where = ml.Map(ml.Set(50, "part"), ml.Set(targets, "rows"), rows, "where")
+    tracemalloc.start()
+    found = where.distinct_targets
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == len(set(rows.ravel().tolist())) and most < 20_000

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import signal
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import meshloom as ml
 from meshloom.backend import _BACKENDS
+from meshloom.backend.compiling import compiled_meanwhile
 from meshloom.backend.cpu import CpuBackend
 from meshloom.errors import CompilerError
-from meshloom.native import compiler, together
+from meshloom.native import compiler, ffi, together
 from meshloom.process.children import NobodyWaits, run_apart, stopping
+from tests.called_work import Work, expected
 
 
 def source(number: int) -> str:
@@ -89,15 +96,24 @@ def test_a_program_that_nobody_waits_for_is_ended() -> None:
     assert run_apart(["echo", "word"]).stdout == "word\n"
 
 
-def test_loops_of_a_program_are_begun_before_the_first_is_waited_for(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(_BACKENDS, "cpu", CpuBackend())  # which has nothing loaded
+@pytest.fixture
+def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Loops that are begun, and loaded, in turn; those of a back end that has nothing loaded."""
+    monkeypatch.setattr(together, "_cores", lambda: 2)
+    monkeypatch.setitem(_BACKENDS, "cpu", CpuBackend())
     ml.use("cpu")
-    order: list[str] = []
+    found: list[str] = []
     start, load = together.start, compiler.load
-    monkeypatch.setattr(together, "start", lambda k, n, **m: (order.append(f"begin {n}"), start(k, n, **m)))
-    monkeypatch.setattr(compiler, "load", lambda s, n, **m: (order.append(f"load {n}"), load(s, n, **m))[1])
+
+    def note(word: str, name: str) -> None:
+        found.extend([f"{word} {name}"] if name != "runtime" else [])
+
+    monkeypatch.setattr(together, "start", lambda k, n, **m: (note("begin", n), start(k, n, **m)))
+    monkeypatch.setattr(compiler, "load", lambda s, n, **m: (note("load", n), load(s, n, **m))[1])
+    return found
+
+
+def test_loops_of_a_program_are_begun_before_the_first_is_waited_for(cache: Path, order: list[str]) -> None:
     cells = ml.Set(10, "cells")
     a, b = cells.field("a"), cells.field("b")
 
@@ -115,12 +131,85 @@ def test_loops_of_a_program_are_begun_before_the_first_is_waited_for(
         doubled(cells, a, b)
 
     step.run(0)
-    of_loops = [word for word in order if "runtime" not in word]
-    assert of_loops == ["begin one_more", "begin doubled", "load one_more", "load doubled"]
+    assert order == ["begin one_more", "begin doubled", "load one_more", "load doubled"]
     assert not a.numpy().any(), "made ready, not run"
-    step.run(3)
-    np.testing.assert_array_equal(b.numpy(), 6.0)
-    assert [word for word in order if "runtime" not in word] == of_loops, "and not again"
+
+
+def test_what_is_behind_a_call_is_begun_before_what_is_before_it_is_waited_for(order: list[str]) -> None:
+    work = Work()
+    work.program.run(0)
+    assert order[:2] == ["begin add_one", "begin double"], "all are begun before the first is waited for"
+    assert {word for word in order[2:] if word.startswith("load")} == {"load add_one", "load double"}
+    assert not work.squared, "and none has run"
+    work.program.run(2)
+    np.testing.assert_allclose(work.u.numpy(), expected(2)[-1], rtol=1e-14)
+
+
+def test_what_a_solver_runs_first_is_begun_before_it_waits(order: list[str]) -> None:
+    """Its start and its iterations are programs of their own; the second solution finds both."""
+    matrix = ml.Matrix.from_scipy(sparse.diags_array([np.full(9, -1.0), np.full(10, 3.0), np.full(9, -1.0)],
+                                                     offsets=[-1, 0, 1]).tocsr())  # fmt: skip
+    x, b = matrix.rows.field("x"), matrix.rows.field("b", data=np.arange(10.0))
+    solver = ml.linalg.ConjugateGradients(matrix)
+    order.clear()
+    first = solver.solve(x, b, tol=1e-10)
+    waits = [k for k, word in enumerate(order) if word in ("load subtract_from", "load cg_step")]
+    assert first.converged and {"begin subtract_from", "begin cg_step"} <= set(order[: waits[0]])
+    order.clear()
+    x.fill(0.0)
+    again = solver.solve(x, b, tol=1e-10)
+    assert np.array_equal(first.history, again.history) and not order
+
+
+def test_what_a_solver_has_begun_goes_with_an_error(order: list[str]) -> None:
+    """Nothing holds x and b where a solution does not get as far as its iterations."""
+
+    def applied(x: ml.Field, y: ml.Field) -> None:
+        twice(x.set, x, y)
+
+    rows = ml.Set(10, "rows")
+    x, b = rows.field("x"), rows.field("b", data=1.0)
+    solver = ml.linalg.ConjugateGradients(applied)
+    made = solver._iteration(x, 10)
+    made.start.run = None  # type: ignore[method-assign]
+    with pytest.raises(TypeError):
+        made.solve(x, b, 1e-6, 10)
+    assert "begin cg_step" in order and not made.start._begun and not made.iterate._begun
+
+
+@ml.kernel
+def twice(x: ml.Read, y: ml.Write):
+    y[...] = 2.0 * x
+
+
+@pytest.mark.parametrize("spare", [0, 1])
+def test_libraries_are_begun_where_each_has_a_core(monkeypatch: pytest.MonkeyPatch, spare: int) -> None:
+    names, built, build = ffi.libraries(), list[tuple[str, bool]](), compiler.build
+    assert names and "runtime" not in names
+
+    def noted(text: str, name: str, **more: tuple[str, ...]) -> Path:
+        built.append((name, threading.current_thread() is threading.main_thread()))
+        return build(text, name, **more)
+
+    monkeypatch.setattr(compiler, "build", noted)
+    monkeypatch.setattr(together, "_cores", lambda: len(names) + spare)
+    monkeypatch.setattr(ffi, "library", functools.cache(ffi.library.__wrapped__))
+    for _ in range(2):  # what is loaded is not begun again
+        with compiled_meanwhile():
+            assert len({ffi.library(name) for name in names}) == len(names)
+    assert [name for name, here in built if here] == names
+    assert sorted(name for name, here in built if not here) == (names if spare else [])
+
+
+def test_a_process_that_was_forked_waits_for_no_thread(cache: Path) -> None:
+    with together.together(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork next to threads, which is what is tried here
+        together.begin(source(11), "answer11")
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)  # which ends a process that waits
+            os._exit(together.load(source(11), "answer11").answer())
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 11
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,9 @@ class CudaBackend(CompilingBackend):
         """A field's or global's values in the memory of this back end."""
         return self.engine.upload(storage) if isinstance(storage, np.ndarray) else storage
 
+    def zeros(self, storage: Any) -> Any:
+        return self.engine.zeros(storage) if isinstance(storage, np.ndarray) else storage
+
     # ----- the stages -------------------------------------------------------------------------------------------
     def options(self, bound: BoundLoop, plan: Plan) -> GpuOptions:
         spec, schedule, target = bound.spec, bound.schedule, self.target
@@ -124,7 +127,7 @@ class CudaBackend(CompilingBackend):
             used.setdefault(f"pass{k}", {}).update(self.engine.usage(loaded.functions[f"pass{k}"], threads, needed))
         grids = [list(_grids(one, sizes, plan)) for one in passes]
         parts = sum(grid for k, one in enumerate(passes) if one.reductions for *_, grid in grids[k])
-        scratch = {name: self.engine.upload(one) for name, one in scratch_of(bound, plan, max(parts, 1)).items()}
+        scratch = {name: self.engine.zeros(one) for name, one in scratch_of(bound, plan, max(parts, 1)).items()}
         values = values_of(bound) | self._maps_of(bound) | self._tables(bound, lowered) | scratch | sizes
         found = tuple(_launches(lowered, loaded, grids, shared, values))
         largest = (grid * threads / (used[f"pass{k}"].get("occupancy") or 1.0)
@@ -187,6 +190,9 @@ class EmulatedCuda(CudaBackend):
 
     def place(self, storage: Any) -> Any:
         return Backend.place(self, storage)
+
+    def zeros(self, storage: Any) -> Any:
+        return Backend.zeros(self, storage)
 
     def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[StreamAssignment]) -> Recording:
         return Recording(operations)

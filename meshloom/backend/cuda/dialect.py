@@ -9,6 +9,7 @@ bits every time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -67,9 +68,19 @@ def kernels(unit: TranslationUnit, block: int, threads: int, resident: Sequence[
     ``block``: the plan's block size; where it is the number of ``threads``, each has just one item.
     ``resident``: for each pass, how many blocks must fit a multiprocessor at a time, whatever that costs in registers.
     """
-    least = list(resident) or [1] * len(unit.passes)
-    made = [_kernel(unit, k, one, threads, least[k], block) for k, one in enumerate(unit.passes)]
-    return [*made, _finish(unit)] if unit.spec.reductions else made
+    made = [_kernel(unit, k, one, threads, block) for k, one in enumerate(unit.passes)]
+    made += [_finish(unit)] if unit.spec.reductions else []
+    return resident_kernels(unit, made, threads, resident)
+
+
+def resident_kernels(
+    unit: TranslationUnit, made: Sequence[KernelText], threads: int, resident: Sequence[int]
+) -> list[KernelText]:
+    """Kernels of a unit for other numbers of ``resident`` blocks: their first lines say it, and nothing else does, so
+    what follows is not printed again."""
+    said = [replace(one, text_lines=(_head(unit, one.name, one.parameters, threads, blocks), *one.text_lines[1:]))
+            for one, blocks in zip(made, resident, strict=False)]  # fmt: skip
+    return [*said, *made[len(said) :]]
 
 
 def render(unit: TranslationUnit, made: Sequence[KernelText], *, wide_index: bool) -> str:
@@ -85,13 +96,17 @@ def emulated(source: str, made: Sequence[KernelText], header: str) -> str:
     return "\n".join([header + source.rstrip("\n"), *indent([line for one in made for line in _entry(one)]), ""])
 
 
-def _kernel(unit: TranslationUnit, number: int, one: Pass, threads: int, blocks: int, block: int) -> KernelText:
+def _head(unit: TranslationUnit, name: str, wanted: Sequence[Parameter], threads: int, blocks: int) -> str:
+    """The first line of the kernel of a pass."""
+    bounds = _language(unit.target).bounds(threads, blocks, unit.target)
+    return f'extern "C" __global__ void {bounds} {name}({_declared(wanted)}) {{'
+
+
+def _kernel(unit: TranslationUnit, number: int, one: Pass, threads: int, block: int) -> KernelText:
     used = block_names(one) | names([one.block_number, *(x.size for x in one.scratch)])
     used |= set() if one.blocked else {BLOCK_SIZE.name}
     values = [x for x in global_values(unit) if x.name in used]
     wanted = _received(unit, one, used, {x.array for x in values})
-    bounds = _language(unit.target).bounds(threads, blocks, unit.target)
-    head = f'extern "C" __global__ void {bounds} pass{number}({_declared(wanted)}) {{'
     body = PRINTER.text_lines(x.declaration for x in values)
     body += _scratch(one)
     body += _where(one, threads, block)
@@ -103,7 +118,8 @@ def _kernel(unit: TranslationUnit, number: int, one: Pass, threads: int, blocks:
     body += ["}"] if one.extra_items else []
     for o in one.reductions:
         body += _tree(unit, o, threads, f"{partial_name(o)}_parts[parts + blockIdx.x] = {partial_name(o)};")
-    return KernelText(f"pass{number}", tuple(wanted), (head, *body, "}"))
+    name = f"pass{number}"
+    return KernelText(name, tuple(wanted), (_head(unit, name, wanted, threads, 1), *body, "}"))
 
 
 def _received(unit: TranslationUnit, one: Pass, used: set[str], sources: set[str]) -> list[Parameter]:

@@ -48,6 +48,10 @@ class Engine(ABC):
     def upload(self, array: np.ndarray) -> Any:
         """A copy of a host array in the engine's memory."""
 
+    def zeros(self, array: np.ndarray) -> Any:
+        """The same of an array that is known to hold nothing but zeros."""
+        return self.upload(array)
+
     def known(self, text: GpuText) -> Compiled | None:
         """What ``compiled`` gives, where nothing has to be compiled for it. In any thread."""
         return None
@@ -124,6 +128,10 @@ class Device(Engine):
     def upload(self, array: np.ndarray) -> Any:
         threads.check_device()
         return self.cupy.asarray(array)
+
+    def zeros(self, array: np.ndarray) -> Any:
+        threads.check_device()
+        return self.cupy.zeros(array.shape, array.dtype)
 
     def copy_bandwidth(self) -> float:
         return self._copy_bandwidth

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -43,7 +43,7 @@ class GpuText(NamedTuple):
     architecture: str = ""
 
 
-Attempt = Callable[[Sequence[int]], Compiled]  # kernels of which so many blocks fit a multiprocessor
+Attempt = Callable[[tuple[int, ...]], Compiled]  # kernels of which so many blocks fit a multiprocessor
 
 
 class _NotCompiled(Exception):
@@ -53,7 +53,7 @@ class _NotCompiled(Exception):
 def lowered_kernels(spec: LoopSpec, plan: Plan, options: GpuOptions) -> Lowered:
     """As text, for as many registers as kernels like; a plan's indices have 32 bits where these suffice."""
     spec = replace(spec, whole_rows=options.whole_rows, share=options.share)
-    unit = make_unit(spec, plan if options.wide_index else with_arrays(plan, narrow), target=options.target)
+    unit = make_unit(spec, plan if options.wide_index else with_arrays(plan, narrow, same=True), target=options.target)
     made = dialect.kernels(unit, options.block, options.threads)
     return Lowered(unit, dialect.render(unit, made, wide_index=options.wide_index), options, tuple(made))
 
@@ -69,10 +69,10 @@ def compiled_kernels(lowered: Lowered, compiled: Callable[[GpuText], Compiled | 
     unit, options = lowered.unit, lowered.options
     flags = (NO_CONTRACTION,) if unit.spec.strict else ()
 
-    def attempt(resident: Sequence[int]) -> Compiled:
+    def attempt(resident: tuple[int, ...]) -> Compiled:
         made, source = lowered.kernels, lowered.source
         if any(one > 1 for one in resident):
-            made = tuple(dialect.kernels(unit, options.block, options.threads, resident))
+            made = tuple(dialect.resident_kernels(unit, made, options.threads, resident))
             source = dialect.render(unit, made, wide_index=options.wide_index)
         text = dialect.emulated(source, made, header) if header else source
         found = compiled(GpuText(text, lowered.name, flags, options.architecture))
@@ -91,32 +91,33 @@ def _with_registers(options: GpuOptions, registers: int, count: int, attempt: At
     """All kernels with so many; with more where that would spill and the loop may have them."""
     numbers = options.target.gpu.kernels
     most = max(1, options.target.registers // (registers * options.threads))
-    found = attempt([most] * count)
+    found = attempt((most,) * count)
     while options.may_use_more and most > numbers.enough_blocks and _spills(found) > numbers.few_spills:
         most -= 1
-        found = attempt([most] * count)
+        found = attempt((most,) * count)
     return found
 
 
 def _as_fits(options: GpuOptions, count: int, attempt: Attempt) -> Compiled:
     """Each kernel with as many as it likes, unless a few less, with hardly any spilling, let one more block run at a
-    time; or more, where few do."""
+    time; or more, where few do. One that spills with all that it may have would spill more with less."""
     threads, numbers = options.threads, options.target.gpu.kernels
-    liked = attempt([1] * count)
-    used = [_used(liked, k) for k in range(count)]
+    likes = (1,) * count
+    tried = {likes: attempt(likes)}
+    used = [_used(tried[likes], k) for k in range(count)]
     if not all("registers" in one for one in used):
-        return liked
+        return tried[likes]
     blocks = [options.target.blocks_with(one["registers"], threads) for one in used]
-    chosen, trying = [1] * count, set(range(count))
+    chosen, trying = [1] * count, {k for k in range(count) if used[k].get("spills", 0) <= numbers.few_spills}
     while trying:
-        asked = [blocks[k] + 1 if k in trying else chosen[k] for k in range(count)]
-        tight = attempt(asked)
+        asked = tuple([blocks[k] + 1 if k in trying else chosen[k] for k in range(count)])
+        tight = tried[asked] = attempt(asked)
         trying = {k for k in trying if _worth(_used(tight, k), used[k], numbers.few_spills)}
         for k in trying:
             chosen[k] = blocks[k] = asked[k]
             used[k] = _used(tight, k)
         trying = {k for k in trying if blocks[k] * threads < numbers.few_threads}
-    return attempt(chosen) if any(b > 1 for b in chosen) else liked
+    return tried.get(tuple(chosen)) or attempt(tuple(chosen))
 
 
 def _used(found: Compiled, number: int) -> dict[str, int]:

@@ -114,18 +114,19 @@ def _named(found: Any) -> dict[str, Any]:
     return named
 
 
-def with_arrays(value: Anything, change: Callable[[np.ndarray], np.ndarray]) -> Anything:
-    """The same plan with every array changed."""
+def with_arrays(value: Anything, change: Callable[[np.ndarray], np.ndarray], *, same: bool = False) -> Anything:
+    """The same plan with every array changed. ``same``: they hold the same numbers, so sizes are not counted again."""
     made: Any = value
     if isinstance(value, np.ndarray):
         made = change(value)
     elif isinstance(value, dict):
-        made = {key: with_arrays(one, change) for key, one in value.items()}
+        made = {key: with_arrays(one, change, same=same) for key, one in value.items()}
     elif isinstance(value, tuple) and not isinstance(value, Pair):
-        made = tuple(with_arrays(one, change) for one in value)
+        made = tuple(with_arrays(one, change, same=same) for one in value)
     elif hasattr(value, "__dataclass_fields__"):
-        parts = {d.name: with_arrays(getattr(value, d.name), change) for d in declared(type(value))}
+        parts = {d.name: with_arrays(getattr(value, d.name), change, same=same) for d in declared(type(value))}
         made = replace(made, **parts)
+        vars(made).update({name: getattr(value, name) for name in sizes_of_type(type(value))} if same else {})
     return made
 
 

@@ -227,15 +227,20 @@ def unroll(incident: Body, offsets: Expr, degree: int) -> If | None:
 
 def usual_degree(offsets: np.ndarray) -> int:
     """The number of entries that at least three quarters of the targets have, from 2 to 8; 0 if there is none."""
-    counts = _targets_by_entries(offsets)
+    return _usual(_targets_by_entries(offsets))
+
+
+def _usual(counts: np.ndarray) -> int:
+    """The same of how many targets have 0, 1, ... entries."""
     best = int(counts.argmax())
-    return best if 2 <= best <= MOST_IN_ROW and 4 * counts[best] >= 3 * (len(offsets) - 1) else 0
+    return best if 2 <= best <= MOST_IN_ROW and 4 * counts[best] >= 3 * counts.sum() else 0
 
 
 def roomy_degree(offsets: np.ndarray) -> int:
     """The usual number of entries, or a larger one where cells of several kinds meet: what all but a few targets stay
     within, if rows of that length are not much longer than the entries that they hold. 0 if there is none."""
-    counts, usual = _targets_by_entries(offsets), usual_degree(offsets)
+    counts = _targets_by_entries(offsets)
+    usual = _usual(counts)
     within = np.cumsum(counts) >= (1.0 - MOST_BEYOND) * (len(offsets) - 1)
     most = int(within.argmax())
     held = int(offsets[-1] - offsets[0])
