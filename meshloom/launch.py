@@ -304,6 +304,14 @@ def measured_by(job: Job) -> Sampler | None:
             return check_measured(case)
 
 
+def recorded_loops(job: Job) -> tuple[Case, tuple[ml.Operation, ...]]:
+    """The case, set up on numpy, which compiles nothing, and the loops of its program: to look at, not to run."""
+    with busy(f"{job.case.name}: setting up"), ml.using("numpy"), one_line_for(job.case.own_file(), UserError):
+        case = _made(job.case, job.config)
+        check_made(case)
+        return case, case.program.loops
+
+
 def _continue_from(case: Case, start: Start) -> None:
     saved = start.checkpoint
     if saved.mesh != case.digest():

@@ -1,4 +1,4 @@
-"""The command ``meshloom``: run, finish, report, cases, show, new, study, info, cache.
+"""The command ``meshloom``: run, finish, report, cases, show, new, study, partition, info, cache.
 
 Start-up is quick because every command imports what it needs and no more. An error made on purpose ends in one line
 on stderr and its exit code: 2 when what was asked for is wrong, 1 when the run failed. A run that has finished but
@@ -414,6 +414,33 @@ def study(
     if found.failed:
         failed = f"{len(found.failed)} of {len(found.rows)} runs failed"
         raise RunError(f"{failed}, first {found.failed[0].run}: {found.failed[0].why}; all of it is in {found.folder}")
+
+
+_PARTITION_EXAMPLES = """Examples:
+
+  meshloom partition airfoil -n 64
+
+  meshloom partition airfoil -n 4 --set mesh.i=40 --set mesh.j=60 --array mine.npy --json
+"""
+
+
+@app.command(cls=_Command, epilog=_PARTITION_EXAMPLES)
+def partition(
+    target: Annotated[str, typer.Argument(metavar="CASE_OR_FILE", help="A case, its Python file, or a TOML file.")],
+    ranks: Annotated[str, typer.Option("-n", "--ranks", metavar="N", help="Among how many ranks.")],
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting. May be repeated.")
+    ] = None,
+    array: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A partition of yours, too: the rank of every cell, as .npy.")
+    ] = None,
+    json: Annotated[bool, _flag("--json", help="Print one line of JSON instead of the table.")] = False,
+) -> None:
+    """Tell how the sets of a case would be cut over ranks, by every partitioner; nothing is run."""
+    from meshloom.cli.partition import text_lines
+
+    for line in text_lines(target, ranks, _settings(changes), _path("--array", array), json):
+        print(line)
 
 
 @app.command(cls=_Command, epilog="Example:  meshloom new heat && meshloom run heat.py")

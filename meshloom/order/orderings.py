@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from meshloom.order.curves import bisect, hilbert_order
-from meshloom.order.graph import cuthill_mckee, gibbs_poole_stockmeyer
-from meshloom.order.partition import kaminpar_labels, metis_labels, order_by_labels
+from meshloom.order.graph import Graph, cuthill_mckee, gibbs_poole_stockmeyer
+from meshloom.order.partition import block_sizes, kaminpar_labels, metis_labels, order_by_labels
 from meshloom.order.registry import ordering
 from meshloom.order.task import Task
 
@@ -62,10 +64,15 @@ def color(task: Task) -> np.ndarray:
 @ordering("kaminpar")
 def kaminpar(task: Task) -> np.ndarray:
     """Partition into blocks by KaMinPar; blocks and their members along reverse Cuthill-McKee."""
-    return order_by_labels(kaminpar_labels(task.weighted_graph(), task.block, task.seed), rcm(task))
+    return _by_blocks(kaminpar_labels, task)
 
 
 @ordering("metis")
 def metis(task: Task) -> np.ndarray:
     """Partition into blocks by METIS; blocks and their members along reverse Cuthill-McKee."""
-    return order_by_labels(metis_labels(task.weighted_graph(), task.block, task.seed), rcm(task))
+    return _by_blocks(metis_labels, task)
+
+
+def _by_blocks(labels: Callable[[Graph, np.ndarray, int], np.ndarray], task: Task) -> np.ndarray:
+    found = labels(task.weighted_graph(), block_sizes(task.n, task.block), task.seed)
+    return order_by_labels(found, rcm(task))

@@ -1,4 +1,4 @@
-"""Graph partitions into blocks of a hard size, by KaMinPar or METIS (both optional).
+"""Graph partitions into blocks of hard sizes, by KaMinPar or METIS (both optional).
 
 A run of an order is a block, so every block but one must be exactly full. Partitioners balance only nearly; what
 they put too much into one block is moved to where there is room.
@@ -22,6 +22,8 @@ _NO_EDGE_WEIGHTS, _NO_VERTEX_WEIGHTS = 1, 2
 # In thousandths. Held to 1, METIS makes blocks 5 % worse than with 10, whose surplus is a quarter percent to move.
 _METIS_IMBALANCE = 10
 
+_PACKAGES = {"kaminpar": ("kaminpar", "partition"), "metis": ("pymetis", "metis")}  # module, and extra that has it
+
 
 def block_sizes(n: int, block: int) -> np.ndarray:
     """Sizes (k,) of the blocks of n things: all ``block`` but the last, which takes the rest."""
@@ -32,12 +34,11 @@ def block_sizes(n: int, block: int) -> np.ndarray:
     return sizes
 
 
-def kaminpar_labels(graph: Graph, block: int, seed: int) -> np.ndarray:
-    """Block of each vertex (n,) by KaMinPar; every block has its size of ``block_sizes``."""
-    sizes = block_sizes(graph.n, block)
-    if _trivial(graph, sizes, block):
-        return np.arange(graph.n) // block
-    kaminpar = _import("kaminpar", "kaminpar", "partition")
+def kaminpar_labels(graph: Graph, sizes: np.ndarray, seed: int) -> np.ndarray:
+    """Block of each vertex (n,) by KaMinPar; the blocks have these sizes (k,)."""
+    if _trivial(graph, sizes):
+        return np.repeat(np.arange(len(sizes)), sizes)
+    kaminpar = _import("kaminpar")
     with tempfile.TemporaryDirectory(prefix="meshloom-graph-") as folder:
         file = Path(folder, "graph.parhip")
         write_parhip(file, graph)
@@ -48,12 +49,11 @@ def kaminpar_labels(graph: Graph, block: int, seed: int) -> np.ndarray:
     return exact(np.asarray(labels, np.int64), sizes)
 
 
-def metis_labels(graph: Graph, block: int, seed: int) -> np.ndarray:
-    """Block of each vertex (n,) by METIS k-way; every block has its size of ``block_sizes``."""
-    sizes = block_sizes(graph.n, block)
-    if _trivial(graph, sizes, block):
-        return np.arange(graph.n) // block
-    pymetis = _import("metis", "pymetis", "metis")
+def metis_labels(graph: Graph, sizes: np.ndarray, seed: int) -> np.ndarray:
+    """Block of each vertex (n,) by METIS k-way; the blocks have these sizes (k,)."""
+    if _trivial(graph, sizes):
+        return np.repeat(np.arange(len(sizes)), sizes)
+    pymetis = _import("metis")
     if hasattr(pymetis, "CSRAdjacency"):
         adjacency = {"adjacency": pymetis.CSRAdjacency(adj_starts=graph.offsets, adjacent=graph.neighbors)}
     else:
@@ -114,16 +114,22 @@ def write_parhip(file: Path, graph: Graph) -> None:
             graph.weights.astype(np.int64).tofile(stream)
 
 
-def _trivial(graph: Graph, sizes: np.ndarray, block: int) -> bool:
-    """Whether any partition is as good as any other: one block, blocks of one, or nothing joined."""
-    return len(sizes) < 2 or block == 1 or not len(graph.neighbors)
-
-
-def _import(ordering: str, module: str, extra: str) -> ModuleType:
+def missing(partitioner: str) -> str:
+    """The package that "kaminpar" or "metis" lacks here, and how to get it; '' where it is installed."""
+    module, extra = _PACKAGES[partitioner]
     try:
-        return importlib.import_module(module)
+        importlib.import_module(module)
     except ImportError:
-        raise ScheduleError(
-            f"ordering '{ordering}' needs the package {module}: {install(extra)};"
-            " without it, greedy and rcb partition, too"
-        ) from None
+        return f"the package {module}: {install(extra)}"
+    return ""
+
+
+def _trivial(graph: Graph, sizes: np.ndarray) -> bool:
+    """Whether any partition is as good as any other: one block, blocks of one, or nothing joined."""
+    return len(sizes) < 2 or sizes.max() <= 1 or not len(graph.neighbors)
+
+
+def _import(ordering: str) -> ModuleType:
+    if lacks := missing(ordering):
+        raise ScheduleError(f"ordering '{ordering}' needs {lacks}; without it, greedy and rcb partition, too")
+    return importlib.import_module(_PACKAGES[ordering][0])

@@ -208,7 +208,7 @@ def test_cases_version_info_and_help(meshloom: Command):
     help_text = meshloom("run", "--help").out
     for word in ("--restart", "--set", "--json", "--overwrite", "meshloom show airfoil"):
         assert word in help_text
-    for command in ((), ("run",), ("show",), ("info",), ("cases",)):
+    for command in ((), ("run",), ("show",), ("partition",), ("info",), ("cases",)):
         assert "<bool>" not in meshloom(*command, "--help").out
 
 

@@ -1,0 +1,119 @@
+"""Partitioners: the rank of every cell of a mesh, by name or as a given array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from meshloom.errors import UserError, known_name
+from meshloom.order.curves import hilbert_order
+from meshloom.order.graph import Graph, target_graph
+from meshloom.order.partition import kaminpar_labels, metis_labels, missing
+
+MOST_RANKS = 2**16
+_SEED = 0  # of graph partitioners: the same partition every time
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionTask:
+    """Cells to be shared out among ranks: ``points`` (n, d) where they are, ``weights`` (n,) what each costs, above 0,
+    and ``joined`` (m, 2), the two cells of every face."""
+
+    points: np.ndarray
+    weights: np.ndarray
+    joined: np.ndarray
+
+    @property
+    def n(self) -> int:
+        return len(self.points)
+
+
+Partitioner = Callable[[PartitionTask, int], np.ndarray]
+
+
+def partition(how: str | ArrayLike, task: PartitionTask, ranks: int) -> np.ndarray:
+    """The rank (n,) int32 of every cell: by the partitioner of this name, or as given. Ranks may be left empty."""
+    if not isinstance(how, str):
+        return given(how, task.n, ranks)
+    found = PARTITIONERS[known_name("partitioner", how, PARTITIONERS)](task, ranks)
+    return found.astype(np.int32, copy=False)
+
+
+def given(ranks_of_cells: ArrayLike, n: int, ranks: int) -> np.ndarray:
+    """A given partition (n,) int32 of the cells; UserError where it is none."""
+    found = np.asarray(ranks_of_cells)
+    if found.shape != (n,) or found.dtype.kind not in "iu":
+        raise UserError(f"a partition of {n} cells is {n} whole numbers, got {found.dtype} of shape {found.shape}")
+    outside = np.flatnonzero((found < 0) | (found >= ranks))
+    if len(outside):
+        raise UserError(f"a partition among {ranks} ranks has numbers from 0 to {ranks - 1}, got"
+                        f" {found[outside[0]]} for cell {outside[0]}")  # fmt: skip
+    return found.astype(np.int32)
+
+
+def runs(weights: np.ndarray, ranks: int) -> np.ndarray:
+    """Ranks (n,) int32, ascending, that give each the same share of the weights (n,) of things in a row."""
+    ends = _run_ends(weights, np.arange(1, ranks), ranks)
+    return np.repeat(np.arange(ranks, dtype=np.int32), np.diff(ends, prepend=0, append=len(weights)))
+
+
+def _run_ends(weights: np.ndarray, shares: np.ndarray | int, of: int) -> np.ndarray:
+    """How many things of a row come before so many ``shares`` ``of`` all equal ones: those whose middle does. For equal
+    weights that is the nearest whole number, so that runs differ by one thing at most; whole weights are exact."""
+    up_to = np.cumsum(np.append(0.0, weights))
+    return np.searchsorted(up_to[1:] - 0.5 * weights, np.multiply(shares, up_to[-1]) / of)
+
+
+def rcb(task: PartitionTask, ranks: int) -> np.ndarray:
+    """Recursive coordinate bisection: cut across the longest extent, the first of equals, in the ratio of the ranks on
+    both sides. Of cells at one place along that axis those of lower number come first."""
+    columns = np.ascontiguousarray(task.points.T)
+    found, is_low = np.zeros(task.n, np.int32), np.zeros(task.n, bool)
+    # Cells in the order of each axis, sorted once: parts keep it. And the ranks that share them: the first, how many.
+    left = [([np.argsort(column, kind="stable") for column in columns], 0, ranks)]
+    while left:
+        orders, first, several = left.pop()
+        if several == 1 or not len(orders[0]):
+            found[orders[0]] = first
+            continue
+        extents = [column[order[-1]] - column[order[0]] for column, order in zip(columns, orders, strict=True)]
+        along, half = orders[int(np.argmax(extents))], several // 2
+        end = _run_ends(task.weights[along], half, several)
+        is_low[along[:end]], is_low[along[end:]] = True, False
+        before = [is_low[order] for order in orders]
+        left.append(([order[~low] for order, low in zip(orders, before, strict=True)], first + half, several - half))
+        left.append(([order[low] for order, low in zip(orders, before, strict=True)], first, half))
+    return found
+
+
+def hilbert(task: PartitionTask, ranks: int) -> np.ndarray:
+    """Runs of equal weight along the Hilbert curve."""
+    order = hilbert_order(task.points)
+    found = np.empty(task.n, np.int32)
+    found[order] = runs(task.weights[order], ranks)
+    return found
+
+
+def kaminpar(task: PartitionTask, ranks: int) -> np.ndarray:
+    """Few cut faces, by KaMinPar; every rank has as many cells, whatever they weigh."""
+    return _by_graph("kaminpar", kaminpar_labels, task, ranks)
+
+
+def metis(task: PartitionTask, ranks: int) -> np.ndarray:
+    """Few cut faces, by METIS; every rank has as many cells, whatever they weigh."""
+    return _by_graph("metis", metis_labels, task, ranks)
+
+
+def _by_graph(
+    name: str, labels: Callable[[Graph, np.ndarray, int], np.ndarray], task: PartitionTask, ranks: int
+) -> np.ndarray:
+    if lacks := missing(name):
+        raise UserError(f"partitioner '{name}' needs {lacks}")
+    sizes = np.bincount(runs(np.ones(task.n), ranks), minlength=ranks)
+    return labels(target_graph(task.joined, task.n, weighted=True), sizes, _SEED)
+
+
+PARTITIONERS: dict[str, Partitioner] = {"rcb": rcb, "hilbert": hilbert, "kaminpar": kaminpar, "metis": metis}
