@@ -317,6 +317,15 @@ class Accumulate(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class Deposit(Statement):
+    """Add a number to the bins of a sum whose order does not matter; nobody else changes them."""
+
+    kind = "deposit"
+    bins: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Atomic(Statement):
     """The same, where others may do so at the same time."""
 
