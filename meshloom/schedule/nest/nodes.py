@@ -306,8 +306,7 @@ class StoreRow(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Accumulate(Statement):
-    """Merge a value into an entry or variable that nobody else changes; ``combine``: as access modes say it, "" sets
-    it."""
+    """Merge a value into an entry or variable that nobody else changes; ``combine``: as modes say it, "" sets it."""
 
     kind = "accumulate"
     place: Expr
