@@ -27,18 +27,20 @@ ML_FUNCTION void ml_make_bins(ml_binned& a, int top) {  // room for larger summa
   a.units[0] = 0;
   a.top = top;
 }
-// 1.5 * 2^52 units of each bin, and of a summand y, scaled, what each bin gets: y + C has the bits of C and that number.
-#define ML_CUT_HIGH 0x1.8p112
-#define ML_CUT_MIDDLE 0x1.8p82
-#define ML_CUT_LOW 0x1.8p52
 struct ml_cuts { double high, middle, low; };
-ML_FUNCTION ml_cuts ml_cut(double y) {
+// 1.5 * 2^52 units of each bin, where the unit of the top one is 2^exponent.
+ML_FUNCTION ml_cuts ml_cut_places(int exponent) {
+  const double high = 1.5 * ml_power_of_two(exponent + 52);
+  return {high, high * 0x1p-30, high * 0x1p-60};
+}
+// What each bin gets of a summand, behind the bits of C: y + C has those of both.
+ML_FUNCTION ml_cuts ml_cut(double y, ml_cuts C) {
   ml_cuts c;
-  c.high = y + ML_CUT_HIGH;
-  y = y - (c.high - ML_CUT_HIGH);
-  c.middle = y + ML_CUT_MIDDLE;
-  y = y - (c.middle - ML_CUT_MIDDLE);
-  c.low = y + ML_CUT_LOW;
+  c.high = y + C.high;
+  y = y - (c.high - C.high);
+  c.middle = y + C.middle;
+  y = y - (c.middle - C.middle);
+  c.low = y + C.low;
   return c;
 }
 ML_FUNCTION void ml_deposit(ml_binned& a, double x) {
@@ -55,10 +57,10 @@ ML_FUNCTION void ml_deposit(ml_binned& a, double x) {
     ml_make_bins(a, ml_bin_of(exponent));
   }
   const double scale = ml_bin_scale(a.top);
-  const ml_cuts c = ml_cut(x * scale * scale);
-  a.units[0] += ml_bits_of(c.high) - ml_bits_of(ML_CUT_HIGH);
-  a.units[1] += ml_bits_of(c.middle) - ml_bits_of(ML_CUT_MIDDLE);
-  a.units[2] += ml_bits_of(c.low) - ml_bits_of(ML_CUT_LOW);
+  const ml_cuts C = ml_cut_places(60), c = ml_cut(x * scale * scale, C);
+  a.units[0] += ml_bits_of(c.high) - ml_bits_of(C.high);
+  a.units[1] += ml_bits_of(c.middle) - ml_bits_of(C.middle);
+  a.units[2] += ml_bits_of(c.low) - ml_bits_of(C.low);
 }
 ML_FUNCTION ml_binned ml_merged(ml_binned a, ml_binned b) {
   ml_make_bins(a, b.top);
