@@ -207,12 +207,21 @@ def test_every_strategy_threads_blocks_and_order(backend: str, form: ml.Schedule
     assert ran == 8 or (ran == 0 and form.variant != "plain")
 
 
-@pytest.mark.parametrize("lanes", [pytest.param(32, marks=pytest.mark.slow), 64])
-def test_any_number_of_lanes(lanes: int) -> None:
+@pytest.mark.parametrize("options", [{"lanes": 64}, pytest.param({"target": "hip"}, marks=pytest.mark.slow)], ids=str)
+def test_other_lanes_and_languages(options: dict[str, Any]) -> None:
     world = World(0)
-    ml.use("emulated", lanes=lanes, reproducible=True)
+    ml.use("emulated", reproducible=True, **options)
     found = world.summed(ml.Schedule("owner", block=128), single=False)
     assert found is not None and list(map(bits, found[:3])) == list(map(bits, world.expected(False)[:3]))
+
+
+@pytest.mark.parametrize("vector", [None, 16, pytest.param(64, marks=pytest.mark.slow)])
+def test_several_elements_for_each_thread_of_a_gpu(vector: int | None) -> None:
+    ml.use("emulated", reproducible=True)
+    u, total = spread(np.random.default_rng(1), 3001), ml.Global(0.25, "total")
+    cells = ml.Set(len(u), "cells")
+    add(cells, cells.field("u", data=u), total, schedule=ml.Schedule(vector=vector))
+    assert bits(total.value) == bits(exact([0.25, *u]))
 
 
 @pytest.mark.optimised
