@@ -254,7 +254,7 @@ def _choose_backend(options: RunOptions) -> None:
         if name == "numpy":
             # A warning, which --quiet does not hide.
             warnings.warn(f"the numpy back end is used, which is slow: {found['cpu']}", stacklevel=2)
-    ml.use(name, threads=options.threads or USUAL_THREADS)
+    ml.use(name, threads=options.threads or USUAL_THREADS, reproducible=options.reproducible)
 
 
 def _check_schedules(job: Job, case: Case) -> None:

@@ -82,7 +82,7 @@ native_threads.choose(USUAL_THREADS)
 @not_in_program("choosing a back end", "choose it before")
 def use(
     name: str, *, threads: int | None = None, contract: bool | None = None, strict: bool | None = None,
-    lanes: int | None = None, target: str | None = None,
+    lanes: int | None = None, target: str | None = None, reproducible: bool | None = None,
 ) -> None:  # fmt: skip
     """Choose the back end of everything that follows.
 
@@ -92,7 +92,9 @@ def use(
     ``ml.kernel(strict=True)`` does for one kernel; False leaves that to the kernels again. ``target``: the GPU that
     ``emulated`` pretends to be: "cuda" unless given, one of NVIDIA's; "hip", one of AMD's, with its text and its
     wavefronts of 64 threads; "gfx942", a larger one. ``lanes``: threads of its warps, 32 or 64, if other than the
-    target has.
+    target has. ``reproducible``: True makes every floating-point ``Sum`` to a Global, of loops that are made from now
+    on, independent of the order: the same bits for any schedule, number of threads and back end, where the summands
+    have them; False leaves that again.
     """
     global _current
     if not isinstance(name, str) or name not in _BACKENDS:
@@ -100,7 +102,7 @@ def use(
     reason = _BACKENDS[name].unavailable()
     if reason:
         raise ScheduleError(f"back end '{name}' cannot be used here: {reason}")
-    for option, value in (("contract", contract), ("strict", strict)):
+    for option, value in (("contract", contract), ("strict", strict), ("reproducible", reproducible)):
         if value is not None and not isinstance(value, bool):
             raise ScheduleError(f"{option} must be True or False, got {shown(value)}")
     chosen = _BACKENDS[name] if lanes is None and target is None else _emulated(name, lanes, target)
@@ -112,6 +114,8 @@ def use(
         cpu().contract = contract
     if strict is not None:
         Backend.strict = strict
+    if reproducible is not None:
+        Backend.reproducible = reproducible
     _current = chosen
 
 
@@ -120,14 +124,14 @@ def using(name: str, **options: Any) -> Iterator[None]:
     """``with ml.using("numpy"):`` the back end of a block, with the options of ``use``; then the one of before again,
     with its own."""
     global _current
-    before, own = current(), (threads(), cpu().contract, Backend.strict)
+    before, own = current(), (threads(), cpu().contract, Backend.strict, Backend.reproducible)
     use(name, **options)
     try:
         yield
     finally:
         _current = before
         native_threads.choose(own[0])
-        cpu().contract, Backend.strict = own[1], own[2]
+        cpu().contract, Backend.strict, Backend.reproducible = own[1:]
 
 
 def _emulated(name: str, lanes: int | None, target: str | None) -> Backend:

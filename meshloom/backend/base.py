@@ -28,6 +28,7 @@ class Backend(ABC):
     name: str = ""
     fuses: bool = True  # can it run loops of a program as one?
     strict: bool = False  # are all kernels strict from now on? one answer for all back ends, so it is set on this class
+    reproducible: bool = False  # have sums to Globals the same bits in any order, of loops made from now on? likewise
 
     @property
     def target(self) -> Target:
@@ -64,7 +65,7 @@ class Backend(ABC):
     @property
     def key(self) -> tuple[object, ...]:
         """What makes the same loop a different executable."""
-        return self.name, self.strict
+        return self.name, self.strict, self.reproducible
 
     @abstractmethod
     def unavailable(self) -> str | None:

@@ -20,12 +20,17 @@ from meshloom.backend.unit import (
 )
 from meshloom.native.names import safe_name
 from meshloom.schedule.nest import nodes
-from meshloom.schedule.nest.code import Pass, Phase, accumulated, merged, neutral, partial_name
-from meshloom.schedule.nest.nodes import Block, Expr, For, Let, Name, Number, Statement, Store, variable
+from meshloom.schedule.nest.binned import in_chunks
+from meshloom.schedule.nest.code import Pass, Phase, partial_name
+from meshloom.schedule.nest.nodes import Block, Deposit, Expr, For, Let, Name, Number, Statement, Store, variable
 from meshloom.schedule.nest.printer import Printer
+from meshloom.schedule.nest.walk import everything
 from meshloom.schedule.spec import LoopSpec
 
 PRELUDE = prelude(Path(__file__).with_name("cpu_prelude.hpp")) + Path(__file__).with_name("rounded.hpp").read_text()
+
+#: Behind it where a sum must not depend on its order.
+BINNED = prelude(Path(__file__).with_name("cpu_binned.hpp"))
 
 INT64 = "int64_t"
 ENTRY = "ml_loop"
@@ -40,6 +45,11 @@ class CppPrinter(Printer):
 
     def advice(self, node: For) -> list[str]:
         return [*([" ".join(["#pragma omp simd", *self.clauses])] if node.independent else []), *super().advice(node)]
+
+    def for_(self, node: For) -> list[str]:
+        if node.independent and any(isinstance(one, Deposit) for one in everything(node.body)):
+            return self.statement(in_chunks(node))
+        return super().for_(node)
 
     def barrier(self, node: nodes.Barrier) -> list[str]:
         return []
@@ -84,22 +94,22 @@ def render(unit: TranslationUnit) -> str:
     ]
     entry = [f'extern "C" void {ENTRY}(void* const* p, const int64_t* s) {{', *body, "(void)threads;", "}"]
     text_lines = indent([*(x for b in blocks for x in b), *entry])
-    return "\n".join([PRELUDE, f"// loop {safe_name(unit.spec.name)}", *tables(unit, "static"), *text_lines, ""])
+    head = [PRELUDE, *([BINNED] if unit.spec.binned else []), f"// loop {safe_name(unit.spec.name)}"]
+    return "\n".join([*head, *tables(unit, "static"), *text_lines, ""])
 
 
 def _block_function(unit: TranslationUnit, number: int, one: Pass, received: list[Parameter]) -> list[str]:
     """The function that executes one block of a pass."""
     declared = [x.declaration for x in received]
     declared += [f"{PRINTER.type_name(x.ctype)}* __restrict__ {x.name}" for x in one.scratch]
-    declared += [f"{unit.spec.params[o.param].ctype}& out_{partial_name(o)}" for o in one.reductions]
+    shares = [(partial_name(o), unit.spec.reduction(o)) for o in one.reductions]
+    declared += [f"{by.ctype}& out_{name}" for name, by in shares]
     where = ["const int64_t b"] if one.blocked else ["const int64_t first", "const int64_t last"]
     text_lines = [f"static __attribute__((noinline)) void pass{number}({', '.join(where + declared)}) {{"]
-    text_lines += PRINTER.text_lines(
-        variable(partial_name(o), neutral(unit.spec, o), unit.spec.params[o.param].ctype) for o in one.reductions
-    )
+    text_lines += PRINTER.text_lines(variable(name, by.start, by.ctype) for name, by in shares)
     for phase in one.phases:
         text_lines += _phase(unit.spec, one, phase)
-    text_lines += [f"out_{partial_name(o)} = {partial_name(o)};" for o in one.reductions]
+    text_lines += [f"out_{name} = {name};" for name, _ in shares]
     return [*text_lines, "}"]
 
 
@@ -127,8 +137,8 @@ def _clauses(spec: LoopSpec, one: Pass) -> list[str]:
     """``reduction(...)`` for every way in which a pass merges values into globals."""
     names: dict[str, list[str]] = {}
     for o in one.reductions:
-        combine, kind = spec.params[o.param].mode.combine, spec.params[o.param].dtype.kind
-        names.setdefault("+" if combine == "add" and kind == "f" else f"ml_{combine}", []).append(partial_name(o))
+        if operator := spec.reduction(o).operator:
+            names.setdefault(operator, []).append(partial_name(o))
     return [f"reduction({operator} : {', '.join(merged)})" for operator, merged in names.items()]
 
 
@@ -173,12 +183,12 @@ def _finish(unit: TranslationUnit) -> list[str]:
     """Merge the blocks' shares of the globals, in the order of the blocks: the same bits for any number of threads."""
     text_lines, starts_from = [], dict(unit.spec.starts_from)
     for o in unit.spec.reductions:
-        param, place = unit.spec.params[o.param], Name(unit.spec.access(o.param).pointer)[o.comp]
+        by, place = unit.spec.reduction(o), Name(unit.spec.access(o.param).pointer)[o.comp]
         total, part = Name("total"), Name(f"{partial_name(o)}_parts")[Name("j")]
-        each = For("j", Number(0), Name("parts"), (accumulated(param, total, part),), INT64, bare=True)
-        before: Expr = Number(starts_from[o.param], param.dtype) if o.param in starts_from else place
-        stored = Store(place, merged(param, before, total))
-        start = variable(total.name, neutral(unit.spec, o), param.ctype)
+        each = For("j", Number(0), Name("parts"), (by.merged(total, part),), INT64, bare=True)
+        before: Expr = Number(starts_from[o.param], by.dtype) if o.param in starts_from else place
+        stored = Store(place, by.total(before, total))
+        start = variable(total.name, by.start, by.ctype)
         first, *rest, last = PRINTER.text_lines((start, each, stored))
         text_lines += [f"{{ {first}", *rest, f"{last} }}"]
     return text_lines

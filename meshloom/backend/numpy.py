@@ -11,6 +11,7 @@ import numpy as np
 from meshloom.backend.base import Backend
 from meshloom.backend.bound import BoundLoop
 from meshloom.backend.lowering import Launch, Launches
+from meshloom.backend.numpy_binned import Bins
 from meshloom.backend.numpy_buffer import Buffer, buffer_of
 from meshloom.backend.numpy_lines import line_work, run_lines
 from meshloom.kernel.access import identity
@@ -23,6 +24,7 @@ from meshloom.schedule.lines.spec import LineSpec
 from meshloom.schedule.spec import LoopSpec
 
 CHUNK = 1 << 14  # elements at a time, so that intermediate arrays stay in the cache
+Binned = dict[tuple[int, int], Bins]  # by parameter and component
 _MERGE = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
 
 
@@ -60,18 +62,22 @@ class NumpyWork:
 def run(work: NumpyWork) -> None:
     """Execute a loop. Values read through maps are those from before the loop, as on every back end."""
     spec, fields, globals_ = work.spec, [], []
+    binned = {(o.param, o.comp): Bins(work.buffers[o.param].storage[o.comp : o.comp + 1])
+              for o in spec.reductions if spec.params[o.param].mode.binned}  # fmt: skip
     for param, buffer in zip(spec.params, work.buffers, strict=True):
         fields.append(np.empty((0, 0)) if param.is_global else buffer.unpacked())
         globals_.append(buffer.storage.copy() if param.is_global else np.empty(0))
     for first in range(0, work.elements, CHUNK):
         rows = slice(first, min(first + CHUNK, work.elements))
-        _chunk(work, rows, fields, globals_)
+        _chunk(work, rows, fields, globals_, binned)
+    for (number, comp), one in binned.items():
+        globals_[number][comp] = one.rounded(spec.params[number].dtype)
     for param, buffer, values, total in zip(spec.params, work.buffers, fields, globals_, strict=True):
         if param.mode.writes:
             buffer.repack(total.reshape(1, -1) if param.is_global else values)
 
 
-def _chunk(work: NumpyWork, rows: slice, fields: list, globals_: list) -> None:
+def _chunk(work: NumpyWork, rows: slice, fields: list, globals_: list, binned: Binned) -> None:
     spec = work.spec
 
     @cache  # of all components, and of what is read and written
@@ -100,6 +106,8 @@ def _chunk(work: NumpyWork, rows: slice, fields: list, globals_: list) -> None:
             values = np.broadcast_to(value, (rows.stop - rows.start,))
             if spec.params[output.param].mode.combine and spec.params[output.param].map is not None:
                 meeting.setdefault((output.param, output.comp), []).append((output.slot, values))
+            elif spec.params[output.param].mode.binned:
+                binned[output.param, output.comp].add(values.astype(spec.params[output.param].dtype))
             else:
                 _sink(work, output, values, place, fields, globals_)
         for (param, comp), given in meeting.items():

@@ -14,6 +14,7 @@ from meshloom.backend.bound import BoundLoop
 from meshloom.errors import ScheduleError
 from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import C_TYPES
+from meshloom.schedule.nest.binned import BINNED, WORDS
 from meshloom.schedule.nest.code import Pass, partial_name
 from meshloom.schedule.nest.nodes import Name, Statement, let
 from meshloom.schedule.nest.walk import names as names_in
@@ -24,6 +25,8 @@ from meshloom.schedule.strategies.common.visits import serial_pass
 from meshloom.target import CPU, Target
 
 _PASTED = re.compile(r"^//@ (\w+\.hpp)\n", re.MULTILINE)
+#: What lies in memory where generated code sees a structure.
+_STORED = {BINNED: C_TYPES[WORDS[0]]}
 _C_OF = {np.dtype(f"uint{bits}"): f"uint{bits}_t" for bits in (8, 16, 32)} | C_TYPES
 
 
@@ -107,7 +110,7 @@ def make_unit(
     pointers += [Argument(f"m{k}", C_TYPES[m.dtype], True) for k, m in enumerate(spec.maps) if not m.formula]
     pointers += [Argument(name, _C_OF[array.dtype], True) for name, array in sorted(arrays(plan).items())]
     pointers += [Argument(name, C_TYPES[dtype], False) for name, dtype, _ in temporaries(spec, plan)]
-    pointers += [Argument(f"{partial_name(o)}_parts", spec.params[o.param].ctype, False) for o in spec.reductions]
+    pointers += [Argument(f"{partial_name(o)}_parts", spec.reduction(o).ctype, False) for o in spec.reductions]
     passes, alone = passes_of(spec, plan, target), serial_pass(spec) if serial else None
     names = _size_names(spec, plan, passes)
     return TranslationUnit(spec, (*pointers, *extra), tuple(names), tuple(passes), target, alone)
@@ -117,7 +120,7 @@ def check_arrays(name: str, pointers: Sequence[Argument], arrays: Mapping[str, A
     """ScheduleError unless every array is of the type that the generated code takes it for."""
     for one in pointers:
         found = arrays[one.name]
-        if _C_OF.get(found.dtype) != one.ctype:
+        if _C_OF.get(found.dtype) != _STORED.get(one.ctype, one.ctype):
             raise ScheduleError(f"loop {name}: {one.name} is an array of {found.dtype}, compiled for {one.ctype}")
 
 
@@ -158,8 +161,10 @@ def scratch_of(bound: BoundLoop, plan: Plan, parts: int) -> dict[str, np.ndarray
     """Arrays that a loop writes for itself, by name; ``parts``: blocks that have a share of the globals."""
     spec = bound.spec
     found = {name: np.zeros(bound.elements * each, dtype) for name, dtype, each in temporaries(spec, plan)}
-    shares = {f"{partial_name(o)}_parts": np.zeros(parts, spec.params[o.param].dtype) for o in spec.reductions}
-    return found | shares
+    for o in spec.reductions:
+        dtype, each = spec.reduction(o).stored
+        found[f"{partial_name(o)}_parts"] = np.zeros(parts * each, dtype)
+    return found
 
 
 def block_names(one: Pass) -> set[str]:

@@ -51,6 +51,7 @@ class RunOptions:
     )
     precision: str = option("double", "type of the numbers in all fields", allowed=tuple(PRECISIONS))
     threads: int = option(0, "threads of the cpu back end; 0 takes OMP_NUM_THREADS, or all cores", low=0, high=4096)
+    reproducible: bool = option(False, "sums over elements, such as residuals, have the same bits in any order")
     stop: StopOptions = section(StopOptions, "When to end before the last iteration: at a residual.")
 
 

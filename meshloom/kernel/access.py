@@ -18,6 +18,7 @@ class Mode(_Array):
     reads: ClassVar[bool] = False
     writes: ClassVar[bool] = True
     combine: ClassVar[str] = ""  # IR operation that merges offers from several elements
+    binned: ClassVar[bool] = False  # added up in bins at fixed places, so that the order does not matter
     fields: ClassVar[bool] = True
     globals: ClassVar[bool] = False
     control: ClassVar[bool] = False  # a Global may have it in a loop over one element, where nobody can meet
@@ -53,6 +54,12 @@ class Sum(Inc):
     fields, globals = False, True
 
 
+class ReproducibleSum(Sum):
+    """``Sum`` to a floating-point Global under ``ml.use(..., reproducible=True)``: the same bits in any order."""
+
+    binned = True
+
+
 class Min(Mode):
     """The smallest value offered (``p[0] = value``) survives; the schedule handles conflicting updates."""
 
@@ -72,6 +79,11 @@ class RandomNumbers(Mode):
 
 
 MODES: dict[str, type[Mode]] = {m.__name__: m for m in (Read, Write, ReadWrite, Inc, Min, Max, Sum)}
+
+
+def reproducible(mode: type[Mode], dtype: np.dtype) -> type[Mode]:
+    """The mode of a Global where sums must not depend on the order; integers wrap round, so theirs never do."""
+    return ReproducibleSum if mode is Sum and dtype.kind == "f" else mode
 
 
 def identity(combine: str, dtype: np.dtype) -> float | int:

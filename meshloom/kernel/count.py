@@ -29,6 +29,8 @@ class Combining(Protocol):
 
 ARITHMETIC = ("add", "mul", "div", "sqrt", "minmax", "special")
 KINDS = (*ARITHMETIC, "sign", "select", "integer")
+#: What it takes to cut a summand into three bins and to add these (``backend/binned.hpp``).
+_DEPOSIT = {"mul": 2, "add": 7, "integer": 6}
 
 
 def flops_by_kind(roots: Iterable[Node]) -> dict[str, int]:
@@ -46,9 +48,9 @@ def combining_flops(params: Sequence[Combining], outputs: Iterable[Output]) -> d
     """The additions, minima and maxima that merge the outputs into what was there before."""
     found: Counter[str] = Counter()
     for output in outputs:
-        combine = params[output.param].mode.combine
-        if combine and params[output.param].dtype.kind == "f":
-            found["add" if combine == "add" else "minmax"] += 1
+        mode = params[output.param].mode
+        if mode.combine and params[output.param].dtype.kind == "f":
+            found.update(_DEPOSIT if mode.binned else {"add" if mode.combine == "add" else "minmax": 1})
     return dict(found)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from meshloom.errors import KernelError, MeshError, UserError, shown
-from meshloom.kernel.access import Mode, Read
+from meshloom.kernel.access import Mode, Read, reproducible
 from meshloom.mesh.box import AXES, Box
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, Subset
 from meshloom.mesh.grid import Grid
@@ -39,11 +39,13 @@ def domain_of(kernel: str, on: Set | Box, given: Sequence[Argument]) -> Domain:
 
 
 def as_operands(
-    kernel: str, modes: Modes, domain: Domain, given: Sequence[Argument], numbers: Sequence[PlainNumber] = ()
-) -> tuple[Operand, ...]:
+    kernel: str, modes: Modes, domain: Domain, given: Sequence[Argument], numbers: Sequence[PlainNumber] = (),
+    any_order: bool = False,
+) -> tuple[Operand, ...]:  # fmt: skip
     """The arguments, one for each mode, checked against the kernel's parameters and what the loop runs over.
 
     ``numbers``: what holds the plain numbers among them, one after the other, where that is there already.
+    ``any_order``: sums to Globals have the same bits in any order.
     """
     result: list[Operand] = []
     known = iter(numbers)
@@ -54,6 +56,8 @@ def as_operands(
         if kind is not None:
             there = next(known, None)
             argument = _number(where, mode, argument, kind, name) if there is None else there
+        if any_order and isinstance(argument, Global):
+            mode = reproducible(mode, argument.dtype)
         result.append(_checked(where, name, mode, domain.set, argument))
         _check_reach(where, domain.box, result[-1])
     check_aliases(kernel, domain, result)

@@ -217,7 +217,8 @@ def loop_over(what: Kernel, on: Set | Box, arguments: tuple[Argument, ...], wish
     plain numbers among them, where that is there already."""
     backend, policy = current(), by_strategy(wish)
     domain = domain_of(what.name, on, arguments)
-    operands = as_operands(what.name, what.signature.expanded(len(arguments)), domain, arguments, numbers)
+    modes, any_order = what.signature.expanded(len(arguments)), backend.reproducible
+    operands = as_operands(what.name, modes, domain, arguments, numbers, any_order)
     return Operation(what.name, domain, operands, KernelBody(what, what.strict or backend.strict), policy, backend)
 
 

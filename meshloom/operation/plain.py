@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.backend.numpy_binned import Bins
 from meshloom.errors import KernelError
 from meshloom.kernel.access import Mode, identity
 from meshloom.kernel.signature import of_all
@@ -46,6 +47,8 @@ def run_plainly(
     values = [s.numpy() if isinstance(s, Global) else s.set.by_number(s.unpacked()) for s in storages]
     values = [v.reshape(-1 if isinstance(s, Global) else (-1, s.dim)) for s, v in zip(storages, values, strict=True)]
     before = [v.copy() for v in values]
+    binned = {k: [Bins(first) for first in np.split(values[k], len(values[k]))]
+              for k, one in enumerate(operands) if one.mode.binned}  # fmt: skip
     for element in range(elements):
         rows = [_rows(one, element, box) for one in operands]
         local = [_local(one, b, r) for one, b, r in zip(operands, before, rows, strict=True)]
@@ -57,9 +60,14 @@ def run_plainly(
         except Exception as error:
             shapes = {one.name: part.shape for one, part in zip(operands, local, strict=True)}
             raise KernelError(explained(error, name, shapes)) from error
-        for one, value, part, row in zip(operands, values, local, rows, strict=True):
-            if one.mode.writes:
+        for k, (one, value, part, row) in enumerate(zip(operands, values, local, rows, strict=True)):
+            if k in binned:
+                for total, summand in zip(binned[k], part.reshape(-1, 1), strict=True):
+                    total.add(summand)
+            elif one.mode.writes:
                 _merge(one.mode, value, part, row)
+    for k, totals in binned.items():
+        values[k][...] = [total.rounded(values[k].dtype) for total in totals]
     for one, storage, value in zip(operands, storages, values, strict=True):
         if one.mode.writes:
             by_position = value if isinstance(storage, Global) else storage.set.by_position(value)

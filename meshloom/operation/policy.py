@@ -29,6 +29,7 @@ from meshloom.schedule.choice.counts import Counts, flops_per_element
 from meshloom.schedule.choice.explain import explain
 from meshloom.schedule.choice.layouts import ranked_layouts
 from meshloom.schedule.choice.schedule import Schedule, parse_schedule
+from meshloom.schedule.nest.binned import MOST_SUMMANDS
 from meshloom.schedule.plan.plan import Plan, topology
 from meshloom.schedule.plan.plan_cache import cached_plan, fresh_plan
 from meshloom.schedule.plan.verify import check_one_to_one
@@ -147,6 +148,9 @@ class ExecutionPolicy(ABC):
     def described(self, of: Operation) -> BoundLoop:
         """The same with its values wherever they are: enough for its text."""
         self.check(of)
+        if of.spec.binned and of.elements >= MOST_SUMMANDS:
+            raise ScheduleError(f"loop {of.name}: a reproducible sum has fewer than {MOST_SUMMANDS:,} summands, and"
+                                f" this would have {of.elements:,}; sum up parts of the set")  # fmt: skip
         return BoundLoop(of.spec, of.elements, of.storages, of.maps, of.schedule, lambda: of.plan, of.box,
                          self.serial(of), of.form.pinned)  # fmt: skip
 

@@ -17,7 +17,9 @@ from meshloom.kernel.table import LookupTable
 from meshloom.mesh.layout import Layout
 from meshloom.mesh.offsets import Index
 from meshloom.native.names import safe_name
+from meshloom.schedule.nest.binned import BinnedSum
 from meshloom.schedule.nest.nodes import AddressOf, Expr, Grouped, LoadRow, Name, RowOf, offset_by
+from meshloom.schedule.nest.reduce import Reduction
 from meshloom.target import PointNumbers
 
 Address = tuple[int, int, int]  # parameter, slot, component
@@ -45,6 +47,11 @@ class SpecParam:
     @property
     def ctype(self) -> str:
         return C_TYPES[self.dtype]
+
+    @property
+    def reduction(self) -> Reduction:
+        """How the values that elements give to a Global become one."""
+        return (BinnedSum if self.mode.binned else Reduction)(self.mode.combine, self.dtype)
 
     @property
     def racy(self) -> bool:
@@ -153,6 +160,15 @@ class LoopSpec:
     def reductions(self) -> tuple[Output, ...]:
         """Outputs to globals."""
         return tuple(o for o in self.outputs if self.params[o.param].is_global)
+
+    @property
+    def binned(self) -> bool:
+        """Is some Global added up so that the order does not matter?"""
+        return any(p.mode.binned for p in self.params)
+
+    def reduction(self, output: Output) -> Reduction:
+        """How the values of such an output become one."""
+        return self.params[output.param].reduction
 
     def access(self, param: int) -> Access:
         return Access(f"f{param}_{identifier(self.params[param].name)}", f"stride{param}", self.params[param])

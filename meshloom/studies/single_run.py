@@ -78,11 +78,8 @@ def run_case(
     )  # fmt: skip
     profiled = Profile(request.profile, progress is None or bool(progress))
     job = check(request)
-    before = ml.backend(), ml.threads()
-    try:
+    with ml.using(ml.backend()):  # and what else the settings choose is as it was again
         return _run(job, folder_for(request, job, PYTHON), report, began, profiled)
-    finally:
-        ml.use(before[0], threads=before[1])
 
 
 def _run(job: Job, folder: RunFolder, report: RunReport, began: float, profiled: Profile) -> CaseRun:

@@ -25,13 +25,13 @@ NO_COMPILER, NO_GPU = "no C++ compiler was found", "there is no CUDA device"
 )
 def test_auto_takes_the_fastest(monkeypatch: pytest.MonkeyPatch, cpu: str | None, cuda: str | None, chosen: str):
     found = {"numpy": None, "cpu": cpu, "cuda": cuda}
-    used: list[tuple[str, Any]] = []
+    used: list[tuple[str, int, bool]] = []
     monkeypatch.setattr(ml, "backends", lambda ask=True: found)
-    monkeypatch.setattr(ml, "use", lambda name, threads: used.append((name, threads)))
+    monkeypatch.setattr(ml, "use", lambda name, threads, reproducible: used.append((name, threads, reproducible)))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        _choose_backend(RunOptions(threads=3))
-    assert automatic_backend(found) == chosen and used == [(chosen, 3)]
+        _choose_backend(RunOptions(threads=3, reproducible=True))
+    assert automatic_backend(found) == chosen and used == [(chosen, 3, True)]
     slow = [f"the numpy back end is used, which is slow: {NO_COMPILER}"]
     assert [str(warning.message) for warning in told] == (slow if chosen == "numpy" else [])
 
@@ -39,7 +39,7 @@ def test_auto_takes_the_fastest(monkeypatch: pytest.MonkeyPatch, cpu: str | None
 @pytest.mark.parametrize("name", ["numpy", "cpu", "cuda"])
 def test_a_name_is_obeyed(monkeypatch: pytest.MonkeyPatch, name: str):
     used: list[str] = []
-    monkeypatch.setattr(ml, "use", lambda name, threads: used.append(name))
+    monkeypatch.setattr(ml, "use", lambda name, **options: used.append(name))
     _choose_backend(RunOptions(backend=name))
     assert used == [name]
 

@@ -24,6 +24,7 @@ from meshloom.schedule.nest.nodes import (
     Block,
     Cast,
     Comment,
+    Deposit,
     Do,
     Expr,
     For,
@@ -137,6 +138,7 @@ STATEMENTS: list[tuple[Statement, str]] = [
     (Accumulate(a, "add", b, INT32), "a = ml_wrapped_add<int32_t>(a, b);"),
     (Accumulate(a, "maximum", b, DOUBLE), "a = ml_max(a, b);"),
     (Accumulate(a, "", b, DOUBLE), "a = b;"),
+    (Deposit(a, Cast("double", b)), "ml_deposit(a, (double)b);"),
     (Atomic(q[t], "minimum", a), "ml_atomic_minimum(&q[t], a);"),
     (For("x", a, b, (TURN,), bound="end"), "for (ml_index x = a, end = b; x < end; ++x) {\nq[t] = a;\n}"),
     (For("x", a, b, (TURN,), "int", unroll=0), "#pragma unroll\nfor (int x = a; x < b; ++x) {\nq[t] = a;\n}"),
@@ -193,6 +195,22 @@ def test_independent_turns_are_for_vectors_of_a_cpu() -> None:
     head = "for (int64_t x = a; x < b; ++x) {"
     assert CppPrinter(["reduction(+ : r0)"]).statement(loop)[:2] == ["#pragma omp simd reduction(+ : r0)", head]
     assert CppPrinter().statement(loop)[:2] == ["#pragma omp simd", head] and PRINTER.statement(loop)[0] == head
+
+
+def test_summands_of_independent_turns_wait_for_each_other() -> None:
+    """What is deposited in every turn; where some turns deposit nothing they go one after the other."""
+    loop = For("x", a, b, (TURN, Deposit(c, t)), "int64_t", independent=True)
+    assert CppPrinter().statement(loop) == [
+        "{", "double waiting0[512];",
+        "for (int64_t chunk_first = a, chunk_end = b; chunk_first < chunk_end; chunk_first += 512) {",
+        "const int64_t chunk_last = ml_min(chunk_first + 512, chunk_end);",
+        "#pragma omp simd", "for (int64_t x = chunk_first; x < chunk_last; ++x) {",
+        "q[t] = a;", "waiting0[x - chunk_first] = t;", "}",
+        "ml_deposit_all(c, waiting0, chunk_last - chunk_first);", "}", "}",
+    ]  # fmt: skip
+    some = For("x", a, b, (If(a, (Deposit(c, t),)),), "int64_t", independent=True)
+    assert CppPrinter().statement(some)[0] == "for (int64_t x = a; x < b; ++x) {"
+    assert PRINTER.statement(loop)[0] == "for (int64_t x = a; x < b; ++x) {", "threads of a GPU have a turn each"
 
 
 def test_what_one_thread_does_is_the_same_text_for_every_target() -> None:

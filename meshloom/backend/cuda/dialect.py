@@ -26,7 +26,7 @@ from meshloom.backend.unit import (
 )
 from meshloom.kernel.model import Output
 from meshloom.native.names import safe_name
-from meshloom.schedule.nest.code import BLOCK_SIZE, Pass, Phase, accumulated, merged, neutral, partial_name
+from meshloom.schedule.nest.code import BLOCK_SIZE, Pass, Phase, partial_name
 from meshloom.schedule.nest.nodes import Expr, Name, Number, Statement, Store, call, let, variable
 from meshloom.schedule.nest.printer import Printer
 from meshloom.schedule.nest.walk import names
@@ -35,6 +35,8 @@ from meshloom.target import Language, Target
 _PRELUDE = Path(__file__).with_name("prelude.cuh")
 #: What all languages of GPUs have in common, for a CPU's compiler; and threads as fibres.
 _COMMON = "".join(prelude(Path(__file__).parent / name) for name in ("language.hpp", "../rounded.hpp"))
+#: Behind the prelude where a sum must not depend on its order.
+_BINNED = prelude(Path(__file__).with_name("binned.cuh"))
 FIBRES = Path(__file__).with_name("emulation.hpp").read_text()
 FINISH = "ml_finish"
 _FINISH_THREADS = 1024
@@ -87,6 +89,7 @@ def render(unit: TranslationUnit, made: Sequence[KernelText], *, wide_index: boo
     """The whole source."""
     index = "#define ML_INDEX " + ("long long" if wide_index else "int")
     text_lines, words = indent([line for one in made for line in one.text_lines]), prelude_of(_language(unit.target))
+    words += _BINNED if unit.spec.binned else ""
     head = ["", index, words, f"// loop {safe_name(unit.spec.name)}", *tables(unit, "__device__")]
     return "\n".join([*head, *text_lines, ""])
 
@@ -128,7 +131,7 @@ def _received(unit: TranslationUnit, one: Pass, used: set[str], sources: set[str
     wanted = [x for x in parameters(unit, used) if x.name not in known]
     have = {x.name for x in wanted}
     wanted += [Parameter(f"const {a.ctype}*", a.name) for a in unit.pointers if a.name in sources - have]
-    wanted += [Parameter(f"{unit.spec.params[o.param].ctype}*", f"{partial_name(o)}_parts") for o in one.reductions]
+    wanted += [Parameter(f"{unit.spec.reduction(o).ctype}*", f"{partial_name(o)}_parts") for o in one.reductions]
     places = ("low", "high", "parts", *(("blocks_ahead",) if one.extra_items else ()))
     return wanted + [Parameter("const ml_index", name) for name in places]
 
@@ -139,7 +142,8 @@ def _declared(wanted: Sequence[Parameter]) -> str:
 
 def _started(unit: TranslationUnit, output: Output) -> Statement:
     """The thread's share of a global, nothing yet."""
-    return variable(partial_name(output), neutral(unit.spec, output), unit.spec.params[output.param].ctype)
+    by = unit.spec.reduction(output)
+    return variable(partial_name(output), by.start, by.ctype)
 
 
 def _scratch(one: Pass) -> list[str]:
@@ -206,14 +210,14 @@ def _range(phase: Phase) -> tuple[str, str]:
 
 def _tree(unit: TranslationUnit, output: Output, threads: int, *store: str) -> list[str]:
     """Reduce one value per thread by a fixed tree, within warps and then over them; thread 0 does the ``store``."""
-    param, lanes, mine = unit.spec.params[output.param], unit.target.lanes, Name(partial_name(output))
+    by, lanes, mine = unit.spec.reduction(output), unit.target.lanes, Name(partial_name(output))
     room = f"tree_{mine.name}"
 
     def merge(other: Expr) -> str:
-        return "".join(PRINTER.statement(accumulated(param, mine, other)))
+        return "".join(PRINTER.statement(by.merged(mine, other)))
 
     return [
-        f"__shared__ {param.ctype} {room}[{threads // lanes}];",
+        f"__shared__ {by.ctype} {room}[{threads // lanes}];",
         f"for (int h = {lanes // 2}; h > 0; h >>= 1) {merge(call('ml_lane', mine, Name('h')))}",
         f"if (threadIdx.x % {lanes} == 0) {room}[threadIdx.x / {lanes}] = {mine.name};",
         "__syncthreads();",
@@ -230,21 +234,23 @@ def _finish(unit: TranslationUnit) -> KernelText:
     body: list[str] = []
     threads = finish_threads(unit.target)
     for o in unit.spec.reductions:
-        param, name, pointer = unit.spec.params[o.param], partial_name(o), unit.spec.access(o.param).pointer
-        wanted.append(Parameter(f"const {param.ctype}*", f"{name}_parts"))
+        by, name, pointer = unit.spec.reduction(o), partial_name(o), unit.spec.access(o.param).pointer
+        wanted.append(Parameter(f"const {by.ctype}*", f"{name}_parts"))
         if all(x.name != pointer for x in wanted):
-            wanted.append(Parameter(f"{param.ctype}*", pointer))
+            wanted.append(Parameter(f"{unit.spec.params[o.param].ctype}*", pointer))
         place, starts_from = Name(pointer)[o.comp], dict(unit.spec.starts_from)
-        before: Expr = Number(starts_from[o.param], param.dtype) if o.param in starts_from else place
-        share = accumulated(param, Name(name), Name(f"{name}_parts")[Name("j")])
+        before: Expr = Number(starts_from[o.param], by.dtype) if o.param in starts_from else place
+        share = by.merged(Name(name), Name(f"{name}_parts")[Name("j")])
         body += ["{", *PRINTER.statement(_started(unit, o)),
-                 "#pragma unroll 16",
+                 f"#pragma unroll {by.unroll}",
                  f"for (ml_index j = (ml_index)threadIdx.x; j < parts; j += {threads})",
                  *(f"  {line}" for line in PRINTER.statement(share)),
-                 *_tree(unit, o, threads, *PRINTER.statement(Store(place, merged(param, before, Name(name))))),
+                 *_tree(unit, o, threads, *PRINTER.statement(Store(place, by.total(before, Name(name))))),
                  "}"]  # fmt: skip
     wanted.append(Parameter("const ml_index", "parts"))
-    head = f'extern "C" __global__ void {FINISH}({_declared(wanted)}) {{'
+    # Bins take so many registers that a block of all threads must be told to keep to its own.
+    bounds = f"{_language(unit.target).bounds(threads, 1, unit.target)} " if unit.spec.binned else ""
+    head = f'extern "C" __global__ void {bounds}{FINISH}({_declared(wanted)}) {{'
     return KernelText(FINISH, tuple(wanted), (head, *body, "}"))
 
 

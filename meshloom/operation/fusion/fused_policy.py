@@ -10,6 +10,7 @@ from meshloom.mesh.core import Field, Global, Map
 from meshloom.operation.operation import Operation
 from meshloom.operation.policy import ExecutionPolicy
 from meshloom.schedule.choice.counts import flops_per_element
+from meshloom.schedule.choice.explain import REPRODUCIBLE
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.fused.chunks import ChunkPlan, Touching
 from meshloom.schedule.fused.fused import FusedGather, FusedPlan, FusedSpec
@@ -99,8 +100,10 @@ class FusedPolicy(ExecutionPolicy):
         bytes_apart = sum(part.compulsory for part in dict.fromkeys(_as_recorded(of)))
         here, apart = (f"{moved / of.elements:.0f}" for moved in (of.compulsory, bytes_apart))
         instead = "" if here == apart else f" instead of {apart}"
-        strict = ", formulas as written (strict)" if of.strict else ""
-        return f"{of.name} as one loop over {of.over}: {here} bytes per element{instead}{self.words(of)}{strict}"
+        said = [*(["formulas as written (strict)"] if of.strict else []),
+                *([f"sums {REPRODUCIBLE}"] if self.made.binned else [])]  # fmt: skip
+        words = "".join([self.words(of), *(f", {one}" for one in said)])
+        return f"{of.name} as one loop over {of.over}: {here} bytes per element{instead}{words}"
 
 
 def _as_recorded(one: Operation) -> Iterator[Operation]:

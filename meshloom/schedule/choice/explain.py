@@ -24,6 +24,8 @@ from meshloom.schedule.strategies.common.blocks import block_offsets
 from meshloom.schedule.strategies.common.points import tile_of
 from meshloom.schedule.strategies.common.vectors import in_words, share_of
 
+REPRODUCIBLE = "to Globals the same bits in any order (reproducible)"
+
 
 class ExplainedOperand(Protocol):
     """What a field or global that a loop uses must tell about itself. ``reach`` is printed behind its name."""
@@ -113,6 +115,8 @@ def algebra_of(spec: LoopSpec, backend: Any) -> list[tuple[str, str]]:
     contracted = ", a*b + c contracted" if getattr(backend, "contract", backend.name != "numpy") else ""
     fast = f"fast (terms collected, reciprocals shared{contracted}; strict=True turns it off)"
     rows = [("algebra", "as written, operation by operation (strict)" if spec.strict else fast)]
+    if spec.binned:
+        rows.append(("sums", REPRODUCIBLE))
     floats = {p.dtype for p in spec.params if p.dtype.kind == "f"}
     double = [n for n in topological(o.value for o in spec.outputs) if n.dtype == FLOAT64 and n.args]
     if floats == {FLOAT32} and double:

@@ -35,7 +35,7 @@ from meshloom.schedule.nest.nodes import (
     let,
     offset_by,
 )
-from meshloom.schedule.nest.reduce import combined, nothing
+from meshloom.schedule.nest.reduce import combined
 from meshloom.schedule.spec import LoopSpec, SpecParam
 
 Sink = Callable[[Output, Expr], list[Statement]]
@@ -207,8 +207,9 @@ class ElementCode:
     def plain(self, output: Output, value: Expr) -> list[Statement]:
         """Store, add or offer, with nobody else around; globals go to the block's partial result."""
         param = self.spec.params[output.param]
-        own = Name(partial_name(output)) if param.is_global else self.place(output.param, output.slot, output.comp)
-        return [accumulated(param, own, value)]
+        if param.is_global:
+            return [param.reduction.added(Name(partial_name(output)), value)]
+        return [accumulated(param, self.place(output.param, output.slot, output.comp), value)]
 
     def atomic(self, output: Output, value: Expr) -> list[Statement]:
         """As ``plain``, but hardware makes the update of a racy output indivisible."""
@@ -231,12 +232,6 @@ def _row_values(param: int, slot: int) -> Name:
 def partial_name(output: Output) -> str:
     """The variable that collects a block's share of a global."""
     return f"r{output.param}_{output.comp}"
-
-
-def neutral(spec: LoopSpec, output: Output) -> Expr:
-    """What a reduction starts from."""
-    param = spec.params[output.param]
-    return nothing(param.mode.combine, param.dtype)
 
 
 def merged(param: SpecParam, old: Expr, new: Expr) -> Expr:

@@ -306,14 +306,22 @@ class StoreRow(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Accumulate(Statement):
-    """Merge a value into an entry or variable that nobody else changes; ``combine``: as access modes say it, "" sets
-    it."""
+    """Merge a value into an entry or variable that nobody else changes; ``combine``: as modes say it, "" sets it."""
 
     kind = "accumulate"
     place: Expr
     combine: str
     value: Expr
     dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Deposit(Statement):
+    """Add a number to the bins of a sum whose order does not matter; nobody else changes them."""
+
+    kind = "deposit"
+    bins: Expr
+    value: Expr
 
 
 @dataclass(frozen=True, slots=True)

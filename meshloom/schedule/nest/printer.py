@@ -128,6 +128,9 @@ class Printer:
     def accumulate(self, node: nodes.Accumulate) -> list[str]:
         return self.store(nodes.Store(node.place, combined(node.combine, node.place, node.value, node.dtype)))
 
+    def deposit(self, node: nodes.Deposit) -> list[str]:
+        return [f"ml_deposit({self.expression(node.bins)}, {self.expression(node.value)});"]
+
     def atomic(self, node: nodes.Atomic) -> list[str]:
         place = self.address(nodes.AddressOf(node.place))
         return [f"ml_atomic_{node.combine}({place}, {self.expression(node.value)});"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from meshloom.kernel.access import identity
 from meshloom.kernel.expr import C_TYPES
-from meshloom.schedule.nest.nodes import Expr, Number, call
+from meshloom.schedule.nest.nodes import Accumulate, Expr, Number, Statement, call
 
 _CHOOSING = {"minimum": "ml_min", "maximum": "ml_max"}
 
@@ -28,3 +31,45 @@ def negated(value: Expr, dtype: np.dtype) -> Expr:
 def nothing(combine: str, dtype: np.dtype) -> Number:
     """The value that changes no other one when it is merged into it."""
     return Number(identity(combine, dtype), dtype)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How the values that elements give to a Global become one. A thread or block collects its own in a share, of type
+    ``ctype``, in memory so many numbers of a type (``stored``); shares are merged, and the last one with what was there
+    before. Here a share is a number like all others. ``operator``: of OpenMP, by which lanes of a vectorised loop are
+    merged.
+    """
+
+    combine: str
+    dtype: np.dtype
+    unroll: ClassVar[int] = 16  # shares that a thread of a GPU loads before it merges the first of them
+
+    @property
+    def ctype(self) -> str:
+        return C_TYPES[self.dtype]
+
+    @property
+    def stored(self) -> tuple[np.dtype, int]:
+        return self.dtype, 1
+
+    @property
+    def operator(self) -> str:
+        return "+" if self.combine == "add" and self.dtype.kind == "f" else f"ml_{self.combine}"
+
+    @property
+    def start(self) -> Expr:
+        """The share of nobody."""
+        return nothing(self.combine, self.dtype)
+
+    def added(self, share: Expr, value: Expr) -> Statement:
+        """A value of an element put into a share."""
+        return Accumulate(share, self.combine, value, self.dtype)
+
+    def merged(self, share: Expr, other: Expr) -> Statement:
+        """Another share put into a share."""
+        return self.added(share, other)
+
+    def total(self, before: Expr, share: Expr) -> Expr:
+        """What the Global becomes."""
+        return combined(self.combine, before, share, self.dtype)
