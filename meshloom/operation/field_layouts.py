@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cache
 
 from meshloom.mesh.core import Field
@@ -25,3 +25,14 @@ def layouts_by_votes(operations: Sequence[Operation]) -> dict[Field, str]:
             if best != str(one.layout):
                 chosen[one] = best
     return chosen
+
+
+def open_to(layouts: Mapping[Field, str], voted: Container[Field]) -> dict[Field, str]:
+    """Those of some layouts that fields may get: nobody has said theirs, and none was ``voted`` for before."""
+    return {one: layout for one, layout in layouts.items() if one.layout_is_free and one not in voted}
+
+
+def relayout(layouts: Mapping[Field, str]) -> None:
+    """Give fields these layouts, which stay free."""
+    for one, layout in layouts.items():
+        one.relayout(layout, free=True)

@@ -80,7 +80,7 @@ class Program(NoCopy, Distinct):
         self._reads: Captured | None = None  # what the function read when it was last given arguments
         self._values: Recent[Any, object] = Recent(MOST_KEPT)  # what stands for the values that were read, by their key
         self._kept: Kept[tuple[Any, ...], tuple[ReadyProgram, ...]] = Kept()  # by arguments; that of now last
-        self._had_its_say: WeakSet[Field] = WeakSet()  # about these, whatever its arguments are
+        self._voted: WeakSet[Field] = WeakSet()  # for their layouts, whatever its arguments are
         self._begun: dict[tuple[Any, ...], Tape] = {}  # which compilers have begun with (``begun.py``)
         self._called: tuple[Callable[[], Any], ...] | None = None  # by ``ml.call``, when it was last recorded
         self._warned = False
@@ -152,7 +152,7 @@ class Program(NoCopy, Distinct):
     def _follow(self) -> None:
         """Record again, and make the tape of these operations the last one; where only numbers differ it takes them."""
         used, (reads, tape, new) = current().key, self._found_or_recorded(self._given, self._tapes)
-        tape = tape or Tape(self.name, new, self._had_its_say)
+        tape = tape or Tape(self.name, new, self._voted)
         others = [one for one in self._tapes if one is not tape]
         self._tapes, dropped = [*others[-MOST_TAPES + 1 :], tape], others[: -MOST_TAPES + 1]
         for one in dropped:
@@ -356,7 +356,7 @@ class Program(NoCopy, Distinct):
             self._note(reads)
         if ready is not None or functions_of(new):
             return ready, None
-        tape = Tape(self.name, new, self._had_its_say)
+        tape = Tape(self.name, new, self._voted)
         tape.fuse, tape.branches = self.fuse, self.branches
         return None, tape
 
@@ -473,7 +473,7 @@ class BoundProgram(Program):
         self._mutex = mutex_of(program)
         self.parameters = Parameters(_nothing)
         self._given = given
-        self._had_its_say = program._had_its_say
+        self._voted = program._voted
         self._tape()
 
 

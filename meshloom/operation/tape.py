@@ -29,7 +29,7 @@ from meshloom.operation.arguments import check_memory
 from meshloom.operation.call import CalledFunction, called
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.execution import Spent
-from meshloom.operation.field_layouts import layouts_by_votes
+from meshloom.operation.field_layouts import layouts_by_votes, open_to, relayout
 from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion.program import FusedProgram, fuse
 from meshloom.operation.measures import Measures, check_nodes_stay
@@ -52,12 +52,12 @@ from meshloom.recording import outside_program
 
 
 class Tape:
-    """What was recorded, ready to be replayed. ``fuse`` and ``branches``: see ``Program``. ``had_its_say``: the fields
-    about whose layout the program has had its say, whatever it recorded. Where functions are called among the
+    """What was recorded, ready to be replayed. ``fuse`` and ``branches``: see ``Program``. ``voted``: the fields
+    for whose layout the program has voted, whatever it recorded. Where functions are called among the
     operations, those between two calls are an operation (``pieces``), whose body is a tape of their own
     (``segments``); ``in_turn.py`` runs these and the calls."""
 
-    def __init__(self, name: str, recorded: Sequence[Operation], had_its_say: WeakSet[Field]):
+    def __init__(self, name: str, recorded: Sequence[Operation], voted: WeakSet[Field]):
         self.name, self.recorded = name, recorded
         self.operations = passed(Dataflow(recorded), RECORDED_PASSES).operations
         self.fuse = self.branches = True
@@ -69,7 +69,7 @@ class Tape:
         self._ready: tuple[bool, Recording] | None = None  # with ``branches``, or without
         self._fused: tuple[tuple[object, ...], FusedProgram, list[FusedRecording]] | None = None
         self.laid_out = False  # do fields have the layouts that it likes?
-        self._had_its_say = had_its_say
+        self._voted = voted
 
     @cached_property
     def loops(self) -> tuple[Operation, ...]:
@@ -93,7 +93,7 @@ class Tape:
 
     def _segment(self, loops: tuple[Operation, ...], across: set[Field]) -> Operation:
         """Some of its operations, none of them a call, as one; ``across``: temporary fields that live across calls."""
-        made = Tape(self.name, loops, self._had_its_say)
+        made = Tape(self.name, loops, self._voted)
         made.loops, made.rotates = made.operations, False
         made.carries = across & {s for o in loops for s in o.temporary_fields}
         reads = tuple(dict.fromkeys(s for o in loops for s in o.reads))
@@ -136,19 +136,12 @@ class Tape:
         return layouts_by_votes(self.loops)
 
     def lay_out(self) -> None:
-        """Change them, once.
-
-        Programs may differ about a field that they share: changed to and fro in every round, everything would be made
-        ready again in every round. So one has its say about a field once, also where it is given it again and again.
-        """
-        if self.laid_out:
-            return
-        own = {one for o in self.loops for one in o.storages if isinstance(one, Field)}
-        for one, layout in self.layouts.items():
-            if one.layout_is_free and one not in self._had_its_say:
-                one.relayout(layout, free=True)
-        self._had_its_say |= own
-        self.laid_out = True
+        """Change them, once: programs may differ about a field that they share, and changed to and fro in every round,
+        everything would be made ready again. So one votes for a field once, also where it is given it again."""
+        if not self.laid_out:
+            relayout(open_to(self.layouts, self._voted))
+            self._voted |= {one for o in self.loops for one in o.storages if isinstance(one, Field)}
+            self.laid_out = True
 
     def execute(self, times: int, way: Way, watched: Sequence[Global], *, looked: bool = False) -> Replayed:
         """Run the recorded operations; ``watched`` are globals that somebody looks at after replays. ``looked``: memory
@@ -367,8 +360,7 @@ class Tape:
     def begin_early(self) -> bool:
         """The same for one that others go before, unless a field would get another layout for it, since these are to
         find fields as they are. Has it?"""
-        likes = layouts_by_votes(self.loops)  # not those it keeps: it votes when it runs
-        moves = any(one.layout_is_free and one not in self._had_its_say for one in likes)
+        moves = open_to(layouts_by_votes(self.loops), self._voted)  # not those it keeps: it votes when it runs
         if moves or any(one.execution.unsettled for one in self.loops):
             return False
         holding(self.shared, self.begin_to_prepare)
@@ -413,9 +405,8 @@ class Tape:
         """Give the fields, to answer a question, the layouts that they will have when it runs."""
         for operation in self.loops:
             operation.settle()
-        for one, layout in self.layouts.items() if not self.laid_out else ():
-            if one.layout_is_free and one not in self._had_its_say:
-                one.relayout(layout, free=True)
+        if not self.laid_out:
+            relayout(open_to(self.layouts, self._voted))
 
     def explained(self) -> str:
         """Every loop's schedule, reason and figures; before that how they are fused and, on a GPU, replayed."""
@@ -425,9 +416,8 @@ class Tape:
         with self._asked():
             self._as_laid_out()
             loops = [o.explain() for o in dict.fromkeys(self.loops) if not o.domain.all_memory and not _only_counts(o)]
-            said, layouts = self._had_its_say, self.layouts.items()
-            chosen = [(f.name, layout) for f, layout in layouts if f not in said or str(f.layout) == layout]
-            moved = [f"layout of {name}: {layout}, the least time over all loops" for name, layout in chosen]
+            moved = [f"layout of {f.name}: {layout}, the least time over all loops"
+                     for f, layout in self.layouts.items() if f not in self._voted or str(f.layout) == layout]  # fmt: skip
             graph = self.graph if self.fused_recording() or self._ready else ""  # loops by themselves are not compiled
             fused = "\n".join(filter(None, [self.explained_fusion(), graph]))
             return "\n\n".join(filter(None, [*moved, fused, *loops]))
