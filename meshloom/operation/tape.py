@@ -416,8 +416,8 @@ class Tape:
         with self._asked():
             self._as_laid_out()
             loops = [o.explain() for o in dict.fromkeys(self.loops) if not o.domain.all_memory and not _only_counts(o)]
-            moved = [f"layout of {f.name}: {layout}, the least time over all loops"
-                     for f, layout in self.layouts.items() if f not in self._voted or str(f.layout) == layout]  # fmt: skip
+            moved = [f"layout of {f.name}: {best}, the least time over all loops"
+                     for f, best in self.layouts.items() if f not in self._voted or str(f.layout) == best]  # fmt: skip
             graph = self.graph if self.fused_recording() or self._ready else ""  # loops by themselves are not compiled
             fused = "\n".join(filter(None, [self.explained_fusion(), graph]))
             return "\n\n".join(filter(None, [*moved, fused, *loops]))
