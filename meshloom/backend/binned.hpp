@@ -72,11 +72,18 @@ ML_FUNCTION ml_binned ml_merged(ml_binned a, ml_binned b) {
 template <class T> struct ml_digits;  // of a number, and the exponent of the smallest
 template <> struct ml_digits<double> { enum { COUNT = 53, LEAST = -1074 }; };
 template <> struct ml_digits<float> { enum { COUNT = 24, LEAST = -149 }; };
+// What is no number, by its bits: a GPU's own NAN has others.
+ML_FUNCTION double ml_none(double) {
+  union { double value; int64_t bits; } u;
+  u.bits = INT64_C(0x7ff8000000000000);
+  return u.value;
+}
+ML_FUNCTION float ml_none(float) { union { float value; int32_t bits; } u; u.bits = 0x7fc00000; return u.value; }
 // The total with one more summand, to nearest even; of zeros alone as IEEE 754 adds them.
 template <class T> ML_FUNCTION T ml_rounded(ml_binned a, T before) {
   ml_deposit(a, (double)before);
   const int infinite = a.marks & (ML_INFINITE | ML_MINUS_INFINITE);
-  if (a.marks & ML_NOT_A_NUMBER || infinite == (ML_INFINITE | ML_MINUS_INFINITE)) return (T)NAN;
+  if (a.marks & ML_NOT_A_NUMBER || infinite == (ML_INFINITE | ML_MINUS_INFINITE)) return ml_none(before);
   if (infinite) return infinite == ML_INFINITE ? (T)INFINITY : -(T)INFINITY;
   const int64_t mask = (INT64_C(1) << 30) - 1;
   int64_t high = a.units[0], middle = a.units[1], low = a.units[2];
