@@ -426,3 +426,41 @@ def test_every_room_of_the_package_is_looked_into_or_not_on_purpose() -> None:
     rooms = {folder.name if one == "__init__" else one for one in rooms}
     assert rooms - {*reads._CLOSED, *reads._NUMBERED} == {"solvers", "case", "catalogue"}
     assert {*reads._CLOSED, *reads._NUMBERED} <= rooms
+
+
+def test_indices_of_a_map_are_followed() -> None:
+    """A program that reads them records again where they were assigned."""
+    ml.use("numpy")
+    cells = ml.Set(3, "cells")
+    u, at = cells.field("u"), ml.Map(cells, cells, [0, 1, 2], "at")
+    alone, given = ml.program(lambda: add(cells, u, float(at.indices[0, 0]))), ml.program(
+        lambda u: add(cells, u, float(at.indices[0, 0])))  # fmt: skip
+    for first in (0, 2, 1, 1):
+        at.assign([[first], [1], [2]])
+        for run in (alone, lambda: given(u)):
+            u.fill(0.0)
+            run()
+            assert u.numpy()[0] == first
+
+
+@pytest.mark.optimised  # as for users: nothing is contracted otherwise
+@pytest.mark.parametrize("fuse", [True, False])
+def test_contraction_is_that_of_now(fuse: bool) -> None:
+    """``ml.use`` may change between two runs how a back end rounds: what was compiled for the other way is not used."""
+    cells, numbers = ml.Set(500, "cells"), np.random.default_rng(3).random((3, 500))
+    a, b, c = (cells.field(name, data=one) for name, one in zip("abc", numbers, strict=True))
+    r = cells.field("r")
+
+    @ml.kernel
+    def combined(a: ml.Read, b: ml.Read, c: ml.Read, r: ml.Write):
+        r[...] = a * b + c
+
+    program = ml.Program(lambda: combined(cells, a, b, c, r), fuse=fuse)
+    rounded = numbers[0] * numbers[1] + numbers[2]
+    try:
+        for contract in (True, False, True, False):
+            ml.use("cpu", contract=contract)
+            program.run(2)
+            assert contract != (r.numpy() == rounded).all()
+    finally:
+        ml.use("cpu", contract=True)

@@ -19,7 +19,7 @@ from meshloom.recording import recorder
 
 @kernel
 def add_up(u: Read, total: Sum):
-    total += np.sum(u)
+    total += np.sum(np.float64(1.0) * u)
 
 
 @kernel
@@ -34,7 +34,7 @@ def raise_to(u: Read, highest: Max):
 
 @kernel
 def multiply(u: Read, v: Read, total: Sum):
-    total += np.sum(u * v)
+    total += np.sum((np.float64(1.0) * u) * v)
 
 
 @kernel
@@ -50,16 +50,6 @@ def multiply_integers(u: Read, v: Read, total: Sum, size: Sum):
 
 
 @kernel
-def add_up_in_double(u: Read, total: Sum):
-    total += np.sum(np.float64(1.0) * u)
-
-
-@kernel
-def multiply_in_double(u: Read, v: Read, total: Sum):
-    total += np.sum((np.float64(1.0) * u) * v)
-
-
-@kernel
 def divide(total: ReadWrite, count: Read):
     total[...] = total / count
 
@@ -70,11 +60,10 @@ def take_root(total: ReadWrite):
 
 
 _ONCE = Set(1, "once")
+#: All but extremes in double, whatever the field is
 _LOOPS = {"sum": add_up, "mean": add_up, "min": lower, "max": raise_to, "dot": multiply, "norm": multiply}
-#: Of integers: sums and products by 64 bits, with the sum of absolute values, which tells where these are too few; what
-#: is divided, or a root, in double
-_OF_INTEGERS = _LOOPS | {"sum": add_up_integers, "dot": multiply_integers, "mean": add_up_in_double,
-                         "norm": multiply_in_double}  # fmt: skip
+#: Of integers: sums and products by 64 bits, with the sum of absolute values, which tells where these are too few
+_OF_INTEGERS = _LOOPS | {"sum": add_up_integers, "dot": multiply_integers}
 _SIZED = (add_up_integers, multiply_integers)
 LARGEST = 2.0**63
 

@@ -26,6 +26,7 @@ from meshloom.kernel.outside import RandomDraw, Unrepeatable
 from meshloom.kernel.sameness import Entries, Same
 from meshloom.kernel.survey import Survey
 from meshloom.kernel.survey_values import MOST_BYTES
+from meshloom.mesh.assigned import Assignable
 from meshloom.operation.call import call
 
 _PACKAGE = __name__.partition(".")[0]
@@ -33,8 +34,8 @@ _PACKAGE = __name__.partition(".")[0]
 _NUMBERED = ("linalg", "compact", "library")
 #: Those whose objects are known by being themselves. All others are looked into, as what users write.
 _CLOSED = ("mesh", "kernel", "operation", "schedule", "backend", "native", "order", "target", "io", "run", "process",
-           "studies", "cli", "launch", "config", "toml", "errors", "exclusion", "markup", "recording", "__main__",
-           _PACKAGE)  # fmt: skip
+           "studies", "cli", "dist", "launch", "config", "toml", "errors", "exclusion", "markup", "recording",
+           "__main__", _PACKAGE)  # fmt: skip
 _PLAIN = (bool, int, float, str, np.generic)
 _ASKS = ("vars", "locals")  # of Python itself: what they see nobody knows
 
@@ -153,6 +154,9 @@ class _ProgramSurvey(Survey):
         name = getattr(value, "name", None)
         if isinstance(name, str):
             self.read(getattr, value, "name", name)
+        if isinstance(value, Assignable):  # whose indices a function may read
+            self.read(getattr, value, "version", value.version)
+            return Same(value), name, value.version
         recorded = getattr(value, "_recorded_function", None)
         if recorded is not None:
             return Same(value), self.key_of(recorded)

@@ -19,9 +19,9 @@ class Recorded(list[Operation]):
     """What a function calls while it is recorded, in order: see ``recording.Recorder``.
 
     ``made``: fields and globals that the function made, in order. ``own``: loops with plain numbers, which belong to
-    this recording alone, so that it may be given other numbers. ``hows``: how each was to run when it was recorded. A
-    recording ``within`` another one shares both. ``calls``: which functions call each other up to here, the innermost
-    last: the serial number of a program, and what it is given.
+    this recording alone, so that it may be given other numbers. ``hows``: how each was to run, and to be compiled, when
+    it was recorded. A recording ``within`` another one shares both. ``calls``: which functions call each other up to
+    here, the innermost last: the serial number of a program, and what it is given.
     """
 
     def __init__(self, within: Any = None, call: tuple[int, Hashable] = (0, ())):
@@ -29,11 +29,11 @@ class Recorded(list[Operation]):
         self.calls: tuple[tuple[int, Hashable], ...] = (*getattr(within, "calls", ()), call)
         self.made: dict[Field | Global, None] = getattr(within, "made", {})
         self.own: dict[tuple[Any, ...], Operation] = getattr(within, "own", {})
-        self.hows: list[ExecutionPolicy] = []
+        self.hows: list[tuple[ExecutionPolicy, tuple[object, ...]]] = []
 
     def __call__(self, operation: Operation) -> None:
         self.append(operation)
-        self.hows.append(operation.policy)
+        self.hows.append((operation.policy, operation.backend.key))
 
     def make(self, target: Field | Global) -> None:
         self.made[target] = None
@@ -75,9 +75,9 @@ class Outline:
         numbers: list[PlainNumber] = []
         self.key: tuple[Hashable, ...] = tuple(
             [
-                (one.name, one.backend, policy.wish, one.domain.known_by, one.body.known_by,
+                (one.name, one.backend, key, policy.wish, one.domain.known_by, one.body.known_by,
                  *_used(one, made, numbers if one in own else None))
-                for one, policy in zip(recorded, recorded.hows, strict=True)
+                for one, (policy, key) in zip(recorded, recorded.hows, strict=True)
             ]
         )  # fmt: skip
         self.numbers = tuple(numbers)

@@ -80,3 +80,28 @@ def test_what_64_bits_do_not_hold_is_refused_in_one_line() -> None:
         with pytest.raises(ml.errors.MeshError, match=r"^the sum of u may not fit into 64 bits"):
             ml.Set(len(values), "s").field("u", data=np.array(values, np.int64)).sum()
     assert u.mean().value == 2.0**62 and math.isclose(u.norm().value, math.sqrt(3) * 2.0**62)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    "values", [[[1e25, 2e25]], [[1e-30, 2e-30]], [[1e8, 1.0, -1e8]] * 2, [[3e38, 3e38]], [[4097.0]]],
+    ids=["large", "small", "cancelling", "largest", "squared"],
+)  # fmt: skip
+def test_reductions_of_single_precision_are_in_double(backend: str, values: list[list[float]]) -> None:
+    """Also of the components of an element, and of their squares, which single precision does not hold."""
+    ml.use(backend)
+    given = np.array(values, np.float32)
+    u = ml.Set(len(given), "s").field("u", given.shape[1], data=given, dtype=np.float32)
+    exact = [float(one) for one in given.ravel()]
+    ways = {"sum": u.sum, "mean": u.mean, "dot": lambda: u.dot(u), "norm": u.norm}
+    made: dict[str, ml.Global] = {}
+
+    @ml.program
+    def all_of_them() -> None:
+        made.update({what: way() for what, way in ways.items()})
+
+    all_of_them()
+    for what, way in ways.items():
+        wanted = pytest.approx(_exact(what, exact), rel=1e-14)  # type: ignore[arg-type]
+        assert float(way().value) == wanted, what
+        assert float(made[what].value) == wanted, what

@@ -83,9 +83,18 @@ def test_it_competes_in_the_automatic_choice_and_votes_for_layouts(mine: str, mo
 
 def test_what_is_no_whole_strategy_is_refused_at_its_class(mine: str) -> None:
     before = dict(Emitter.registry)
-    with pytest.raises(ScheduleError, match=r"^strategy 'half' lacks cost, passes, plan; docs/schedules\.md has "):
+    all_of_it = "cost, passes, plan, deterministic, summary, plans"
+    with pytest.raises(ScheduleError, match=rf"^strategy 'half' lacks {all_of_it}; docs/schedules\.md has "):
         type("Half", (Strategy,), {"name": "half"})
     kind = type(Emitter.registry[mine])
+    said = {word: getattr(kind, word) for word in all_of_it.split(", ")}
+    for word in said:
+        rest = {other: one for other, one in said.items() if other != word}
+        with pytest.raises(ScheduleError, match=f"^strategy 'half' lacks {word}; "):
+            type("Half", (Strategy,), {"name": "half", **rest})
+        for odd in (3, None, "yes" if word != "summary" else " ", *([np.ndarray] if word == "plans" else [])):
+            with pytest.raises(ScheduleError, match=f"^strategy 'half': {word} must be .*, got "):
+                type("Half", (Strategy,), {"name": "half", **rest, word: odd})
     for name in ("owner", "fused", "auto", mine):
         with pytest.raises(ScheduleError, match=f"^strategy '{name}' is there already; Other needs another name$"):
             type("Other", (kind,), {"name": name})

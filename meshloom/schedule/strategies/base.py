@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +30,8 @@ class Emitter(ABC):
 
     name: ClassVar[str] = ""
     registry: ClassVar[dict[str, Emitter]] = {}
+    #: What a subclass must say beside its functions: each of which kind, in words and as a test
+    declared: ClassVar[dict[str, tuple[str, Callable[[Any], bool]]]] = {}
 
     def __init_subclass__(cls) -> None:
         if "name" not in cls.__dict__:
@@ -39,8 +42,12 @@ class Emitter(ABC):
             raise ScheduleError(f"strategy '{cls.name}' is there already; {cls.__name__} needs another name")
         asked = sorted({word for kind in cls.__mro__ for word in vars(kind)})
         lacks = [word for word in asked if getattr(getattr(cls, word, None), "__isabstractmethod__", False)]
+        lacks += [word for word in cls.declared if not hasattr(cls, word)]
         if lacks:
             raise ScheduleError(f"strategy '{cls.name}' lacks {', '.join(lacks)}; docs/schedules.md has a whole one")
+        for word, (kind, fits) in cls.declared.items():
+            if not fits(getattr(cls, word)):
+                raise ScheduleError(f"strategy '{cls.name}': {word} must be {kind}, got {shown(getattr(cls, word))}")
         Emitter.registry[cls.name] = cls()
 
     @abstractmethod
@@ -58,17 +65,23 @@ class Strategy(Emitter):
     Everything is a function of the loop and its maps.
     """
 
-    deterministic: ClassVar[bool] = True
+    deterministic: ClassVar[bool]  # the same bits every run? where that is promised, others are not taken
     in_order: ClassVar[bool] = False  # does a target take its terms in the order of elements, as the reference does?
-    summary: ClassVar[str] = ""
+    summary: ClassVar[str]
     plan_has_blocks: ClassVar[bool] = False  # do the plan's arrays depend on the block size?
     competes: ClassVar[bool] = True  # may it be asked for, for any loop?
     serves: ClassVar[frozenset[str]] = frozenset()  # what it is taken for where nobody asks for it
     at_targets: ClassVar[bool] = False  # are elements evaluated where their targets are, so that loops can go on there?
     evaluates_first: ClassVar[bool] = False  # are elements evaluated before any is added up?
     variants: ClassVar[tuple[str, ...]] = ("plain",)  # forms of the plan that a schedule may ask for
-    plans: ClassVar[type[Plan]] = Plan  # the type of its plans, declared beside it
+    plans: ClassVar[type[Plan]]  # the type of its plans, declared beside it
     plans_together: ClassVar[type[Plan] | None] = None  # where threads run together, if another one
+    declared: ClassVar[dict[str, tuple[str, Callable[[Any], bool]]]] = {
+        "deterministic": ("True or False", lambda it: isinstance(it, bool)),
+        "summary": ("a few words", lambda it: isinstance(it, str) and bool(it.strip())),
+        "plans": ("a subclass of Plan", lambda it: isinstance(it, type) and issubclass(it, Plan)),
+        **dict.fromkeys(("plan", "passes", "cost"), ("a function", callable)),
+    }
 
     def block(self, target: Target, elements: int, spec: LoopSpec | None = None) -> int:
         """The block size where none is asked for, of a loop if it is known; on a CPU smaller where there would be few

@@ -65,6 +65,7 @@ class ColoredBlocksTogether(ColoredBlocks, BlocksTogether):
 
 class BlockColor(BlockStrategy):
     name = "block_color"
+    deterministic = True
     summary = "blocks of elements, colored; plain updates inside a block"
     serves = frozenset({SERIAL})
     plans, plans_together = SerialColoredBlocks, ColoredBlocksTogether

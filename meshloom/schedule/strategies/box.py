@@ -129,6 +129,7 @@ class BrickPlan(Plan):
 
 class BoxStrategy(Strategy):
     name = "box"
+    deterministic = True
     summary = "points of a grid, their neighbours found by arithmetic"
     competes = False
     serves = frozenset({POINTS})

@@ -87,11 +87,12 @@ class IndexedColorPlan(ColorPlan):
 
 class Color(Strategy):
     name = "color"
-    summary = "global coloring, one launch per color"
+    deterministic = True
+    summary, plans = "global coloring, one launch per color", ColorPlan
     variants = ("plain", "indices")
 
     def plan_type(self, *, target: Target = CPU, variant: str = "plain") -> type[Plan]:
-        return ColorPlan if variant == "plain" else IndexedColorPlan
+        return self.plans if variant == "plain" else IndexedColorPlan
 
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         rows, targets = topology.conflicts()

@@ -17,6 +17,7 @@ from meshloom.target import CPU, Target
 
 class Direct(Strategy):
     name = "direct"
+    deterministic = True
     summary = "no element meets another: a plain parallel loop"
     competes = False
     serves = frozenset({ELEMENTS})

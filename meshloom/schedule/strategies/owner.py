@@ -45,6 +45,7 @@ from meshloom.target import CPU, Target
 
 class Owner(Strategy):
     name = "owner"
+    deterministic = True
     summary = "over the targets, recomputing what each incident element gives it"
     in_order = at_targets = True
     serves = frozenset({GATHERS})

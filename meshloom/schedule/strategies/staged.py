@@ -30,6 +30,7 @@ ROWS = COUNT  # of each slot: one for every element
 
 class Staged(Strategy):
     name = "staged"
+    deterministic = True
     summary = "increments to a temporary array, then a gather by target"
     in_order = evaluates_first = True
     serves = frozenset({ASSIGNED})

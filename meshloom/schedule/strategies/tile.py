@@ -31,6 +31,7 @@ from meshloom.target import CPU, Target
 class Tile(Strategy):
     name = "tile"
     plan_has_blocks = True
+    deterministic = True
     summary = "a block owns targets and evaluates every element that touches them once"
     in_order = evaluates_first = True
     serves = frozenset({CHUNKS})
