@@ -56,7 +56,8 @@ class Backend(ABC):
 
     def bring(self, one: Field | Global) -> None:
         """A field or global to this back end's memory."""
-        one._bring(self.place, self.zeros)
+        made = self.zeros if one.untouched else self.place
+        one.move(made(one.storage))
 
     def copy_bandwidth(self) -> float:
         """Bytes per second, read and written, of copying within this back end's memory."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from copy import copy
 from itertools import count
 from typing import Any, TypeVar
@@ -104,10 +104,6 @@ class Stored(Sent):
             self.storage_version = self.changed()  # whoever gives another buffer may be wrong that it holds the same
             for watcher in list(self._watchers):
                 watcher.invalidate()
-
-    def _bring(self, place: Callable[[Any], Any], zeros: Callable[[Any], Any]) -> None:
-        """Continue where ``place`` brings a buffer; ``zeros`` makes one there, like that of here, from nothing."""
-        self.move(zeros(self._storage) if self.untouched else place(self.storage))
 
     def placement(self) -> dict[str, Any]:
         """Where the values are and how they lie, for ``put_back``."""

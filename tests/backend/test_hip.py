@@ -378,6 +378,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, **different: Any) -> HipBackend:
     cupy: Any = ModuleType("cupy")
     cupy.__spec__, cupy.RawModule = ModuleSpec("cupy", None), RawModule
     cupy.asarray = lambda a: a if isinstance(a, Placed) else np.array(a).view(Placed)
+    cupy.zeros = lambda shape, dtype: np.zeros(shape, dtype).view(Placed)
     cupy.cuda = SimpleNamespace(runtime=SimpleNamespace(**runtime), Event=Event, get_elapsed_time=lambda a, b: 1.0,
                                 compiler=SimpleNamespace(CompileException=CompileException))  # fmt: skip
     monkeypatch.setitem(sys.modules, "cupy", cupy)
