@@ -164,5 +164,5 @@ def _compare(found: list[np.ndarray], wanted: list[np.ndarray], where: str) -> N
 CAMPAIGNS = (
     Campaign("programs", "random programs of loops, lines, fills, temporaries, calls, inner and repeated programs",
              "fused and loop by loop the memory of NumPy, ghosts included, on the cores, emulated and real GPUs",
-             attempt, few=20, many=2_000, met=FUSED),
+             attempt, few=10, many=2_000, met=FUSED),
 )  # fmt: skip

@@ -52,7 +52,8 @@ def test_other_kernels_show_their_own_lines() -> None:
     def twice(u: ml.Read, total: ml.Sum):
         total += 2.0 * u[1]
 
-    for kernel, line in ((twice, "total += 2.0 * u[1]"), (Kernel(add_up.function), "total += np.sum(u)")):
+    of_the_package = (Kernel(add_up.function), "total += np.sum(np.float64(1.0) * u)")
+    for kernel, line in ((twice, "total += 2.0 * u[1]"), of_the_package):
         text = kernel.loop(cells, cells.field("u", 2), ml.Global(0.0, "total")).source
         *_, comment = (one.strip() for one in text.splitlines() if one.strip().startswith("//"))
         assert comment == f"// {line}"

@@ -40,6 +40,7 @@ class OneByOnePlan(Plan):
 
 class OneByOne(Strategy):
     name = "one_by_one"
+    deterministic = True
     summary = "one element after the other"
     plans = OneByOnePlan
 
