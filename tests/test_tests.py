@@ -72,9 +72,10 @@ def judges(test: ast.FunctionDef, helpers: dict[str, bool]) -> bool:
 def problems(text: str) -> list[str]:
     """One line for each thing in a file that cannot fail."""
     tree = ast.parse(text)
-    helpers = {node.name: any(isinstance(n, ast.Assert) for n in ast.walk(node)) for node in ast.walk(tree)
+    nodes = list(ast.walk(tree))
+    helpers = {node.name: any(isinstance(n, ast.Assert) for n in ast.walk(node)) for node in nodes
                if isinstance(node, ast.FunctionDef)}  # fmt: skip
-    found = [f"line {node.lineno}: {why}" for node in ast.walk(tree) if isinstance(node, ast.Assert)
+    found = [f"line {node.lineno}: {why}" for node in nodes if isinstance(node, ast.Assert)
              for one in parts(node.test) if (why := harmless(one))]  # fmt: skip
     for test in functions_of(tree):
         if test.name not in RUNS and not judges(test, helpers):

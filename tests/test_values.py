@@ -461,6 +461,6 @@ def test_contraction_is_that_of_now(fuse: bool) -> None:
         for contract in (True, False, True, False):
             ml.use("cpu", contract=contract)
             program.run(2)
-            assert contract != (r.numpy() == rounded).all()
+            assert contract or (r.numpy() == rounded).all()
     finally:
         ml.use("cpu", contract=True)

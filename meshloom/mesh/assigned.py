@@ -22,7 +22,6 @@ from meshloom.native.algorithms import distinct
 from meshloom.recording import not_in_program
 
 MOST_LISTED = 64  # elements that one leads to by a map of varying arity: kernels are unrolled over them
-MANY_TIMES = 8  # as many targets as there are indices: to look at each of them takes longer than to sort these
 CHUNK = 1 << 16  # elements whose targets are computed at a time
 
 
@@ -42,7 +41,7 @@ class Assignable(ItsOwnCopy, Generic[S_co]):
     def distinct_targets(self) -> int:
         """How many targets the owned elements lead to."""
         rows = self.positions[: self.source.owned]
-        if MANY_TIMES * rows.size < self.target.total:  # a part of a set: its time is not that of the whole
+        if rows.size * rows.size.bit_length() < self.target.total:  # a part: to sort is less than to look at all
             return len(distinct(rows))
         hit = np.zeros(self.target.total, bool)
         hit[rows] = True

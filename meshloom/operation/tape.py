@@ -143,9 +143,9 @@ class Tape:
             self._voted |= {one for o in self.loops for one in o.storages if isinstance(one, Field)}
             self.laid_out = True
 
-    def execute(self, times: int, way: Way, watched: Sequence[Global], *, looked: bool = False) -> Replayed:
-        """Run the recorded operations; ``watched`` are globals that somebody looks at after replays. ``looked``: memory
-        is known not to hold the constants that loops were fused for."""
+    def execute(self, times: int, way: Way, watched: Sequence[Global], *, can_start: bool | None = None) -> Replayed:
+        """Run the recorded operations; ``watched`` are globals that somebody looks at after replays. ``can_start``:
+        does memory hold the constants that loops were fused for? where that was asked."""
         for operation in self.loops:
             operation.settle()
         self.measures.follow()
@@ -154,7 +154,7 @@ class Tape:
             self.bring(watched)
         done = None
         try:
-            given = times, way, looked
+            given = times, way, can_start
             done = holding(self.shared, self.replayed, *given) if self.shared else self.replayed(*given)
         except MemoryError as error:
             raise too_little_memory(self.name, times, error) from error
@@ -217,7 +217,7 @@ class Tape:
             done = kept.perform(times, way, watched)
             self.note(kept.replay, done)
         else:
-            done = self.execute(times, way, watched, looked=True)
+            done = self.execute(times, way, watched, can_start=False)
         return done
 
     def ready_to_keep(self, ties: tuple[Any, ...]) -> ReadyProgram:
@@ -252,14 +252,14 @@ class Tape:
         written = written_by(self.operations)
         return written, temporaries_among(written)
 
-    def replayed(self, times: int, way: Way, looked: bool = False) -> Replayed:
+    def replayed(self, times: int, way: Way, can_start: bool | None = None) -> Replayed:
         if Operation.watched is not None and times:
             ready = self.made_ready()
             return way(Recording([partial(Operation.watched, o, ready[o]) for o in self.loops]), times)
         recording = self.fused_recording() if self.may_fuse() else None
         if recording is None:
             return self.run_loops(times, way)
-        if not looked and recording.replay.preconditions_hold():
+        if recording.replay.preconditions_hold() if can_start is None else can_start:
             if not times:  # it is ready: nothing of it is to be done
                 return way(recording.replay.body, 0)
             return recording.noted(way(recording.replay, times))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +60,14 @@ def test_results_shown_are_of_a_commit_as_it_stands() -> None:
     found = results()
     shown = {name for _, _, names, _ in all_marks() for name in names if name != tables.NONE}
     assert len(shown) > 15 and shown <= set(found)
+    digest_of = cache(lambda commit: stamp.digest(stamp.sources_of_commit(commit)))  # many files are of one commit
     for name in shown - OLD:
         code = found[name]["code"]
         commit, changed = stamp.commit_of(code)
         assert commit != stamp.UNKNOWN and not changed, f"{name}: made from code of no commit"
         known = subprocess.run(["git", "-C", str(ROOT), "cat-file", "-e", f"{commit}^{{commit}}"], capture_output=True)
         if known.returncode == 0:
-            assert stamp.digest(stamp.sources_of_commit(commit)) == code["sha256"], name
+            assert digest_of(commit) == code["sha256"], name
 
 
 # --- tables -------------------------------------------------------------------------------------------------------
