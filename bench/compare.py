@@ -25,7 +25,7 @@ from bench.record import Record
 from bench.report import Goal, rows_table
 from bench.stamp import UNKNOWN, stamp
 
-GOALS = {"cuda": 1.03, "cpu": 1.10}
+GOAL = 1.03
 SHORT_MS = 0.02  # of a step of a few microseconds, which may take 1 and its spread as long
 HERE = Path(__file__).resolve().parent.parent
 
@@ -88,32 +88,31 @@ def row_of(name: str, trees: dict[str, Tree], rounds: int) -> dict[str, Any]:
             **{f"{which}_ms": 1e3 * found for which, found in medians.items()}}  # fmt: skip
 
 
-def goals(rows: list[dict[str, Any]], device: str) -> list[Goal]:
+def goals(rows: list[dict[str, Any]]) -> list[Goal]:
     """One for each step that was timed."""
-    return [Goal(f"{row['step']}: new by old", row["new_by_old"], "at most", allowed(row, GOALS[device]))
-            for row in timed(rows)]  # fmt: skip
+    return [Goal(f"{row['step']}: new by old", row["new_by_old"], "at most", allowed(row)) for row in timed(rows)]
 
 
 def timed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if "new_by_old" in row]
 
 
-def allowed(row: dict[str, Any], limit: float) -> float:
-    return max(limit, 1.0 + row["spread"]) if row["old_ms"] < SHORT_MS else limit
+def allowed(row: dict[str, Any]) -> float:
+    return max(GOAL, 1.0 + row["spread"]) if row["old_ms"] < SHORT_MS else GOAL
 
 
 def text_lines(*results: dict[str, Any]) -> list[str]:
     """Every step of a run on paper: times on a GPU, ratios alone on a CPU. Of several runs each row says which."""
     several = len(results) > 1
-    on_gpu, limit = results[0]["backend"] == "cuda", GOALS[results[0]["backend"]]
+    on_gpu = results[0]["backend"] == "cuda"
     rows = []
     for result in results:
-        for row, goal in zip(timed(result["rows"]), goals(result["rows"], result["backend"]), strict=True):
+        for row, goal in zip(timed(result["rows"]), goals(result["rows"]), strict=True):
             times = [f"{row['old_ms']:.3f}", f"{row['new_ms']:.3f}"] if on_gpu else []
             run = [f"{str(result['date'])[:19].replace('T', ' ')}"] if several else []
             rows.append([*run, row["step"], *times, f"{row['new_by_old']:.3f}", f"{row['spread']:.3f}", goal.word()])
     first = ("run, UTC", "step") if several else ("step",)
-    head = (*first, *(("before, ms", "now, ms") if on_gpu else ()), "now by before", "spread", f"at most {limit:g}")
+    head = (*first, *(("before, ms", "now, ms") if on_gpu else ()), "now by before", "spread", f"at most {GOAL:g}")
     before = ", ".join(dict.fromkeys(f"`{result['old_commit'][:10]}`" for result in results))
     return [f"Before: commit {before}.", "", *rows_table(head, rows)]
 
@@ -157,7 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
         record.save()
     for tree in trees.values():
         tree.close()
-    missed = [goal for goal in goals(result["rows"], options.device) if not goal.met]
+    missed = [goal for goal in goals(result["rows"]) if not goal.met]
     untimed = len(result["rows"]) - len(timed(result["rows"]))
     print(f"{len(missed)} of {len(result['rows'])} slower than allowed, {untimed} not timed; written to {record.file}")
     return 0

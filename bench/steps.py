@@ -1,7 +1,8 @@
-"""Steps of the applications, timed on request: one half of ``bench.compare``, run with either tree on the path.
+"""Steps of the applications and solutions of Poisson's equation, timed on request: one half of ``bench.compare``, run
+with either tree on the path.
 
-Reads one request a line, a name of ``STEPS``, and answers with seconds of a step. It uses what both trees have alone:
-cases by name, their programs, ``fuse``.
+Reads one request a line, a name of ``STEPS`` or ``SOLVERS``, and answers with seconds of a step or a solution. It uses
+what both trees have alone: cases by name, their programs, ``fuse``, solvers by name.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 import meshloom as ml
 from meshloom.config import build, parse_set
@@ -35,24 +38,59 @@ STEPS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, int], b
     "cavity3d": ("cavity3d", ("mesh.cells=[192,192,192]", "scheme.form=staggered"),
                  ("mesh.cells=[24,24,24]", "scheme.form=staggered"), (20, 5), False),
 }  # fmt: skip
+#: Solver of ``ml.linalg``, cells on a GPU and on a CPU, solutions of one timing on each.
+SOLVERS: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], tuple[int, int]]] = {
+    "piccg": ("PICCG", (1024, 1024), (96, 96), (2, 2)),
+    "multigrid": ("Multigrid", (128, 128, 128), (24, 24, 24), (5, 2)),
+    "fast_poisson": ("FastPoisson", (256, 256, 256), (32, 32, 32), (20, 10)),
+}
 APART = " loop by loop"
 
 
 def names() -> list[str]:
     """What can be asked for."""
-    return [f"{name}{how}" for name, one in STEPS.items() for how in ("", *([APART] if one[4] else []))]
+    steps = [f"{name}{how}" for name, one in STEPS.items() for how in ("", *([APART] if one[4] else []))]
+    return [*steps, *SOLVERS]
+
+
+class Repeatable(Protocol):
+    """What is timed: a program, or solutions."""
+
+    def run(self, times: int, /) -> Any: ...
+
+
+class Solutions:
+    """Poisson's equation on even cells of a square or cube whose sides hold the value 0, from zero each time."""
+
+    def __init__(self, solver: str, shape: tuple[int, ...]):
+        edges = [np.linspace(0.0, 1.0, n + 1) for n in shape]
+        grid = ml.Grid(shape, extent=[(0.5 / n, 1.0 - 0.5 / n) for n in shape])
+        self.solver = getattr(ml.linalg, solver)(ml.linalg.Poisson(grid, "dirichlet", "dirichlet", edges=edges))
+        self.b = grid.field("b", data=np.random.default_rng(7).standard_normal(shape))
+        self.x = grid.field("x")
+
+    def run(self, times: int, /) -> None:
+        for _ in range(times):
+            self.x.fill(0.0)
+            if not self.solver.solve(self.x, self.b, tol=1e-8).converged:
+                raise RuntimeError("it does not converge")
 
 
 class Steps:
-    """Cases that are made when they are first asked for, and stay."""
+    """Cases and solvers that are made when they are first asked for, and stay."""
 
     def __init__(self, backend: str):
         ml.use(backend)
         self.on_gpu = backend == "cuda"
-        self.made: dict[str, tuple[Any, int]] = {}
+        self.made: dict[str, tuple[Repeatable, int]] = {}
 
-    def program(self, name: str) -> tuple[Any, int]:
-        """The program of a step, run so often that it is ready, and how many steps one timing takes."""
+    def program(self, name: str) -> tuple[Repeatable, int]:
+        """What a step takes, run so often that it is ready, and how many steps one timing takes."""
+        if name not in self.made and name in SOLVERS:
+            solver, on_gpu, on_cpu, counts = SOLVERS[name]
+            solutions = Solutions(solver, on_gpu if self.on_gpu else on_cpu)
+            solutions.run(2)
+            self.made[name] = solutions, counts[0 if self.on_gpu else 1]
         if name not in self.made:
             case_name, on_gpu, on_cpu, counts, _ = STEPS[name.removesuffix(APART)]
             kind = find_case(case_name)

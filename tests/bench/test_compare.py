@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import meshloom as ml
 from bench import compare, record, steps
 
 
@@ -46,7 +47,7 @@ def test_a_process_that_ends_on_the_way_costs_its_row_alone() -> None:
 @pytest.mark.parametrize(("old_ms", "word"), [(1.0, "**missed**"), (0.01, "met")])
 def test_only_steps_of_a_few_microseconds_are_allowed_their_spread(old_ms: float, word: str) -> None:
     row = {"step": "one", "new_by_old": 1.2, "spread": 0.3, "old_ms": old_ms, "new_ms": 1.2 * old_ms}
-    (goal,) = compare.goals([row], "cuda")
+    (goal,) = compare.goals([row])
     result = {"backend": "cuda", "old_commit": "abc", "rows": [row, {"step": "other", "problem": "none"}]}
     assert goal.word() == word, "what is printed and what the table says is one thing"
     assert compare.text_lines(result)[-1].endswith(f"| {word} |")
@@ -82,10 +83,12 @@ def test_a_process_answers_for_steps_it_can_make_and_tells_of_others() -> None:
     assert tree.process.returncode == 0
 
 
-def test_a_step_is_timed_fused_and_loop_by_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_are_timed_fused_and_loop_by_loop_and_solutions_too(monkeypatch: pytest.MonkeyPatch) -> None:
     small = ("airfoil", (), ("mesh.i=9", "mesh.j=6"), (1, 2), True)
     monkeypatch.setattr(steps, "STEPS", {"airfoil": small})
-    assert steps.names() == ["airfoil", "airfoil loop by loop"]
+    monkeypatch.setattr(steps, "SOLVERS", {name: (one[0], (), (8, 8), (1, 1)) for name, one in steps.SOLVERS.items()})
+    assert steps.names() == ["airfoil", "airfoil loop by loop", "piccg", "multigrid", "fast_poisson"]
     made = steps.Steps("numpy")
     assert all(made.seconds(name) > 0.0 for name in steps.names())
-    assert made.program("airfoil")[0].fuse and not made.program("airfoil loop by loop")[0].fuse
+    fused, apart = (made.program(name)[0] for name in steps.names()[:2])
+    assert isinstance(fused, ml.Program) and isinstance(apart, ml.Program) and fused.fuse and not apart.fuse
