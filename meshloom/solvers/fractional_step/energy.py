@@ -14,9 +14,9 @@ from typing import ClassVar
 import numpy as np
 
 import meshloom as ml
+from meshloom.solvers.fractional_step.boundary_conditions import LOW, Boundaries, Side
 from meshloom.solvers.fractional_step.cells import Offset, along, spacings
-from meshloom.solvers.fractional_step.sides import LOW, Boundaries, Side
-from meshloom.solvers.fractional_step.terms import area
+from meshloom.solvers.fractional_step.operators import area
 
 LOST, BEFORE = "energy_lost", "energy_before"
 
