@@ -14,7 +14,7 @@ import pytest
 import meshloom as ml
 from meshloom.backend import current
 from meshloom.errors import UserError
-from meshloom.mesh.stored import Stored, on_host
+from meshloom.mesh.buffer import Buffered, on_host
 from meshloom.operation.operation import Operation, derived
 from tests.one_line import one_line_from
 
@@ -92,7 +92,7 @@ class World:
 
         self.program, self.kernels = step, [spread, moved]
         self.scattered = spread.loop(self.mesh.faces, q[sides], res[sides], schedule="color")
-        self.stored: list[Stored] = [q, res, out, self.arranged, total, self.mesh.coordinates]
+        self.stored: list[Buffered] = [q, res, out, self.arranged, total, self.mesh.coordinates]
 
     @property
     def things(self) -> list[Any]:

@@ -17,11 +17,11 @@ from meshloom.kernel.expr import Node, load
 from meshloom.kernel.model import Output, Param
 from meshloom.linalg.factors import LineFactors
 from meshloom.linalg.operator import LineOperator, as_operators
+from meshloom.mesh.buffer import Buffered
 from meshloom.mesh.components import MOST_COMPONENTS
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.layout import Layout
-from meshloom.mesh.stored import Stored
 from meshloom.operation.body import Body, BodyGraph
 from meshloom.operation.calls import remembered
 from meshloom.operation.domain import GridLines
@@ -328,7 +328,7 @@ def line_loop(grid: Grid, axis: int, operator: Operators, reads: Fields, writes:
     fields = [tuple(x) if isinstance(x, list | tuple) else (x,) for x in (reads, writes)]
     known = tuple((k, v.serial if isinstance(v, Kernel) else str(v)) for k, v in sorted(options.items()))
     known_by = operator.serial if isinstance(operator, LineFactors) else repr(operator)
-    storages = [s.serial if isinstance(s, Stored) else None for s in (*fields[0], *fields[1])]  # None: refused
+    storages = [s.serial if isinstance(s, Buffered) else None for s in (*fields[0], *fields[1])]  # None: refused
     key = (LineLoop, current().key, axis, known_by, len(fields[0]), *storages, known)
     kernels = tuple(v for v in options.values() if isinstance(v, Kernel))
     if not isinstance(grid, Grid):
