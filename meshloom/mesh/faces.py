@@ -22,7 +22,7 @@ from meshloom.mesh.corners import corner_volumes, crossing_sides, inward_corners
 from meshloom.mesh.geometry import cell_volumes
 from meshloom.mesh.validation_error import ValidationError
 from meshloom.native.algorithms import distinct
-from meshloom.native.sides import faces_of_sides
+from meshloom.native.face_matching import faces_of_sides
 
 #: Cells from which on faces are found by compiled code: below, NumPy takes less time than a compiler at first use.
 _MANY = 200_000
