@@ -126,7 +126,7 @@ def known(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> Path 
 
 def load(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     """``build`` and open; a library that does not open is built once more. One CDLL per library and process, which is
-    closed when nobody holds it: ``closing.function_of`` gives functions that hold it, and nothing else.
+    closed when nobody holds it: ``dlclose.function_of`` gives functions that hold it, and nothing else.
     """
     library = build(source, name, extra_flags=extra_flags)
     try:

@@ -14,8 +14,8 @@ from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import ElementCode, Sink, accumulated, row_of
 from meshloom.schedule.nest.nodes import Atomic, Expr, If, Statement
 from meshloom.schedule.plan.declare import FLAGS, Array, Flags, Place, Table, holds, spaces
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import lost_stamps
 from meshloom.schedule.spec import LoopSpec, SpecParam
 from meshloom.schedule.strategies.common.blocks import BlockPlan, BlocksTogether, BlockStrategy, SerialBlocks

@@ -15,8 +15,8 @@ from meshloom.native.algorithms import color_blocks
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import POSITION, Pass, accumulated
 from meshloom.schedule.plan.declare import ANY, NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, holds
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import check_offsets, check_permutation, lost_stamps
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import SERIAL

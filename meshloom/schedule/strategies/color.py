@@ -33,8 +33,8 @@ from meshloom.schedule.plan.declare import (
     holds,
     maybe,
 )
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import check_offsets, lost_stamps, visited
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy

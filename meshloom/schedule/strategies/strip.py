@@ -65,8 +65,8 @@ from meshloom.schedule.plan.declare import (
     racy_maps,
     size,
 )
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import check_offsets, check_permutation
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.common.atomics import Atomics, Taking, exchanged

@@ -14,8 +14,8 @@ from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import COUNT, FOLLOWED, INSIDE, LANE, ElementCode, Pass, Phase, merged, row_of
 from meshloom.schedule.nest.nodes import Body, Cast, Expr, If, Name, Select, Shuffle, Statement, let, no
 from meshloom.schedule.plan.declare import Pair, Pairs, Table, holds, racy_maps
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.common.atomics import Atomics, Taking, exchanged
 from meshloom.schedule.strategies.common.strip_decomposition import pairs_beside

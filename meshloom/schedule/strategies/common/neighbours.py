@@ -38,8 +38,8 @@ from meshloom.schedule.plan.declare import (
     size,
     targets,
 )
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import distinct
 from meshloom.schedule.strategies.common.gather import GatherPlan, Incidence, entry_parts, roomy_degree, usual_degree
 from meshloom.schedule.strategies.common.one_ring import find_rings
