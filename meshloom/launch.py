@@ -388,13 +388,13 @@ def iterate(job: Job, folder: RunFolder, runner: Runner) -> Outcome:
 
 def make_page(run: Path) -> Path:
     """Write the page of the run in a folder again, from its files; returns it."""
-    from meshloom.run.page.again import FromSettings, remake_page
+    from meshloom.run.page.rebuild import FromSettings, rebuild_page
 
     def read(path: Path) -> FromSettings:
         case, settings = load_case_file(path)
         return FromSettings(case.name, case.title, setting_rows(build(case.Config, settings, old=True)))
 
-    return remake_page(run, read)
+    return rebuild_page(run, read)
 
 
 def _announce(job: Job, case: Case, folder: RunFolder, report: RunReport) -> None:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from meshloom.backend.base import Backend
-from meshloom.backend.bound import BoundLoop
+from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.cpu import CpuBackend
 from meshloom.backend.cuda.backend import CudaBackend, EmulatedCuda
 from meshloom.backend.hip import HipBackend

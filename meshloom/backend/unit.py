@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshloom.backend.bound import BoundLoop
+from meshloom.backend.bound_loop import BoundLoop
 from meshloom.errors import ScheduleError
 from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import C_TYPES

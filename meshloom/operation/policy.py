@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshloom.backend.bound import BoundLoop
+from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.lowering import Launches
 from meshloom.errors import ScheduleError
 from meshloom.kernel.recent import Recent

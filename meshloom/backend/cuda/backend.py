@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from meshloom.backend.base import Backend, Recording, Waits
-from meshloom.backend.bound import BoundLoop
+from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.branches import StreamAssignment, summary
 from meshloom.backend.compiling import CompilingBackend
 from meshloom.backend.cuda import dialect, nvrtc

@@ -7,8 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from meshloom.schedule.lines.spec import Group, LinePointCode, LineSpec
-from meshloom.schedule.lines.terms import (
+from meshloom.schedule.lines.nest_parts import (
     ACROSS,
     CHUNK,
     CHUNKS,
@@ -33,6 +32,7 @@ from meshloom.schedule.lines.terms import (
     line_start,
     lower_of,
 )
+from meshloom.schedule.lines.spec import Group, LinePointCode, LineSpec
 from meshloom.schedule.nest.code import BLOCK, ELEMENT, Pass, Scratch
 from meshloom.schedule.nest.nodes import (
     BOOL,

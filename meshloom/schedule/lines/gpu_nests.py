@@ -12,8 +12,7 @@ from functools import partial
 
 from meshloom.schedule.lines.gpu_block import ASKED, ForGroup, LineRows
 from meshloom.schedule.lines.gpu_solve import SegmentNest
-from meshloom.schedule.lines.spec import Group
-from meshloom.schedule.lines.terms import (
+from meshloom.schedule.lines.nest_parts import (
     ACROSS,
     CELLS,
     CHUNK,
@@ -49,6 +48,7 @@ from meshloom.schedule.lines.terms import (
     neighbours,
     pass_over_tiles,
 )
+from meshloom.schedule.lines.spec import Group
 from meshloom.schedule.nest.code import Pass, Scratch
 from meshloom.schedule.nest.nodes import (
     BOOL,

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from meshloom.schedule.lines.along import Offsets
 from meshloom.schedule.lines.gpu_block import EDGE, BlockNest, pivot
-from meshloom.schedule.lines.tables import closure_width
-from meshloom.schedule.lines.terms import (
+from meshloom.schedule.lines.nest_parts import (
     CELLS,
     CHUNK,
     CHUNKS,
@@ -35,6 +34,7 @@ from meshloom.schedule.lines.terms import (
     neighbours,
     right_hand_side,
 )
+from meshloom.schedule.lines.tables import closure_width
 from meshloom.schedule.nest.code import Scratch
 from meshloom.schedule.nest.nodes import (
     INT,

@@ -14,9 +14,7 @@ import numpy as np
 
 from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.lines.along import OperatorAlong
-from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePlan, LinePointCode, LineSpec
-from meshloom.schedule.lines.tables import OperatorTables, closure_tables, closure_width, decay_points
-from meshloom.schedule.lines.terms import (
+from meshloom.schedule.lines.nest_parts import (
     ACROSS,
     AT,
     LANES,
@@ -40,6 +38,8 @@ from meshloom.schedule.lines.terms import (
     pass_over_tiles,
     right_hand_side,
 )
+from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePlan, LinePointCode, LineSpec
+from meshloom.schedule.lines.tables import OperatorTables, closure_tables, closure_width, decay_points
 from meshloom.schedule.nest.code import BLOCK, Pass, Scratch
 from meshloom.schedule.nest.nodes import (
     Block,

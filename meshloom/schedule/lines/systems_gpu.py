@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshloom.schedule.lines.gpu_block import LineNest
-from meshloom.schedule.lines.spec import LinePointCode, LineSpec
-from meshloom.schedule.lines.systems import SWEPT, beyond
-from meshloom.schedule.lines.tables import negligible
-from meshloom.schedule.lines.terms import (
+from meshloom.schedule.lines.nest_parts import (
     ACROSS,
     ALONG_LINE,
     J0,
@@ -39,6 +36,9 @@ from meshloom.schedule.lines.terms import (
     pass_over_tiles,
     start_of_line,
 )
+from meshloom.schedule.lines.spec import LinePointCode, LineSpec
+from meshloom.schedule.lines.systems import SWEPT, beyond
+from meshloom.schedule.lines.tables import negligible
 from meshloom.schedule.nest.code import BLOCK, ITEM, Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
     BOOL,

@@ -16,9 +16,7 @@ import numpy as np
 from meshloom.schedule.choice.candidate import Candidate
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.base import LineMethod
-from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePlan, LinePointCode, LineSpec
-from meshloom.schedule.lines.tables import FactorTables
-from meshloom.schedule.lines.terms import (
+from meshloom.schedule.lines.nest_parts import (
     ALONG_LINE,
     LENGTH,
     LINES,
@@ -32,6 +30,8 @@ from meshloom.schedule.lines.terms import (
     lower_of,
     start_of_line,
 )
+from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePlan, LinePointCode, LineSpec
+from meshloom.schedule.lines.tables import FactorTables
 from meshloom.schedule.nest.code import BLOCK, ITEM, ROUND, Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
     BOOL,

@@ -11,10 +11,10 @@ from abc import abstractmethod
 import numpy as np
 
 from meshloom.schedule.lines.along import OperatorAlong
+from meshloom.schedule.lines.nest_parts import LENGTH, LINES, J, X, along_line, any_of
 from meshloom.schedule.lines.reference.direct import Classic, LineOperand, MatrixTables, start_of
 from meshloom.schedule.lines.spec import LineGeometry, LineSpec
 from meshloom.schedule.lines.tables import negligible
-from meshloom.schedule.lines.terms import LENGTH, LINES, J, X, along_line, any_of
 from meshloom.schedule.nest.code import BLOCK, Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
     INT,

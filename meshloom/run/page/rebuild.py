@@ -30,7 +30,7 @@ class FromSettings:
     settings: tuple[SettingRow, ...]
 
 
-def remake_page(run: Path, read_settings: Callable[[Path], FromSettings]) -> Path:
+def rebuild_page(run: Path, read_settings: Callable[[Path], FromSettings]) -> Path:
     """Write the page of the run in a folder again; returns it. ``read_settings`` reads the ``run.toml`` of a case.
 
     UserError where there is no run, where one is being written, and where its account is something else.
