@@ -15,7 +15,7 @@ import meshloom as ml
 from meshloom.backend import current
 from meshloom.errors import UserError
 from meshloom.mesh.buffer import Buffered, on_host
-from meshloom.operation.operation import Operation, derived
+from meshloom.operation.operation import Operation, cached
 from tests.one_line import one_line_from
 
 BACK_ENDS = ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -37,7 +37,7 @@ def questions(one: Any) -> Iterator[str]:
         if name in acts or (name.startswith("_") and name not in REPRESENTED):
             continue
         found = inspect.getattr_static(type(one), name)
-        if isinstance(found, property | cached_property | derived) or inspect.ismemberdescriptor(found):
+        if isinstance(found, property | cached_property | cached) or inspect.ismemberdescriptor(found):
             yield name
         elif inspect.isfunction(found) or hasattr(found, "__wrapped__"):
             needed = [p for p in list(inspect.signature(getattr(type(one), name)).parameters.values())[1:]

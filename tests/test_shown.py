@@ -74,7 +74,7 @@ def test_loops_counts_and_explanations(mesh: ml.Mesh) -> None:
     u, change = mesh.cells.field("u"), mesh.cells.field("change")
     loop = smooth.loop(mesh.faces, u[mesh.face_cells], change[mesh.face_cells])
     assert "Read u[face_cells]" in read(loop).text and "0 on" in read(loop).text
-    assert loop.execution.known == {}, "looking at it has traced nothing"
+    assert loop.execution.cache == {}, "looking at it has traced nothing"
     loop()
     text = loop.explain()
     assert "1 on" in read(loop).text and isinstance(text, str)

@@ -118,8 +118,8 @@ class ReadyProgram:
     outline: Outline
     values: object = None
 
-    def __init__(self, name: str, loops: Sequence[Operation], replay: Replay, ties: tuple[weakref.ref[Any], ...]):
-        self.name, self.ties = name, ties
+    def __init__(self, name: str, loops: Sequence[Operation], replay: Replay, entry_refs: tuple[weakref.ref[Any], ...]):
+        self.name, self.entry_refs = name, entry_refs
         self.replay: Replay | None = replay
         self.kernels = tuple(dict.fromkeys(kernel for one in loops for kernel in one.kernels))
         self.states = tuple([one.state for one in self.kernels])
