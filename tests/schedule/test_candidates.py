@@ -70,10 +70,12 @@ def test_parts_that_overlap_count_by_the_longest() -> None:
     assert combined({"bytes": 2.0, "flops": 3.0, "requests": 1.0, "atomics": 0.5, "rounds": 0.25}) == 3.75
     assert combined({}) == 0.0
     rates = H200.rates
-    one = Cost(1e9, 1e9, atomics=1e6, rounds=2.0, at_once=2.0)
+    one = Cost(1e9, 1e9, atomics=1e6, rounds=2.0, concurrent_blocks=2.0)
     assert one.seconds(rates) == combined(one.parts(rates))
-    assert one.parts(rates)["bytes"] == pytest.approx(1e9 * rates.per_byte * rates.busy / 2.0), "blocks leave it idle"
-    assert one.figures == {"bytes": 1e9, "flops": 1e9, "atomics": 1e6, "launches": 1, "rounds": 2.0, "at_once": 2.0}
+    slower = rates.saturating_blocks / 2.0
+    assert one.parts(rates)["bytes"] == pytest.approx(1e9 * rates.per_byte * slower), "blocks leave it idle"
+    assert one.figures == {"bytes": 1e9, "flops": 1e9, "atomics": 1e6, "launches": 1, "rounds": 2.0,
+                           "concurrent_blocks": 2.0}  # fmt: skip
 
 
 def test_ways_to_fuse_are_ranked_by_the_time_of_a_replay_and_the_first_of_equals_is_taken() -> None:

@@ -31,7 +31,7 @@ METHOD = "what a numerical method does, whatever runs it"
 MODEL = "a Work that a test makes by hand; counts give all of it"
 #: Module -> what stands in a line that has such a number -> why.
 LEFT: dict[str, dict[str, str]] = {
-    "schedule/choice/cost.py": {"8.0 / row_bytes": BYTES, "1.0 - 1e-12": ROUNDING, "beside: float": MODEL,
+    "schedule/choice/cost.py": {"8.0 / row_bytes": BYTES, "1.0 - 1e-12": ROUNDING, "target_reuse: float": MODEL,
                                 "colors: float": MODEL, "blocks: int = 1024": MODEL},
     "schedule/choice/counts.py": {"LINE = 64": "bytes of a cache line that are counted, for a person to read"},
     "schedule/choice/explain.py": {"count < 1000": "units for a person", "count /= 1000": "units for a person"},

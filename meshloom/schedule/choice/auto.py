@@ -81,7 +81,7 @@ def alone(spec: LoopSpec, work: Work, chosen: Schedule, *, target: Target) -> tu
     if target.is_simt or not spec.racy_outputs or not same_bits:
         return ()
     found = {chosen.strategy: strategy(chosen.strategy).cost(spec, work, target=target),
-             SERIAL: Cost(work.compulsory + work.again + work.added_again, work.flops,
+             SERIAL: Cost(work.compulsory + work.reload_reads + work.reload_updates, work.flops,
                           updates=work.elements * work.components)}  # fmt: skip
     rates = target.rates.on_threads(1, target.cpu.threads.bytes_per_second)
     return rank(Candidate(name, cost.parts(rates), cost.figures) for name, cost in found.items())
@@ -113,7 +113,7 @@ def estimates(spec: LoopSpec, work: Work, target: Target) -> dict[str, float]:
 
 def estimated(spec: LoopSpec, work: Work, name: str, *, target: Target, rates: Rates) -> float:
     """Estimated seconds of one strategy in the layout that it likes best: loops vote with that (``layouts.py``)."""
-    return strategy(name).cost(spec, replace(work, crowded=0.0), target=target).seconds(rates)
+    return strategy(name).cost(spec, replace(work, contention=0.0), target=target).seconds(rates)
 
 
 def choose(spec: LoopSpec, elements: int, work: Work, wish: Schedule, *, target: Target = CPU) -> Decision:

@@ -86,7 +86,7 @@ class BlockAtomic(BlockStrategy):
         return merge
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
-        moved = work.compulsory + work.again + work.added_again
+        moved = work.compulsory + work.reload_reads + work.reload_updates
         shared = (self.fitted(target, "atomics") - 1 / max(work.loads, 1.0)) * work.elements * work.components
         return Cost(moved, work.flops, atomics=shared, updates=2 * work.elements * work.components)
 

@@ -86,6 +86,6 @@ class BlockColor(BlockStrategy):
         return [replace(one, colors=colors, block_number=number) for one in made]
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
-        moved = self.fitted(target, "bytes") * work.compulsory + work.again + work.added_again
+        moved = self.fitted(target, "bytes") * work.compulsory + work.reload_reads + work.reload_updates
         return Cost(moved, work.flops, updates=work.elements * work.components, rounds=work.colors,
-                    at_once=max(work.blocks, 1) / work.colors)  # fmt: skip
+                    concurrent_blocks=max(work.blocks, 1) / work.colors)  # fmt: skip

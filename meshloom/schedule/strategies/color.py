@@ -123,7 +123,7 @@ class Color(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         colors = max(2, round(work.incidences / max(work.targets, 1)) + 2)
-        moved = work.compulsory * colors / self.fitted(target, "reused") + work.again + work.added_again
+        moved = work.compulsory * colors / self.fitted(target, "reused") + work.reload_reads + work.reload_updates
         return Cost(moved, work.flops, updates=work.elements * work.components, launches=colors)
 
 

@@ -66,7 +66,7 @@ class Owner(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         repeated = work.incidences / max(work.elements, 1) + bool(spec.other_outputs)
-        moved = work.compulsory + 4 * work.incidences + 8 * work.targets + work.gathered_again
+        moved = work.compulsory + 4 * work.incidences + 8 * work.targets + work.reload_gathers
         # Threads that ask for much at every visit need many registers, so fewer of them run at a time.
         crowding = max(1.0, work.gathered / max(work.incidences, 1) / self.fitted(target, "roomy_visit"))
         return Cost(moved, work.flops * repeated, visits=work.targets, requests=crowding * work.gathered)

@@ -137,9 +137,9 @@ class Strip(Atomics):
         return [Pass("strips", count, (Phase(body, together=True),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
-        moved = work.compulsory + 4 * work.elements + work.again + work.added_again
-        added = self.fitted(target, "atomics") * (1 - work.beside) * work.elements * work.components
-        return Cost(moved, work.flops, atomics=added, crowded=added * work.crowded, requests=work.requested)
+        moved = work.compulsory + 4 * work.elements + work.reload_reads + work.reload_updates
+        added = self.fitted(target, "atomics") * (1 - work.target_reuse) * work.elements * work.components
+        return Cost(moved, work.flops, atomics=added, contended=added * work.contention, requests=work.requested)
 
 
 #: Where the block begins, the strips of this step and the next element; has the strip an element in this step, and the

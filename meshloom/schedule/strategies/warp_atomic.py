@@ -64,9 +64,9 @@ class WarpAtomic(Atomics):
         return [Pass("elements", COUNT, (Phase(body, together=True),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
-        moved = work.compulsory + work.again + work.added_again
-        added = (1 - work.beside) * work.elements * work.components
-        return Cost(moved, work.flops, atomics=added, crowded=added * work.crowded, requests=work.requested)
+        moved = work.compulsory + work.reload_reads + work.reload_updates
+        added = (1 - work.target_reuse) * work.elements * work.components
+        return Cost(moved, work.flops, atomics=added, contended=added * work.contention, requests=work.requested)
 
 
 def _pairs(plan: WarpPlan, m: int | None) -> dict[int, int]:
