@@ -122,17 +122,17 @@ def goals(rows: list[Row]) -> list[Goal]:
         "divergence": ("largest divergence of all steps, speeds over width", 1e-10),
     }
     judged = [(row, key) for key in words for row in rows if key in row]
-    beside = {("cavity, Re 1000", "off_ghia")}  # is shown, and not judged: their grid was too coarse there
+    not_judged = {("cavity, Re 1000", "off_ghia")}  # is shown all the same: their grid was too coarse there
     return [Goal(f"{row['name']}: {words[key][0]}", row[key], "at most", words[key][1]) for row, key in judged
-            if (row["name"], key) not in beside]  # fmt: skip
+            if (row["name"], key) not in not_judged]  # fmt: skip
 
 
 def text_lines(found: list[dict[str, Any]]) -> list[str]:
     """All runs on paper."""
     rows = latest(found)
     words = "At Re 1000 Ghia's tables, of a grid that was coarse for that, are {:.3f} speeds of the lid away."
-    beside = [words.format(row["off_ghia"]) for row in rows if row["name"] == "cavity, Re 1000"]
-    return [*goal_table(goals(rows)), *(["", *beside] if beside else [])]
+    remarks = [words.format(row["off_ghia"]) for row in rows if row["name"] == "cavity, Re 1000"]
+    return [*goal_table(goals(rows)), *(["", *remarks] if remarks else [])]
 
 
 def draw(rows: list[Row], folder: Path) -> None:

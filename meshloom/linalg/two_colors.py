@@ -119,10 +119,10 @@ class TwoColors:
     def __init__(self, order: ColoredOrder, a: Sparse, pivots: np.ndarray, storage: Storage):
         n, cut, dtype, scale = len(a), int(order.starts[1]), storage.dtype, 1.0 / np.sqrt(pivots)
         self.parts = first, second = Set(cut, "rows of the first color"), Set(n - cut, "rows of the second color")
-        beside = a.scaled(scale).where(a.columns != a.rows)
-        ends, middle = beside.offsets, beside.offsets[cut]
-        to_first = Sparse(ends[: cut + 1], beside.columns[:middle] - cut, beside.values[:middle])
-        to_second = Sparse(ends[cut:] - middle, beside.columns[middle:], beside.values[middle:])
+        off_diagonal = a.scaled(scale).where(a.columns != a.rows)
+        ends, middle = off_diagonal.offsets, off_diagonal.offsets[cut]
+        to_first = Sparse(ends[: cut + 1], off_diagonal.columns[:middle] - cut, off_diagonal.values[:middle])
+        to_second = Sparse(ends[cut:] - middle, off_diagonal.columns[middle:], off_diagonal.values[middle:])
         self._first = RowBlock(first, second, to_first, (0, cut), storage)
         self._second = RowBlock(second, first, to_second, (0, n - cut), storage)
         self.scales = (first.field("scale", dtype=dtype, data=scale[:cut]),

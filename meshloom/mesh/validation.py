@@ -215,11 +215,11 @@ def check_crossings(
     for lists, of in (interior, boundary):
         for part in (part for part in lists.sizes if part.nodes.shape[1] == 4):
             suspects = np.flatnonzero(corners.inward_corners(x, part.nodes).sum(axis=1) > 1)
-            beside = of[part.numbers][suspects]
-            crossed = np.flatnonzero(~_surely_sound(x, cells, beside).all(axis=1))
+            cells_of_face = of[part.numbers][suspects]
+            crossed = np.flatnonzero(~_surely_sound(x, cells, cells_of_face).all(axis=1))
             if len(crossed):
                 whose = "cell {cells}" if of.shape[1] == 1 else "cells {cells[0]} and {cells[1]}"
-                raise ValidationError(f"the face {{nodes}} of {whose} crosses itself", cells=beside[crossed[0]],
+                raise ValidationError(f"the face {{nodes}} of {whose} crosses itself", cells=cells_of_face[crossed[0]],
                                       nodes=part.nodes[suspects[crossed[0]]])  # fmt: skip
 
 

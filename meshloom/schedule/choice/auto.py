@@ -121,13 +121,13 @@ def choose(spec: LoopSpec, elements: int, work: Work, wish: Schedule, *, target:
     best, *others = candidates(spec, elements, work, wish, target=target)
     assert best.allowed, "some strategy serves every loop"
     applicable = sorted((one for one in others if one.declined is None), key=lambda one: one.seconds)
-    beside = _beside({one.what.strategy: f"{one.seconds / best.seconds:.2f}" for one in applicable})
+    ratios = _ratios({one.what.strategy: f"{one.seconds / best.seconds:.2f}" for one in applicable})
     these = "those that add up in the order of elements (strict)" if spec.strict else "deterministic ones"
     which = "" if wish.strategy == "fastest" else f" among {these}"
     declined = "".join(f"; {one.what.strategy} declined: {one.declined}" for one in others if one.declined)
     serial = any(one.what == SERIAL for one in alone(spec, work, best.what, target=target)[:1])
     one_thread = "; one thread by itself goes through the elements in their order, with the same bits" if serial else ""
-    return best.what, f"least estimated time{which}{beside}{declined}{one_thread}"
+    return best.what, f"least estimated time{which}{ratios}{declined}{one_thread}"
 
 
 def ruled(
@@ -166,7 +166,7 @@ def _is_small(elements: int, flops: float, target: Target) -> bool:
     return elements <= few.small_elements and flops <= few.small_flops
 
 
-def _beside(relative: Mapping[str, str]) -> str:
+def _ratios(relative: Mapping[str, str]) -> str:
     """What others take over the least time, as printed; those that take as long have no number."""
     longer = ", ".join(f"{name} {ratio}" for name, ratio in relative.items() if ratio != _SAME)
     same = ", ".join(name for name, ratio in relative.items() if ratio == _SAME)

@@ -104,7 +104,7 @@ class SharedNest(SegmentNest):
         row = a + self.m
         return row + (Grouped(row) >> (self.m.bit_length() - 1)) if self.gap else row
 
-    def beside(self, offset: Expr) -> Expr:
+    def row_from_first(self, offset: Expr) -> Expr:
         """Row in shared memory that is so far from the first one of the thread's segment, halo included."""
         m = self.m
         if not self.gap:
@@ -170,8 +170,8 @@ class SharedNest(SegmentNest):
 
     def _solving(self) -> list[Statement]:
         """While lines are solved, segments of several lines lie side by side in a warp: those at the ends together."""
-        beside = [*self._side_by_side(), self._wanted, self._mine(OWN.equals(SLOT))] if self.contiguous else []
-        return [*beside, let("j0", FIRST + SLOT * self.m), *self.factors.segment()]
+        own = [*self._side_by_side(), self._wanted, self._mine(OWN.equals(SLOT))] if self.contiguous else []
+        return [*own, let("j0", FIRST + SLOT * self.m), *self.factors.segment()]
 
     def _element(self, row: Expr) -> Expr:
         return chained(START, row) if self.contiguous else START + Grouped(row) * STEP
@@ -216,7 +216,7 @@ class SharedNest(SegmentNest):
         m, reach = self.m, self.reach
         made: list[Statement] = []
         for v in operands:
-            place = self.kept(v, self.beside(Grouped(POINT - reach)))
+            place = self.kept(v, self.row_from_first(Grouped(POINT - reach)))
             around = self.unrolled(Store(self.f(v, POINT), place), end=m + 2 * reach)
             right = Block((*self.rooms([f"f{v}"], m + 2 * reach), around, *self.right_hand_sides(v)))
             made += [*self.rooms([f"x{v}"], m), right]

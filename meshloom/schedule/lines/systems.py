@@ -124,8 +124,8 @@ def plan(name: str, spec: LineSpec, lines: LineGeometry, target: Target) -> Syst
     form, systems, segments = spec.form, spec.systems, spec.form.segments(lines.length)
     assert systems is not None
     rows = lines.length if not target.is_simt else segments * form.points
-    beside = lines.outer if lines.contiguous else lines.lanes
-    across = -(-beside // form.tile)
+    adjacent = lines.outer if lines.contiguous else lines.lanes
+    across = -(-adjacent // form.tile)
     block = 1 if not target.is_simt else segments * form.tile
     if form.kind == SWEPT:
         block = target.gpu.systems.swept_threads

@@ -120,12 +120,12 @@ class SystemsNest(LineNest):
         """What comes in by the other segments, then along the own one."""
         i = POINT if forward else self.m - 1 - POINT
         here, inverse = self.x(v, i), self.coefficient("inverse", i)
-        beside = self.coefficient("lower" if forward else "upper", i)
+        entry = self.coefficient("lower" if forward else "upper", i)
         way = "forward" if forward else "backward"
         shares, products = Name(f"{way}_shares"), Name(f"{way}_products")
         own = inverse * here if forward else here
-        find = self.unrolled(let("t", inverse * beside, self.t), Store(SHARE, own - T * SHARE), Store(PRODUCT, -T, "*"))
-        go = inverse * (here - beside * CARRY) if forward else here - inverse * beside * CARRY
+        find = self.unrolled(let("t", inverse * entry, self.t), Store(SHARE, own - T * SHARE), Store(PRODUCT, -T, "*"))
+        go = inverse * (here - entry * CARRY) if forward else here - inverse * entry * CARRY
         return [
             Block((variable("share", 0, self.t), variable("product", 1, self.t), find,
                    Store(shares[self.cell(SLOT)], SHARE), Store(products[self.cell(SLOT)], PRODUCT))),

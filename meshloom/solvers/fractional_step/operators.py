@@ -75,7 +75,7 @@ def stored(faces: Any, one: Spacing, face: int) -> Any:
 
 def slope_at_face(p: Any, one: Spacing, face: int = FIRST) -> Any:
     """dp/dx at the first or last face of the cell along an axis, from the two cells next to it; none at a solid."""
-    before, behind = _beside(one, face)
+    before, behind = _cells_of_face(one, face)
     return one.if_open(_OUTWARDS[face], (p[behind] - p[before]) / one.distance(face), 0.0)
 
 
@@ -86,11 +86,11 @@ def slope_at_centre(p: Any, one: Spacing) -> Any:
 
 def interpolated(u: Any, one: Spacing, face: int = FIRST) -> Any:
     """The velocity along an axis at the first or last face of the cell; none through that of a solid."""
-    before, behind = _beside(one, face)
+    before, behind = _cells_of_face(one, face)
     return one.if_open(_OUTWARDS[face], one.at_face(u[before][one.axis], u[behind][one.axis], face), 0.0)
 
 
-def _beside(one: Spacing, face: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _cells_of_face(one: Spacing, face: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The cells before and behind a face of the cell."""
     return along(one.rank, one.axis, face - 1), along(one.rank, one.axis, face)
 

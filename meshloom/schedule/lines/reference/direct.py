@@ -132,7 +132,7 @@ class Classic(LineMethod):
 
     plans: type[ClassicPlan] = ClassicPlan
     shared_vectors = 0  # values per point that a block keeps in shared memory; 0: none
-    shared_values = 0  # beside these
+    shared_values = 0  # besides these
     threads = 128
 
     def declines(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> str | None:
@@ -228,8 +228,8 @@ class Thomas(Classic):
         return CornerTables(lower, inverse * operator.scale, upper, made.corner, np.array([made.mix]))
 
     def counts(self, lines: LineGeometry) -> dict[str, Any]:
-        along, beside = -(-lines.length // EDGE), -(-lines.count // EDGE)
-        return {"squares": along * beside, "along": along}
+        along, across = -(-lines.length // EDGE), -(-lines.count // EDGE)
+        return {"squares": along * across, "along": along}
 
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
         assert isinstance(spec, LineSpec)
