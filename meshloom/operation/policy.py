@@ -36,7 +36,7 @@ from meshloom.schedule.plan.verify import check_one_to_one
 from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
 from meshloom.schedule.strategies import AUTOMATIC, SERIAL, strategy, verify
 from meshloom.schedule.strategies.common.points import tiles
-from meshloom.schedule.strategies.common.vectors import shares
+from meshloom.schedule.strategies.common.vectors import elements_per_thread
 
 if TYPE_CHECKING:
     from meshloom.operation.operation import Operation
@@ -208,7 +208,7 @@ class StrategyPolicy(ExecutionPolicy):
         if target.is_simt and spec.box is not None:
             found["points per thread"] = tiles(spec)
         elif target.is_simt and not spec.maps:
-            found["elements per thread"] = shares(spec, of.schedule, of.elements, target)
+            found["elements per thread"] = elements_per_thread(spec, of.schedule, of.elements, target)
         if target.is_simt and any(isinstance(one, Field) and one.dim > 1 for one in of.storages):
             found["layout"] = ranked_layouts([(of.schedule.strategy, self.estimate(of))], target)
         return found

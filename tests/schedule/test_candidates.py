@@ -231,7 +231,7 @@ def test_on_a_gpu_tiles_shares_and_layouts_are_listed_too() -> None:
     direct = light.loop(own, own.field("a"), own.field("b"))
     one, several = direct.candidates["elements per thread"]
     assert one.what == share_of(direct.spec, direct.schedule, direct.elements, direct.backend.target)
-    assert several.what.elements > 1 and "too few threads" in several.declined
+    assert several.what.count > 1 and "too few threads" in several.declined
     assert {one.what for one in residual().candidates["layout"]} == {"aos", "soa"}
     assert [one.what for one in residual("atomic").candidates["layout"]] == ["soa", "aos"], "atomics like them apart"
 

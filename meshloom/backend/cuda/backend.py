@@ -98,8 +98,8 @@ class CudaBackend(CompilingBackend):
     # ----- the stages -------------------------------------------------------------------------------------------
     def options(self, bound: BoundLoop, plan: Plan) -> GpuOptions:
         spec, schedule, target = bound.spec, bound.schedule, self.target
-        share, threads = share_of(spec, schedule, bound.elements, target), target.whole_warps(plan.block)
-        return GpuOptions(share, schedule.whole_rows, plan.block, threads, schedule.registers or None,
+        per_thread, threads = share_of(spec, schedule, bound.elements, target), target.whole_warps(plan.block)
+        return GpuOptions(per_thread, schedule.whole_rows, plan.block, threads, schedule.registers or None,
                           spec.may_use_more_registers, _largest(bound, plan) >= 2**31, self.engine.architecture,
                           target)  # fmt: skip
 

@@ -80,7 +80,7 @@ class Fused(Emitter):
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(spec, FusedSpec) and isinstance(plan, FusedPlan)
-        if spec.share.elements > 1:
+        if spec.per_thread.count > 1:
             return [vector_pass(spec)]
         first = next((m for m in spec.racy_maps if plan.gathers[m].tables is not None), None)
         body = _body(spec, plan, first, ITEM)
