@@ -68,7 +68,7 @@ from meshloom.schedule.plan.plan import Plan, part_of
 #: What a segment makes of what comes in: (share, product), its own and those of all segments in shared memory.
 SHARE, PRODUCT, CARRY, WEIGHT, T = map(Name, ("share", "product", "carry", "weight", "t"))
 #: The number of a segment among those before, nearest first, itself, and its place in shared memory.
-REACHED, FROM, THERE = map(Name, ("reached", "from", "there"))
+REACHED, FROM, CELL = map(Name, ("reached", "from", "cell"))
 
 
 def passes(spec: LineSpec, plan: Plan, at_once: int) -> list[Pass]:
@@ -148,9 +148,9 @@ class SystemsNest(LineNest):
         one = (
             let("reached", Q + Name("u")),
             let("from", before),
-            let("there", self.cell(Grouped(place) if place is not before else FROM)),
-            Store(CARRY, Select(REACHED < count, WEIGHT * shares[THERE], self.number(0.0)), "+"),
-            Store(WEIGHT, Select(REACHED < count, products[THERE], self.number(1.0)), "*"),
+            let(CELL.name, self.cell(Grouped(place) if place is not before else FROM)),
+            Store(CARRY, Select(REACHED < count, WEIGHT * shares[CELL], self.number(0.0)), "+"),
+            Store(WEIGHT, Select(REACHED < count, products[CELL], self.number(1.0)), "*"),
         )
         some = For("u", value(0), value(self.at_once), one, INT, unroll=0)
         counts = no(Grouped(all_of([WEIGHT <= least, WEIGHT >= -least])))

@@ -29,8 +29,8 @@ from meshloom.schedule.strategies.common.gather import (
     store_accumulators,
 )
 from meshloom.schedule.strategies.common.neighbours import (
-    MARKED,
-    THERE,
+    IRREGULAR,
+    VALID,
     NeighbourPlan,
     RoleTables,
     TabledIncidence,
@@ -38,7 +38,7 @@ from meshloom.schedule.strategies.common.neighbours import (
     slot_rows,
     tabled,
 )
-from meshloom.schedule.strategies.common.role_gather import LISTED, RoleGather
+from meshloom.schedule.strategies.common.symmetric_gather import LISTED, SymmetricGather
 from meshloom.schedule.strategies.common.visits import element_pass, visiting
 from meshloom.target import CPU, Target
 
@@ -78,7 +78,7 @@ def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, together: bool) -> 
     offsets = part_of(plan, "gathers", m, "offsets")
     roots = [n for g in groups for n in g.nodes]
     if (tables := role_tables(found)) is not None:
-        return [replace(_role_pass(spec, m, plan, found), extra_items=_marked(spec, m, plan, tables))]
+        return [replace(_symmetric_pass(spec, m, plan, found), extra_items=_marked(spec, m, plan, tables))]
     regular = None
     if together and isinstance(found, TabledIncidence) and found.degree:
         rows = (*slot_rows(code, m, loads(roots), plan, padded=found.padded), *code.whole_rows(roots))
@@ -88,14 +88,14 @@ def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, together: bool) -> 
         if found.padded and found.in_tables.all():  # then nobody takes the general way, which costs registers
             before, after = load_accumulators(spec, groups), store_accumulators(spec, groups)
             return [_over_all(m, (let("t", ITEM), *before, loop, *after))]
-        regular = If(part_of(plan, "gathers", m, "tables", "entry")[TARGET] > MARKED, (loop,))
+        regular = If(part_of(plan, "gathers", m, "tables", "entry")[TARGET] > IRREGULAR, (loop,))
     return [_over_all(m, over_targets(spec, groups, incident(spec, m, plan), offsets, regular))]
 
 
 def _if_there(parts: Body) -> Body:
     """What an element gives, added only where there is one; loaded in any case, so that no load waits for another."""
     values = tuple(one for one in parts if isinstance(one, Let))
-    return (*values, If(THERE, tuple(one for one in parts if not isinstance(one, Let))))
+    return (*values, If(VALID, tuple(one for one in parts if not isinstance(one, Let))))
 
 
 def _over_all(m: int, body: Body) -> Pass:
@@ -112,10 +112,10 @@ def _marked(spec: LoopSpec, m: int, plan: GatherPlan, tables: RoleTables) -> tup
     return part_of(plan, "gathers", m, "tables", "n_marked"), Phase(body)
 
 
-def _role_pass(spec: LoopSpec, m: int, plan: GatherPlan, found: Incidence) -> Pass:
+def _symmetric_pass(spec: LoopSpec, m: int, plan: GatherPlan, found: Incidence) -> Pass:
     """Symmetric kernels on a GPU: the tables' targets, each by one thread."""
     assert isinstance(found, TabledIncidence)
-    groups, gather = columns_of(spec, m), RoleGather.of(spec, m, plan, found)
+    groups, gather = columns_of(spec, m), SymmetricGather.of(spec, m, plan, found)
     known: dict[Node, Expr] = {}
     gathered = (*gather.loading(known), *gather.adding(known))
     stores = If(LISTED, tuple(store_accumulators(spec, groups)))

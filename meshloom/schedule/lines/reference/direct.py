@@ -289,7 +289,7 @@ BELOW, MIDDLE, ABOVE, RIGHT = map(Name, ("s_below", "s_middle", "s_above", "s_ri
 #: Numbers of the plan.
 PADDED_ROWS, DOUBLINGS = map(Name, ("padded_rows", "doublings"))
 #: An equation, how far its neighbours are, the one behind and whether it is there, the solution of the one before.
-K, H, UP, THERE, BEFORE = map(Name, ("k", "h", "up", "there", "before"))
+K, H, UP, VALID, BEFORE = map(Name, ("k", "h", "up", "valid", "before"))
 #: Multiples of its neighbours that are added to it; the halves of memory that a step reads and writes.
 ALPHA, GAMMA, OLD, NOW = map(Name, ("alpha", "gamma", "old", "now"))
 
@@ -363,12 +363,12 @@ def _halved(t: str) -> Body:
     """Equation ``k`` without its neighbours ``k - h`` and ``up``, which may not be there."""
 
     def there(one: Expr) -> Expr:
-        return Select(THERE, one, value(0))
+        return Select(VALID, one, value(0))
 
     alpha, gamma = -BELOW[K] / MIDDLE[K - H], there(-ABOVE[K] / MIDDLE[UP])
     return (
         lets(h=Cast(INDEX, value(1)) << ROUND, k=(ITEM + 1) * 2 * H - 1, up=K + H),
-        let("there", UP < PADDED_ROWS, BOOL),
+        let(VALID.name, UP < PADDED_ROWS, BOOL),
         Let(t, (("alpha", alpha), ("gamma", gamma))),
         Store(MIDDLE[K], ALPHA * ABOVE[K - H] + Grouped(there(GAMMA * BELOW[UP])), "+"),
         Store(RIGHT[K], ALPHA * RIGHT[K - H] + Grouped(there(GAMMA * RIGHT[UP])), "+"),
