@@ -24,7 +24,7 @@ from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.process.activity import busy
 from meshloom.run.files import Start
-from meshloom.run.folder import COMMAND, Options, RunFolder, claim, settled
+from meshloom.run.folder import COMMAND, Options, RunFolder, claim, recover
 from meshloom.run.names import CHECKPOINT, CONFIG
 from meshloom.run.place import one_line_for
 from meshloom.run.rehearsal import rehearse
@@ -114,7 +114,7 @@ def _load(path: Path) -> tuple[tuple[int, ...], Checkpoint]:
     """A checkpoint and which file that is. The last one of a run is not there before the run, which may have been
     killed, is in order."""
     if path.name == CHECKPOINT:
-        settled(path.parent)
+        recover(path.parent)
     identity, saved = _identity(path), checkpoints.load(path)
     if not saved.config:
         raise UserError(f"{path}: checkpoint of a script; go on with ml.march(..., restart=True) in that script")

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 from meshloom.errors import UserError, other_than_file
 from meshloom.io.files import write_atomically
 
-_KEPT = " !\"#$&'()*+,:;<=>?@[\\]^`{|}"  # as it is in the name of a dataset, with letters, digits and "_.-~"
+_SAFE = " !\"#$&'()*+,:;<=>?@[\\]^`{|}"  # as it is in the name of a dataset, with letters, digits and "_.-~"
 _EMPTY = "%"
 _TAG = b"meshloom checkpoint, sha256 "
 _BLOCK = 512  # bytes of HDF5's user block, in which the checksum stands
@@ -38,7 +38,7 @@ class FileKind:
 
 def stored_name(name: str) -> str:
     """A name as HDF5 takes it for one of a dataset, whatever is in it; an ordinary one is itself."""
-    text = quote(name, safe=_KEPT, errors="surrogatepass")
+    text = quote(name, safe=_SAFE, errors="surrogatepass")
     return text.replace(".", "%2E") if text.strip(".") == "" and text else text or _EMPTY
 
 

@@ -305,7 +305,7 @@ class MethodPolicy(ExecutionPolicy):
             f" {domain.grid.name}, {values} operand{'s' if values > 1 else ''}, back end {of.backend.name}"
         )
         rows = [("method", f"{self.method.name} ({self.method.summary})"),
-                ("form", spec.form.in_words(lines.count, lines.length, together=of.backend.target.is_simt)),
+                ("form", spec.form.in_words(lines.count, lines.length, is_simt=of.backend.target.is_simt)),
                 *algebra_of(spec, of.backend),
                 ("bytes", f"compulsory {amount(of.compulsory)}")]  # fmt: skip
         if of.seconds:

@@ -58,7 +58,7 @@ class ReducedSystem(Protocol):
     def improve(self, x: Field, s: Scalars, k: int) -> None:
         """The new residual, ``rr`` and ``rz_new``."""
 
-    def turn(self, x: Field, s: Scalars, steps: int) -> None:
+    def iterate(self, x: Field, s: Scalars, steps: int) -> None:
         """The new direction, in a program of so many steps."""
 
     def refresh(self, s: Scalars) -> None:
@@ -93,7 +93,7 @@ def reduced_iteration(system: ReducedSystem, x: Parts, b: Parts, steps: int = 1)
             reduced_alpha(ONE, left, target, s.rz, s.pq, s.alpha, s.rr, s.rz_new)
             system.improve(x, s, k)
             reduced_beta(ONE, target, s.rr, s.rz_new, s.pq, s.rz, s.beta, left, count, squares[k], at[k])
-            system.turn(x, s, steps)
+            system.iterate(x, s, steps)
         if steps == 2:
             note_two(history.set, *at, history.set.numbers, *squares, history)
         else:
@@ -158,7 +158,7 @@ class TwoColors:
     def improve(self, x: Field, s: Scalars, k: int) -> None:
         reduced_step(self.parts[1], s.alpha, self._q, self.scales[1], self._r, s.rr, s.rz_new)
 
-    def turn(self, x: Field, s: Scalars, steps: int) -> None:
+    def iterate(self, x: Field, s: Scalars, steps: int) -> None:
         reduced_direction(self.parts[1], s.alpha, s.beta, self._r, x, self._p)
 
     def refresh(self, s: Scalars) -> None:

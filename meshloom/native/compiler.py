@@ -148,7 +148,7 @@ def _open(library: Path) -> ctypes.CDLL:
     found = _opened.get(library)
     if found is not None:
         return found
-    threads.may_start()
+    threads.threads_begin()
     found = _opened[library] = _loaded(library)
     if dlclose.may_close(found):
         weakref.finalize(found, dlclose.close, found._handle).atexit = False  # at exit all go anyway

@@ -26,7 +26,7 @@ from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh, mesh_of
 
 AXES = "xyz"
-How = Mapping[str, Any]  # what colour_scale takes
+ColourOptions = Mapping[str, Any]  # what colour_scale takes
 _GROUP_COLOURS = 10  # of matplotlib
 _LEGEND_OUTSIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "frameon": False}  # a legend
 
@@ -41,7 +41,7 @@ class Look:
     view: View | None
     window: Window | None
     arrows: bool
-    how: How
+    how: ColourOptions
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def _of_surface(mesh: Mesh, outer: Set, values: np.ndarray, look: Look, *, edges
 
 
 def surface_scene(
-    points: np.ndarray, polygons: NodeLists, values: np.ndarray, view: View, how: How, *, edges: bool = False
+    points: np.ndarray, polygons: NodeLists, values: np.ndarray, view: View, how: ColourOptions, *, edges: bool = False
 ) -> Scene:
     """``values`` (n,) on ``polygons`` over ``points`` (m, 3), with ``edges`` around each or without."""
     used, numbers = np.unique(polygons.entries, return_inverse=True)

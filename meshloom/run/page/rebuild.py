@@ -12,7 +12,7 @@ import numpy as np
 from meshloom.errors import UserError, one_line
 from meshloom.io.monitors import read_monitors
 from meshloom.run.facts import UNFINISHED, Monitors, RunFacts, read_facts
-from meshloom.run.folder import RunFolder, claim, is_run, settled
+from meshloom.run.folder import RunFolder, claim, is_run, recover
 from meshloom.run.names import CHECKPOINT, REPORT, restart_command
 from meshloom.run.page.numbers import number
 from meshloom.run.page.render import write_page
@@ -39,7 +39,7 @@ def rebuild_page(run: Path, read_settings: Callable[[Path], FromSettings]) -> Pa
         raise UserError(f"{run}: no such folder; give the folder of a run")
     if not is_run(run):
         raise UserError(f"{run}: this folder holds no run; give one such as runs/airfoil-001")
-    settled(run)
+    recover(run)
     folder = claim(run.name, run, goes_on=True)
     try:
         monitors = _monitors(folder)

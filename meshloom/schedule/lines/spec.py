@@ -55,10 +55,10 @@ class LineForm:
         return " ".join(f"{one.name}={value}" for one in fields(self)
                         if (value := getattr(self, one.name)) != one.default)  # fmt: skip
 
-    def in_words(self, lines: int, points: int, *, together: bool) -> str:
-        """For a person, of so many lines of so many points. ``together``: is it for a GPU?"""
+    def in_words(self, lines: int, points: int, *, is_simt: bool) -> str:
+        """For a person, of so many lines of so many points. ``is_simt``: is it for a GPU?"""
         tile = min(self.tile, lines)
-        if not together:
+        if not is_simt:
             return f"{self.kind} lines{f'; side by side: {tile}' if tile > 1 else ''}"
         said = {"kind", "points", "carries", "tile", *(["most"] if self.most >= self.threads else [])}
         others = [f"{f.name}={getattr(self, f.name)}" for f in fields(self)
@@ -218,9 +218,9 @@ class LinePlaces:
 
 @dataclass(frozen=True)
 class LineGeometry(LinePlaces):
-    """The same, where ``spare`` places behind are nobody's, which no generated code asks for."""
+    """The same, where ``padding`` places behind are nobody's, which no generated code asks for."""
 
-    spare: int = 0
+    padding: int = 0
 
     @property
     def places(self) -> LinePlaces:
@@ -231,7 +231,7 @@ class LineGeometry(LinePlaces):
     def pairs(self) -> LineGeometry | None:
         """The same lines two by two, with pairs of points for points; None where they are not side by side so. The last
         one may have a place that is nobody's next to it."""
-        lanes = self.lanes + (self.lanes % 2 if self.spare else 0)
+        lanes = self.lanes + (self.lanes % 2 if self.padding else 0)
         numbers = (self.step, lanes, self.outer_step, self.inner_step, self.offset)
         if any(one % 2 for one in numbers):
             return None
@@ -263,9 +263,9 @@ def geometry(grid: Grid, axis: int) -> LineGeometry:
     if len(others) == 2 and others[0][1] == others[1][0] * others[1][1]:
         others = [(others[0][0] * others[1][0], others[1][1])]
     (outer, outer_step), (inner, inner_step) = [(1, 0), (1, 0), *others][-2:]
-    spare = grid.places[last] - grid.first[last] - grid.shape[last] if axis != last and not grid.ghosts[last] else 0
+    padding = grid.places[last] - grid.first[last] - grid.shape[last] if axis != last and not grid.ghosts[last] else 0
     return LineGeometry(
-        grid.shape[axis], grid.strides[axis], lanes, outer * inner, inner, outer_step, inner_step, offset, spare
+        grid.shape[axis], grid.strides[axis], lanes, outer * inner, inner, outer_step, inner_step, offset, padding
     )
 
 

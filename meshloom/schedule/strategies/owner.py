@@ -72,7 +72,7 @@ class Owner(Strategy):
         return Cost(moved, work.flops * repeated, visits=work.targets, requests=crowding * work.gathered)
 
 
-def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, together: bool) -> list[Pass]:
+def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, is_simt: bool) -> list[Pass]:
     groups, arity, found = columns_of(spec, m), spec.maps[m].arity, plan.gathers[m]
     code = ElementCode(spec, ())
     offsets = part_of(plan, "gathers", m, "offsets")
@@ -80,7 +80,7 @@ def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, together: bool) -> 
     if (tables := role_tables(found)) is not None:
         return [replace(_symmetric_pass(spec, m, plan, found), extra_items=_marked(spec, m, plan, tables))]
     regular = None
-    if together and isinstance(found, TabledIncidence) and found.degree:
+    if is_simt and isinstance(found, TabledIncidence) and found.degree:
         rows = (*slot_rows(code, m, loads(roots), plan, padded=found.padded), *code.whole_rows(roots))
         parts = slices(spec, code, groups, arity)
         body = (*rows, *(_if_there(parts) if found.padded else parts))

@@ -62,9 +62,9 @@ class Staged(Strategy):
         return Cost(moved, work.flops, launches=2, visits=work.targets, requests=work.requested)
 
 
-def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], plan: GatherPlan, together: bool) -> Pass:
+def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], plan: GatherPlan, is_simt: bool) -> Pass:
     """A pass over the targets of a map that merges the staged columns."""
-    arity, degree = spec.maps[map_number].arity, plan.gathers[map_number].degree if together else 0
+    arity, degree = spec.maps[map_number].arity, plan.gathers[map_number].degree if is_simt else 0
     offsets, entries = (part_of(plan, "gathers", map_number, word) for word in ("offsets", "entries"))
     incident = (*split_entry(entries, arity), *Stage(spec, ROWS).merge(groups, arity, ELEMENT))
     phase = Phase(over_targets(spec, groups, incident, offsets, unroll(incident, offsets, degree)))

@@ -62,12 +62,12 @@ class Tile(Strategy):
                     requests=waiting * evaluations * work.requested)  # fmt: skip
 
 
-def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], plan: TilePlan, together: bool) -> Pass:
+def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], plan: TilePlan, is_simt: bool) -> Pass:
     def named(word: str) -> Name:
         return part_of(plan, "tiled", m, word)
 
-    degree, offsets, first = plan.tiled[m].degree if together else 0, named("offsets"), named("tile_offsets")
-    arity, stage = spec.maps[m].arity, Stage(spec, named("largest"), apart=together)
+    degree, offsets, first = plan.tiled[m].degree if is_simt else 0, named("offsets"), named("tile_offsets")
+    arity, stage = spec.maps[m].arity, Stage(spec, named("largest"), apart=is_simt)
     own = (let("e", named("tile_elements")[ITEM]), let("l", ITEM - first[BLOCK]))
     body = (*own, *staging(ElementCode(spec, ()), groups, Name("l"), stage.stores))
     evaluate = Phase(body, first[BLOCK], first[BLOCK + 1], independent=True)

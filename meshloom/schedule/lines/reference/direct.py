@@ -107,7 +107,7 @@ class LineOperand:
     spec: LineSpec
     code: LinePointCode
     v: int
-    together: bool
+    is_simt: bool
 
     @property
     def t(self) -> str:

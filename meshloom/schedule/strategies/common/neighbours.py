@@ -42,7 +42,7 @@ from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import distinct
 from meshloom.schedule.strategies.common.gather import GatherPlan, Incidence, entry_parts, roomy_degree, usual_degree
-from meshloom.schedule.strategies.common.one_ring import find_rings
+from meshloom.schedule.strategies.common.one_ring import find_one_rings
 
 GAP, IRREGULAR = -1, -2
 VALID = Name("valid")  # is there an element at this place of a padded table?
@@ -258,7 +258,7 @@ def _in_roles(topology: Topology, m: int, bare: TabledIncidence, most_lost: floa
     seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in others.items()}
     rings: dict[int, np.ndarray] = {}
     for k in sorted(topology.swapped[m] - {m}) if not topology.in_order else ():
-        found = find_rings(seen[k][:, :, 0], seen[k][:, :, 1], table >= 0)
+        found = find_one_rings(seen[k][:, :, 0], seen[k][:, :, 1], table >= 0)
         if not rings and (fits & ~found.closed).sum() <= most_lost * len(table):
             fits &= found.closed
             table = np.where(found.place < 0, -1, np.take_along_axis(table, np.maximum(found.place, 0), axis=1))
