@@ -10,7 +10,7 @@ import meshloom as ml
 from meshloom.config import Setting, build
 from meshloom.mesh.arrange import arrangement
 from meshloom.schedule.choice.auto import _beside
-from meshloom.schedule.lines.spec import LineForm
+from meshloom.schedule.lines.spec import LineTiling
 from meshloom.schedule.strategies.common.vectors import ElementsPerThread, in_words
 from meshloom.solvers import cases
 
@@ -102,6 +102,6 @@ def test_parts_of_sentences() -> None:
     assert in_words(ElementsPerThread(2, 4), 1) == in_words(ElementsPerThread(), 9) == ""
     assert _beside({"tile": "1.00", "color": "2.00"}) == " (relative: color 2.00; as long: tile)"
     assert _beside({"tile": "1.00"}) == " (as long: tile)" and _beside({}) == ""
-    assert LineForm(kind="strided", tile=16).in_words(4, 100, is_simt=False) == "strided lines; side by side: 4"
-    assert LineForm(kind="strided", tile=16).in_words(1, 100, is_simt=False) == "strided lines"
-    assert "points to a thread: 9, carries" in LineForm(points=16).in_words(4, 9, is_simt=True)
+    assert LineTiling(kind="strided", tile=16).in_words(4, 100, is_simt=False) == "strided lines; side by side: 4"
+    assert LineTiling(kind="strided", tile=16).in_words(1, 100, is_simt=False) == "strided lines"
+    assert "points to a thread: 9, carries" in LineTiling(points=16).in_words(4, 9, is_simt=True)

@@ -246,7 +246,7 @@ def test_along_lines_methods_and_forms_are_listed(backend: str) -> None:
         methods = loop.candidates["method"]
         assert methods[0].what == loop.schedule.strategy and methods[0].parts and len(methods) > 4
         assert all(one.forbidden for one in methods[1:])
-        assert loop.candidates["form"][0].what == loop.spec.form
+        assert loop.candidates["tiling"][0].what == loop.spec.tiling
 
 
 def test_they_print_as_a_table() -> None:

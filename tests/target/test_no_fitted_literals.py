@@ -51,7 +51,7 @@ LEFT: dict[str, dict[str, str]] = {
     "schedule/strategies/tile.py": {"8 * work.incidences + 8 * work.targets": BYTES},
     "schedule/fused/fused.py": {"TARGET >> 5": "bits of a word", "// 32) * 32": "bits of a word"},
     "schedule/lines/gpu_solve.py": {"MOST_UNROLLED = 8": "how a nest is printed: nests know no target"},
-    "schedule/lines/on_gpu.py": {"itemsize == 8": BYTES, "* 3 * form.points": FORM, ".reshape(3, count, m)": FORM,
+    "schedule/lines/on_gpu.py": {"itemsize == 8": BYTES, "* 3 * tiling.points": FORM, ".reshape(3, count, m)": FORM,
                                  "-4 * len(spec.operands)": FORM, "Array(REALS, ANY, ANY, 3, ANY)": FORM},
     "schedule/lines/segments.py": {"FAR = 1 << 30": "beyond every line", "4.0 * np.finfo(dtype).eps": ROUNDING,
                                    "cut.points, 3)": FORM},

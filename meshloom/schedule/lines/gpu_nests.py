@@ -88,7 +88,7 @@ class SharedNest(SegmentNest):
         stencils = [one.stencil for one in self.spec.distinct]
         far = [abs(o) for s in stencils for row in s.closures for o in row]
         self.halo = max([self.reach, *far])
-        self.contiguous, self.gap = self.spec.form.kind == "contiguous", self.spec.form.spaced(self.spec.dtype)
+        self.contiguous, self.gap = self.spec.tiling.kind == "contiguous", self.spec.tiling.spaced(self.spec.dtype)
         #: May solutions go from registers to the fields? Where points of lines side by side are, too, and no result
         #: needs two operands.
         self.straight = not self.contiguous and (self.spec.separable or len(self.spec.operands) == 1)
@@ -118,7 +118,7 @@ class SharedNest(SegmentNest):
         return Name(f"s{v}")[place]
 
     def made(self) -> Pass:
-        side = max(1, self.spec.form.side)
+        side = max(1, self.spec.tiling.side)
         together = [range(first, min(first + side, self.count)) for first in range(0, self.count, side)]
         solved = Block((*self._solving(), *(self._solve(operands) for operands in together)))
         factors = (*self.factors.loaded(), *self.factors.pivots())
@@ -282,7 +282,7 @@ class StridedNest(SegmentNest):
 
             body.append(If(MINE, tuple(self.each(store))))
         scratch = self.carries(self.count)
-        if self.spec.form.exchange:
+        if self.spec.tiling.exchange:
             scratch += (Scratch(self.t, EDGES.name, 2 * self.reach * self.count * CELLS),)
         return pass_over_tiles(body, scratch)
 
@@ -307,12 +307,12 @@ class StridedNest(SegmentNest):
 
     def _right_hand_sides(self, vs: Sequence[int]) -> list[Statement]:
         m, reach = self.m, self.reach
-        known: list[Statement] = [Barrier()] if self.spec.form.special else []
+        known: list[Statement] = [Barrier()] if self.spec.tiling.special else []
         room = self.rooms([f"x{v}" for v in vs], m)
         if not reach and all(self._identity(v) for v in vs):
             return [*room, *self._loads(vs, "x"), *(self.beyond(v) for v in vs), *known]
         made = self.rooms([f"f{v}" for v in vs], m + 2 * reach)
-        if self.spec.form.exchange:
+        if self.spec.tiling.exchange:
             made += [*self._loads(vs, "f", first=reach, count=m), *self._exchanged(vs)]
             known = []
         else:

@@ -200,7 +200,7 @@ class SegmentNest(BlockNest):
 
     def _carry(self, v: int, operands: Sequence[int], *, forward: bool) -> Statement:
         """What comes in from the neighbours, and what that changes in the segment."""
-        k, m, count = self.spec.number(v), self.m, self.spec.form.carries
+        k, m, count = self.spec.number(v), self.m, self.spec.tiling.carries
         carries, products, turn = (FORWARD_CARRIES, "forward", 0) if forward else (BACKWARD_CARRIES, "backward", 1)
         before, behind = neighbours(_FROM, WINDOW)
         collect = (

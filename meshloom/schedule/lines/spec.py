@@ -25,7 +25,7 @@ Group = tuple[int, ...]  # numbers of operands
 
 
 @dataclass(frozen=True)
-class LineForm:
+class LineTiling:
     """How a line loop is cut up; everything here is part of the generated text.
 
     ``kind``: "strided" or "contiguous" lines. On a GPU a thread owns ``points`` consecutive points of a line and adds
@@ -77,7 +77,7 @@ class LineForm:
         return int(self.kind == "contiguous" or self.tile * dtype.itemsize < SHARED_ROW)
 
 
-#: What may be asked of a form, from and to; "transposed" is for the method "thomas".
+#: What may be asked of a tiling, from and to; "transposed" is for the method "thomas".
 TUNING = {
     "points": (1, 256), "tile": (1, 1024), "prefetch": (0, 2**20), "registers": (0, 255), "threads": (32, 1024),
     "batch": (1, 256), "side": (1, 64), "shared": (0, 1), "pair": (0, 1), "exchange": (0, 1), "group": (1, 1024),
@@ -86,7 +86,7 @@ TUNING = {
 
 
 def as_tuning(loop: str, wish: Mapping[str, int] | None) -> dict[str, int]:
-    """Entries of a form that somebody asks for, checked."""
+    """Entries of a tiling that somebody asks for, checked."""
     found = {}
     for key, value in (wish or {}).items():
         if key not in TUNING:
@@ -112,7 +112,7 @@ class LineSpec(LoopSpec):
     dtype: np.dtype = FLOAT64
     axis: int = 0
     plain: bool = False  # neither before nor after: operands are loads and results are stores
-    form: LineForm = field(default=LineForm())
+    tiling: LineTiling = field(default=LineTiling())
     systems: SystemsAlong | None = None
 
     @property
@@ -155,7 +155,7 @@ class LineSpec(LoopSpec):
     def groups(self) -> list[Group]:
         """The operands that blocks of their own take together."""
         count = len(self.operands)
-        size = self.form.group or count
+        size = self.tiling.group or count
         return [tuple(range(first, min(first + size, count))) for first in range(0, count, size)]
 
     @property
@@ -185,7 +185,7 @@ class LineSpec(LoopSpec):
     @property
     def single(self) -> bool:
         """Does a block take one operand, just loaded, to one result, just stored, with points side by side in both?"""
-        alone = self.form.group == 1 or len(self.operands) == 1
+        alone = self.tiling.group == 1 or len(self.operands) == 1
         return alone and self.plain and all(p.dim == 1 or p.layout.kind == "soa" for p in self.params)
 
     def number(self, operand: int) -> int:

@@ -74,9 +74,9 @@ REACHED, FROM, CELL = map(Name, ("reached", "from", "cell"))
 def passes(spec: LineSpec, plan: Plan, at_once: int) -> list[Pass]:
     """One pass over tiles of lines, or over lines that are swept. ``at_once``: segments whose shares are read before it
     is asked whether they count."""
-    if spec.form.kind == SWEPT:
+    if spec.tiling.kind == SWEPT:
         return [SweptSystems(spec, plan).made()]
-    kind = ContiguousSystems if spec.form.kind == "contiguous" else StridedSystems
+    kind = ContiguousSystems if spec.tiling.kind == "contiguous" else StridedSystems
     return [kind(spec, plan, at_once).made()]
 
 

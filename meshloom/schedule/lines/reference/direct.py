@@ -30,7 +30,7 @@ from meshloom.schedule.lines.nest_parts import (
     lower_of,
     start_of_line,
 )
-from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePlan, LinePointCode, LineSpec
+from meshloom.schedule.lines.spec import LineGeometry, LinePlan, LinePointCode, LineSpec, LineTiling
 from meshloom.schedule.lines.tables import FactorTables
 from meshloom.schedule.nest.code import BLOCK, ITEM, ROUND, Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
@@ -154,13 +154,13 @@ class Classic(LineMethod):
         """Rows that a line is padded to."""
         return length
 
-    def forms(
+    def tilings(
         self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target
-    ) -> tuple[Candidate[LineForm], ...]:
-        return (Candidate(LineForm(self.kind(lines, wish), 1, 0, 1)),)
+    ) -> tuple[Candidate[LineTiling], ...]:
+        return (Candidate(LineTiling(self.kind(lines, wish), 1, 0, 1)),)
 
     def kind(self, lines: LineGeometry, wish: Mapping[str, int]) -> str:
-        """Of a form."""
+        """Of a tiling."""
         return "contiguous" if lines.contiguous else "strided"
 
     def plan(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> Plan:
@@ -237,7 +237,7 @@ class Thomas(Classic):
 
     def passes_of(self, one: LineOperand) -> list[Pass]:
         load, found = one.loaded()
-        if one.spec.form.kind == "strided":
+        if one.spec.tiling.kind == "strided":
             return [_sweeps(one, (start_of(ITEM),), load, found, one.stored(X))]
         return [
             _transposed(one, [*load, Store(SQUARE, found)], Store(WORK, SQUARE), load=True),
