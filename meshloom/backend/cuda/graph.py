@@ -87,7 +87,7 @@ class GraphRecording(Recording):
         # a global that no loop has used is still on the host
         values = [self._cupy.asarray(one.storage) for one in record]
         blocks = history.blocks(record) if record else 0
-        keep = self._recorder(record).bound(blocks, history.THREADS, 0, [rows, 0, *values]) if record else None
+        note_row = self._recorder(record).bound(blocks, history.THREADS, 0, [rows, 0, *values]) if record else None
         done, stopped, lead = 0, False, self._lead
         lead.begin()
         # A few launches are over before anybody could wait for them: holding signals back would cost more.
@@ -96,9 +96,9 @@ class GraphRecording(Recording):
             while done < times and not stopped:
                 for _ in range(min(lead.count, times - done)):
                     self._graph.launch(self._stream)
-                    if keep is not None:
-                        keep.values[history.ROW] = done
-                        keep()
+                    if note_row is not None:
+                        note_row.values[history.ROW] = done
+                        note_row()
                     done += 1
                 if done < times:
                     lead.wait()
