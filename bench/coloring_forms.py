@@ -89,13 +89,13 @@ class Forms:
     def for_largest(self) -> Numbering:
         return for_largest_color(self.faces, self.groups)
 
-    def ready(self, algorithm: Algorithm, values: Values, kernels: Kernels) -> Ready:
+    def ready(self, algorithm: Algorithm, values: Values, kernels: Kernels) -> BoundAlgorithm:
         numbering = self.for_largest if algorithm.renumbered else as_given(self.faces)
         groups = self.groups.renumbered(numbering.old_faces) if algorithm.renumbered else self.groups
-        return Ready(algorithm, numbering, groups, values, kernels)
+        return BoundAlgorithm(algorithm, numbering, groups, values, kernels)
 
 
-class Ready:
+class BoundAlgorithm:
     """An algorithm with its tables and data where it runs."""
 
     def __init__(self, algorithm: Algorithm, numbering: Numbering, groups: Groups, values: Values, kernels: Kernels):

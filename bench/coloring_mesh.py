@@ -58,9 +58,9 @@ def face_pairs(kind: str, level: int, folder: Path) -> Faces:
             return Faces(f"{kind} {level}", kept["pairs"], kept["centres"])
     made = wing(level) if kind == "m6" else box(CELLS[level], PRISMS[level], f"{kind} {level}")
     folder.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}")  # a run that is stopped leaves no half of a mesh
-    np.savez(beside, pairs=made.pairs, centres=made.centres)
-    beside.with_suffix(".npz").replace(file)
+    temporary = file.with_name(f".{file.name}")  # a run that is stopped leaves no half of a mesh
+    np.savez(temporary, pairs=made.pairs, centres=made.centres)
+    temporary.with_suffix(".npz").replace(file)
     return made
 
 

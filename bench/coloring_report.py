@@ -116,7 +116,7 @@ def time_lines(result: Row) -> list[str]:
     for precision in PRECISIONS:
         rows = []
         for name, one in ALGORITHMS.items():
-            cells = [_beside(result, name, precision, level) for level in levels(result)]
+            cells = [_compared(result, name, precision, level) for level in levels(result)]
             if any(cells):
                 rows.append([str(one.number), f"{WORDS[one.loop]}, {one.words}", *(cell or "-" for cell in cells)])
         if rows:
@@ -125,7 +125,7 @@ def time_lines(result: Row) -> list[str]:
     return [*text_lines, *before_lines(result)]
 
 
-def _beside(result: Row, name: str, precision: str, level: int) -> str:
+def _compared(result: Row, name: str, precision: str, level: int) -> str:
     took = seconds(result, name, precision, level)
     if took is None:
         return ""

@@ -46,7 +46,7 @@ class Problem:
     """One thing to do to a field of ``values`` components along an axis.
 
     ``what``: "derivative", or "solve", the tridiagonal system alone, which is all that solvers but our own do, or
-    "fused": flux, derivative and sum of the five variables of a flow. ``tuning``: entries of the solver's form.
+    "fused": flux, derivative and sum of the five variables of a flow. ``tuning``: entries of the solver's tiling.
     ``aligned``: rows of the grid begin at cache lines, whatever their length.
     """
 
@@ -125,7 +125,7 @@ def empty_loop(problem: Problem) -> ml.Loop:
 def form_of(loop: ml.Loop) -> str:
     """How lines are cut up."""
     assert isinstance(loop.spec, LineSpec)
-    return str(loop.spec.form)
+    return str(loop.spec.tiling)
 
 
 class Setup:

@@ -46,7 +46,7 @@ WING_SECONDS = 180.0
 PIECE = 50  # steps between two looks
 IMPLICIT = ("time.method=implicit", "time.cfl=5.0")  # a few hundred steps to steady flow; explicit ones: thousands
 TURBULENT = "mesh.equations=rans"
-SETTLED = 0.4  # of a vortex street: the part of its time that is looked at, at its end
+LATE = 0.4  # of a vortex street: the part of its time that is looked at, at its end
 
 
 def history_of(case: Case, iterations: int) -> tuple[np.ndarray, np.ndarray]:
@@ -123,7 +123,7 @@ def push_aside(case: Any) -> None:
 
 def frequency(t: np.ndarray, values: np.ndarray) -> float:
     """Periods per time of the last part of a curve, from where it goes up through its mean; 0 for fewer than two."""
-    late = t > (1.0 - SETTLED) * t[-1]
+    late = t > (1.0 - LATE) * t[-1]
     t, wave = t[late], values[late] - values[late].mean()
     up = np.flatnonzero((wave[:-1] < 0.0) & (wave[1:] >= 0.0))
     places = t[up] - wave[up] * (t[up + 1] - t[up]) / (wave[up + 1] - wave[up])
@@ -131,7 +131,7 @@ def frequency(t: np.ndarray, values: np.ndarray) -> float:
 
 
 def late_mean(t: np.ndarray, values: np.ndarray) -> float:
-    late = t > (1.0 - SETTLED) * t[-1]
+    late = t > (1.0 - LATE) * t[-1]
     return float(np.trapezoid(values[late], t[late]) / np.ptp(t[late]))
 
 
@@ -164,7 +164,7 @@ def running_means(values: np.ndarray) -> np.ndarray:
 def steps_to_engineering(history: dict[str, list[float]]) -> int:
     """After how many steps the running means of lift and drag stay within ``STEADY`` of the last ones."""
     found = [np.array(history[name]) for name in ("lift", "drag")]
-    return max(settled(running_means(one)) + min(SWING, len(one)) for one in found)
+    return max(steady_from(running_means(one)) + min(SWING, len(one)) for one in found)
 
 
 def swings(history: dict[str, list[float]]) -> dict[str, float]:
@@ -183,7 +183,7 @@ def sections_of(case: Any) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-def settled(values: np.ndarray) -> int:
+def steady_from(values: np.ndarray) -> int:
     """The first place from which on a curve stays within ``STEADY`` of its end."""
     outside = np.flatnonzero(~(np.abs(values - values[-1]) <= STEADY * abs(values[-1])))
     return int(outside[-1]) + 1 if len(outside) else 0

@@ -22,7 +22,7 @@ import meshloom as ml
 from bench.grid import Cpu
 from bench.race_loop import TOLERANCE, Device
 from bench.started import options_of, started
-from meshloom.schedule.spec import Share
+from meshloom.schedule.spec import ElementsPerThread
 from meshloom.schedule.strategies.common.vectors import share_of
 
 PRECISIONS = ("float64", "float32")
@@ -134,10 +134,10 @@ def rows_of(data: Data, device: Device, precision: str, copied: float,
         loop = data.loop(wish)
         executable: Any = loop.prepare()
         target = loop.backend.target
-        taken = share_of(loop.spec, loop.schedule, loop.elements, target) if target.is_simt else Share()
+        taken = share_of(loop.spec, loop.schedule, loop.elements, target) if target.is_simt else ElementsPerThread()
         row: dict[str, Any] = {
             "loop": loop.name, "dim": case.dim, "layout": case.layout if case.dim > 1 else "-", "precision": precision,
-            "schedule": str(loop.schedule), "elements_per_thread": taken.elements,
+            "schedule": str(loop.schedule), "elements_per_thread": taken.count,
             "automatic": same_code(loop, usual),
         }  # fmt: skip
         error = data.error(executable)

@@ -244,8 +244,8 @@ def plan(parts: list[list[Job]]) -> None:
     for number, jobs in enumerate(parts, 1):
         print(f"slice {number}, at most {longest(jobs) / 60:.1f} minutes")
         for job in jobs:
-            beside = f"  (together: {job.together})" if job.together else ""
-            print(f"  {job.name:<22} {job.limit:4.0f} s  {job.tables}{beside}")
+            group = f"  (together: {job.together})" if job.together else ""
+            print(f"  {job.name:<22} {job.limit:4.0f} s  {job.tables}{group}")
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -16,7 +16,7 @@ Outcome = tuple[np.ndarray, ...]  # what a loop writes, each field by number, (n
 
 
 @dataclass(frozen=True)
-class Ready:
+class BoundKernel:
     """The loop's arguments on some mesh; ``loop`` schedules them."""
 
     kernel: ml.Kernel
@@ -72,7 +72,7 @@ class Frozen:
     def elements(self) -> int:
         return self._set.size
 
-    def on(self, mesh: ml.Mesh, precision: str, layout: str) -> Ready:
+    def on(self, mesh: ml.Mesh, precision: str, layout: str) -> BoundKernel:
         """The loop on an arrangement of its mesh; values that are no integers are in ``precision``."""
 
         def place(one: ml.Set) -> ml.Set:
@@ -93,10 +93,10 @@ class Frozen:
                 for one, rows in self._indices.items()}  # fmt: skip
         arguments = tuple(storages[one.storage] if one.reach.map is None else storages[one.storage][maps[one.reach.map]]
                           for one in self.operands)  # fmt: skip
-        return Ready(self.kernel, place(self._set), arguments)
+        return BoundKernel(self.kernel, place(self._set), arguments)
 
 
-def deterministic_outcome(ready: Ready) -> tuple[str, Outcome]:
+def deterministic_outcome(ready: BoundKernel) -> tuple[str, Outcome]:
     """By the first strategy that applies and always adds in the same order; and its name."""
     for name in ml.strategies():
         wish = ml.Schedule(name)

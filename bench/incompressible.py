@@ -24,7 +24,7 @@ from bench.published import Row, Work, latest, measured, parser_of
 from bench.race_loop import Device
 from bench.report import Goal, goal_table
 from meshloom.case import Case
-from meshloom.solvers.fractional_step.middle import Line
+from meshloom.solvers.fractional_step.centreline import Centreline
 
 OF_LID, OF_LENGTH, OF_BALANCE = 0.01, 0.03, 0.02  # what is allowed
 BOTELLA_PEYRET = {"u_min": -0.3886, "v_max": 0.3769, "v_min": -0.5271}  # Re 1000
@@ -61,7 +61,7 @@ def cavity(reynolds: int, cells: int) -> Row:
 
 def extrema(case: Any) -> dict[str, float]:
     """Of the velocities on the lines through the middle, by parabolas through the three values about each."""
-    u, v = (Line(case.cells, 1 - c).profile(case.flow.velocity, c) for c in (0, 1))
+    u, v = (Centreline(case.cells, 1 - c).profile(case.flow.velocity, c) for c in (0, 1))
     y, x = (case.cells.axes[a].centres for a in (1, 0))
     return {"u_min": -peak(y, -u), "v_max": peak(x, v), "v_min": -peak(x, -v)}
 
@@ -122,17 +122,17 @@ def goals(rows: list[Row]) -> list[Goal]:
         "divergence": ("largest divergence of all steps, speeds over width", 1e-10),
     }
     judged = [(row, key) for key in words for row in rows if key in row]
-    beside = {("cavity, Re 1000", "off_ghia")}  # is shown, and not judged: their grid was too coarse there
+    not_judged = {("cavity, Re 1000", "off_ghia")}  # is shown all the same: their grid was too coarse there
     return [Goal(f"{row['name']}: {words[key][0]}", row[key], "at most", words[key][1]) for row, key in judged
-            if (row["name"], key) not in beside]  # fmt: skip
+            if (row["name"], key) not in not_judged]  # fmt: skip
 
 
 def text_lines(found: list[dict[str, Any]]) -> list[str]:
     """All runs on paper."""
     rows = latest(found)
     words = "At Re 1000 Ghia's tables, of a grid that was coarse for that, are {:.3f} speeds of the lid away."
-    beside = [words.format(row["off_ghia"]) for row in rows if row["name"] == "cavity, Re 1000"]
-    return [*goal_table(goals(rows)), *(["", *beside] if beside else [])]
+    remarks = [words.format(row["off_ghia"]) for row in rows if row["name"] == "cavity, Re 1000"]
+    return [*goal_table(goals(rows)), *(["", *remarks] if remarks else [])]
 
 
 def draw(rows: list[Row], folder: Path) -> None:

@@ -30,7 +30,7 @@ import meshloom as ml
 from bench import counters
 from bench.airfoil import measure
 from bench.exclusive import alone
-from bench.frozen import Frozen, Outcome, Ready, deterministic_outcome, reference_outcome
+from bench.frozen import BoundKernel, Frozen, Outcome, deterministic_outcome, reference_outcome
 from bench.locality_loops import CONTESTS, PAPERS, STREAM, Contest
 from bench.measure import surroundings
 from bench.race import BLOCKS, LAYOUTS, Stopped, block_of, check_time, line_of, stopping_cleanly
@@ -212,7 +212,7 @@ class Locality:
 # --- parts ----------------------------------------------------------------------------------------------------------
 
 
-def variants(ready: Ready, expected: Outcome, choices: Choices, device: Device, copy: float,
+def variants(ready: BoundKernel, expected: Outcome, choices: Choices, device: Device, copy: float,
              precision: str) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Every schedule of a loop that is ready, checked, then timed."""
     error = ready.checker(expected)

@@ -63,12 +63,12 @@ class Record:
         """Write all that is there: to another name first, so that a reader, or a kill, never meets half a file."""
         self.result["seconds_in_all"] = round(self._spent + (datetime.now(UTC) - self._since).total_seconds(), 1)
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.file.with_name(f".{self.file.name}.{os.getpid()}")
-        beside.write_text(json.dumps(self.result, indent=1) + "\n", encoding="utf-8")
+        temporary = self.file.with_name(f".{self.file.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(self.result, indent=1) + "\n", encoding="utf-8")
         if self.is_mine:
-            os.replace(beside, self.file)
+            os.replace(temporary, self.file)
         else:
-            self.file, self.is_mine = _linked(beside, self.file), True
+            self.file, self.is_mine = _linked(temporary, self.file), True
         return self.file
 
 
@@ -77,9 +77,9 @@ def placed(result: dict[str, Any], wanted: Path) -> Path:
     if missing := [key for key in REQUIRED if key not in result]:
         raise RecordError(f"{wanted.name}: a result without {', '.join(missing)} is not taken")
     wanted.parent.mkdir(parents=True, exist_ok=True)
-    beside = wanted.with_name(f".{wanted.name}.{os.getpid()}")
-    beside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    return _linked(beside, wanted)
+    temporary = wanted.with_name(f".{wanted.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return _linked(temporary, wanted)
 
 
 def hand_over(part: Any, path: Path) -> None:
@@ -87,14 +87,14 @@ def hand_over(part: Any, path: Path) -> None:
     path.write_text(json.dumps(part), encoding="utf-8")
 
 
-def _linked(beside: Path, wanted: Path) -> Path:
+def _linked(temporary: Path, wanted: Path) -> Path:
     """Give a file the first free name: ``wanted``, or ``wanted`` with a number."""
     for name in names(wanted):
         try:
-            os.link(beside, name)
+            os.link(temporary, name)
         except FileExistsError:
             continue
-        beside.unlink()
+        temporary.unlink()
         return name
     raise AssertionError("names do not end")
 

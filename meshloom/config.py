@@ -315,8 +315,8 @@ def _hint(key: Key, schema: Mapping[Key, _Entry]) -> str:
     hint = nearest(name, [toml_key(known) for known, entry in schema.items() if len(key) == 1 or not entry.is_section])
     if "did you mean" in hint:
         return hint
-    beside = [known for known in schema if known[:-1] == key[:-1]] or [known for known in schema if len(known) == 1]
-    return nearest(name, map(toml_key, beside))
+    siblings = [known for known in schema if known[:-1] == key[:-1]] or [known for known in schema if len(known) == 1]
+    return nearest(name, map(toml_key, siblings))
 
 
 def _check_header(setting: Setting, schema: Mapping[Key, _Entry]) -> None:

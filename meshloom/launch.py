@@ -24,7 +24,7 @@ from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.process.activity import busy
 from meshloom.run.files import Start
-from meshloom.run.folder import COMMAND, Options, RunFolder, claim, settled
+from meshloom.run.folder import COMMAND, Options, RunFolder, claim, recover
 from meshloom.run.names import CHECKPOINT, CONFIG
 from meshloom.run.place import one_line_for
 from meshloom.run.rehearsal import rehearse
@@ -114,7 +114,7 @@ def _load(path: Path) -> tuple[tuple[int, ...], Checkpoint]:
     """A checkpoint and which file that is. The last one of a run is not there before the run, which may have been
     killed, is in order."""
     if path.name == CHECKPOINT:
-        settled(path.parent)
+        recover(path.parent)
     identity, saved = _identity(path), checkpoints.load(path)
     if not saved.config:
         raise UserError(f"{path}: checkpoint of a script; go on with ml.march(..., restart=True) in that script")
@@ -388,13 +388,13 @@ def iterate(job: Job, folder: RunFolder, runner: Runner) -> Outcome:
 
 def make_page(run: Path) -> Path:
     """Write the page of the run in a folder again, from its files; returns it."""
-    from meshloom.run.page.again import FromSettings, remake_page
+    from meshloom.run.page.rebuild import FromSettings, rebuild_page
 
     def read(path: Path) -> FromSettings:
         case, settings = load_case_file(path)
         return FromSettings(case.name, case.title, setting_rows(build(case.Config, settings, old=True)))
 
-    return remake_page(run, read)
+    return rebuild_page(run, read)
 
 
 def _announce(job: Job, case: Case, folder: RunFolder, report: RunReport) -> None:

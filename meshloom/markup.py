@@ -24,14 +24,14 @@ def _escaped(text: str) -> str:
     return escape(text)
 
 
-def table(title: str, rows: Iterable[tuple[object, object]], beside: str = "") -> str:
-    """A headline over rows of two texts; ``beside`` is HTML that stands to their right."""
+def table(title: str, rows: Iterable[tuple[object, object]], picture: str = "") -> str:
+    """A headline over rows of two texts; ``picture`` is HTML that stands to their right."""
     listed = "".join(
         f'<tr><th style="{_CELL};font-weight:600">{escaped(name)}</th><td style="{_CELL}">{escaped(value)}</td></tr>'
         for name, value in rows
     )
     inner = f'<div><strong>{escaped(title)}</strong><table style="border:none;margin:2px 0">{listed}</table></div>'
-    return f'<div style="display:flex;gap:24px;align-items:flex-start">{inner}{beside}</div>'
+    return f'<div style="display:flex;gap:24px;align-items:flex-start">{inner}{picture}</div>'
 
 
 def png(data: bytes, alternative: str) -> str:

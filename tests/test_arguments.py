@@ -12,7 +12,7 @@ import meshloom as ml
 from meshloom.backend import current
 from meshloom.errors import KernelError, MeshError
 from meshloom.operation.operation import Operation
-from meshloom.operation.ties import loops_over
+from meshloom.operation.weak_cache import loops_over
 
 BACK_ENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 

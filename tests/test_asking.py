@@ -14,8 +14,8 @@ import pytest
 import meshloom as ml
 from meshloom.backend import current
 from meshloom.errors import UserError
-from meshloom.mesh.stored import Stored, on_host
-from meshloom.operation.operation import Operation, derived
+from meshloom.mesh.buffer import Buffered, on_host
+from meshloom.operation.operation import Operation, cached
 from tests.one_line import one_line_from
 
 BACK_ENDS = ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -37,7 +37,7 @@ def questions(one: Any) -> Iterator[str]:
         if name in acts or (name.startswith("_") and name not in REPRESENTED):
             continue
         found = inspect.getattr_static(type(one), name)
-        if isinstance(found, property | cached_property | derived) or inspect.ismemberdescriptor(found):
+        if isinstance(found, property | cached_property | cached) or inspect.ismemberdescriptor(found):
             yield name
         elif inspect.isfunction(found) or hasattr(found, "__wrapped__"):
             needed = [p for p in list(inspect.signature(getattr(type(one), name)).parameters.values())[1:]
@@ -92,7 +92,7 @@ class World:
 
         self.program, self.kernels = step, [spread, moved]
         self.scattered = spread.loop(self.mesh.faces, q[sides], res[sides], schedule="color")
-        self.stored: list[Stored] = [q, res, out, self.arranged, total, self.mesh.coordinates]
+        self.stored: list[Buffered] = [q, res, out, self.arranged, total, self.mesh.coordinates]
 
     @property
     def things(self) -> list[Any]:

@@ -9,9 +9,9 @@ import pytest
 import meshloom as ml
 from meshloom.config import Setting, build
 from meshloom.mesh.arrange import arrangement
-from meshloom.schedule.choice.auto import _beside
-from meshloom.schedule.lines.spec import LineForm
-from meshloom.schedule.strategies.common.vectors import Share, in_words
+from meshloom.schedule.choice.auto import _ratios
+from meshloom.schedule.lines.spec import LineTiling
+from meshloom.schedule.strategies.common.vectors import ElementsPerThread, in_words
 from meshloom.solvers import cases
 
 #: Comparisons that tell nothing.
@@ -96,12 +96,12 @@ def test_a_numbering_is_told_by_blocks_that_there_are(shape: tuple[int, int], sa
 
 
 def test_parts_of_sentences() -> None:
-    assert in_words(Share(2, 4), 100) == "; 8 elements for each thread, 2 at once"
-    assert in_words(Share(2, 4), 3) == "; 3 elements for each thread, 2 at once"
-    assert in_words(Share(2, 1), 100) == "; 2 elements for each thread"
-    assert in_words(Share(2, 4), 1) == in_words(Share(), 9) == ""
-    assert _beside({"tile": "1.00", "color": "2.00"}) == " (relative: color 2.00; as long: tile)"
-    assert _beside({"tile": "1.00"}) == " (as long: tile)" and _beside({}) == ""
-    assert LineForm(kind="strided", tile=16).in_words(4, 100, together=False) == "strided lines; side by side: 4"
-    assert LineForm(kind="strided", tile=16).in_words(1, 100, together=False) == "strided lines"
-    assert "points to a thread: 9, carries" in LineForm(points=16).in_words(4, 9, together=True)
+    assert in_words(ElementsPerThread(2, 4), 100) == "; 8 elements for each thread, 2 at once"
+    assert in_words(ElementsPerThread(2, 4), 3) == "; 3 elements for each thread, 2 at once"
+    assert in_words(ElementsPerThread(2, 1), 100) == "; 2 elements for each thread"
+    assert in_words(ElementsPerThread(2, 4), 1) == in_words(ElementsPerThread(), 9) == ""
+    assert _ratios({"tile": "1.00", "color": "2.00"}) == " (relative: color 2.00; as long: tile)"
+    assert _ratios({"tile": "1.00"}) == " (as long: tile)" and _ratios({}) == ""
+    assert LineTiling(kind="strided", tile=16).in_words(4, 100, is_simt=False) == "strided lines; side by side: 4"
+    assert LineTiling(kind="strided", tile=16).in_words(1, 100, is_simt=False) == "strided lines"
+    assert "points to a thread: 9, carries" in LineTiling(points=16).in_words(4, 9, is_simt=True)

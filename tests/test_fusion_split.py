@@ -13,7 +13,7 @@ import meshloom as ml
 from meshloom.operation.fusion import split_boxes as splitting
 from meshloom.operation.fusion.fused_program import FusedProgram
 from meshloom.solvers.fractional_step.cells import CellGrid, even_edges
-from meshloom.solvers.fractional_step.terms import kernels
+from meshloom.solvers.fractional_step.operators import kernels
 from tests.fitted import changed
 
 HERE = ["numpy", "cpu", "emulated"]

@@ -127,7 +127,7 @@ def test_an_object_at_the_address_of_another_one_is_another_one(
     """Also where what was kept for the object of before is still there: the key is right by itself."""
     if not evicts:
         for module in (calls, policy, program):
-            monkeypatch.setattr(module, "tied", lambda home, key, parts: ())
+            monkeypatch.setattr(module, "weak_entry", lambda cache, key, parts: ())
     world, addresses, made = World(), set(), 0
     while made < OBJECTS or len(addresses) == made < MOST:
         one, found = way(world, made)

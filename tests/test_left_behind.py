@@ -13,7 +13,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.native import compiler
-from meshloom.operation.ties import loops_over
+from meshloom.operation.weak_cache import loops_over
 
 
 @ml.kernel

@@ -11,7 +11,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import ScheduleError, nearest
-from meshloom.operation.ties import loops_over
+from meshloom.operation.weak_cache import loops_over
 from meshloom.schedule.choice.schedule import parse_schedule
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import MeshError, MeshloomError, ProgramError
-from meshloom.operation.program import MOST_KEPT, Program
+from meshloom.operation.program import MOST_CACHED, Program
 from tests.one_line import one_line_from
 
 BACKENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
@@ -139,14 +139,14 @@ def test_nothing_keeps_its_arguments(backend: str) -> None:
             gone = [weakref.ref(one) for one in (x, y, x.storage, y.storage)]
             del x, y
             assert [ref() for ref in gone] == [None] * 4, "at once"
-        assert len(w.apply._kept) == 1
+        assert len(w.apply._cached) == 1
 
         @ml.program
         def short(x, cells=w.cells, by=w.by, y=keep[1]):  # type: ignore[no-untyped-def]
             scaled(cells, x, by, y)
 
         short(keep[0])
-        program, kept = weakref.ref(short), weakref.ref(next(iter(short._kept.values()))[0])
+        program, kept = weakref.ref(short), weakref.ref(next(iter(short._cached.values()))[0])
         del short
         assert program() is None and kept() is None
     finally:
@@ -157,12 +157,12 @@ def test_nothing_keeps_its_arguments(backend: str) -> None:
 def test_only_so_many_combinations_stay_ready() -> None:
     w = World("cpu")
     total, y = ml.Global(0.0), w.field(0.0)
-    fields = [w.field(float(k)) for k in range(2 * MOST_KEPT)]
+    fields = [w.field(float(k)) for k in range(2 * MOST_CACHED)]
     for turn in (1, 2):
         for k, one in enumerate(fields):
             w.apply(one, y, total)
             assert total.value == 54.0 * k
-        assert w.recorded == turn * len(fields) and len(w.apply._kept) == MOST_KEPT
+        assert w.recorded == turn * len(fields) and len(w.apply._cached) == MOST_CACHED
 
 
 @every_backend
@@ -275,7 +275,7 @@ def test_a_loop_that_refuses_names_the_line_of_the_program() -> None:
         w.apply(other, b, total)
     with one_line_from(ProgramError, "program apply with f1, f2, total: reading global total"):
         _reading(w)(a, b, total)
-    assert a.numpy()[0] == 1.0 and b.numpy()[0] == 2.0 and total.value == 0.0 and not w.apply._kept
+    assert a.numpy()[0] == 1.0 and b.numpy()[0] == 2.0 and total.value == 0.0 and not w.apply._cached
 
 
 def _reading(w: World) -> ml.Program:

@@ -360,14 +360,14 @@ OPERATIONS: dict[str, Action] = {
 ASKED: dict[str, Callable[[Any, World], Any]] = {
     **{name: (lambda o, w, name=name: getattr(o, name)) for name in (
         "applies", "box", "calls", "candidates", "chosen", "composed", "compulsory", "content", "counts",
-        "elements", "estimate", "flops", "form", "graph", "kernels", "maps", "over", "params", "parts", "plan",
-        "policy", "reads", "reason", "schedule", "seconds", "set", "spec", "spent", "storages", "strict",
-        "temporary_fields", "uncut", "ways", "wish", "work", "writes", "written")},
+        "elements", "estimate", "flops", "graph", "kernels", "maps", "over", "params", "parts", "plan",
+        "policy", "reads", "reason", "schedule", "seconds", "set", "shared_cache", "spec", "spent", "storages",
+        "strict", "temporary_fields", "uncut", "ways", "wish", "work", "writes", "written")},
     "explain": lambda o, w: o.explain(), "prepare": lambda o, w: o.prepare(), "refresh": lambda o, w: o.refresh(),
     "begin_to_prepare": lambda o, w: o.begin_to_prepare(),
     "on": lambda o, w: o.on(o.backend),
     "needs": lambda o, w: o.needs(w.u), "defines": lambda o, w: o.defines(w.v), "by": lambda o, w: o.by(None),
-    "known_of": lambda o, w: o.known_of("spec"), "plan_of": lambda o, w: o.plan_of(o.schedule),
+    "cache_of": lambda o, w: o.cache_of("spec"), "plan_of": lambda o, w: o.plan_of(o.schedule),
     "layout_of": lambda o, w: o.layout_of(w.u), "check_temporaries": lambda o, w: o.check_temporaries(),
     "as_written": lambda o, w: o.as_written(), "can_run": lambda o, w: o.can_run("color"),
 }  # fmt: skip

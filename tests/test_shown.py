@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.mesh import shown
+from meshloom.mesh import html_repr
 
 EVIL = "<script>alert('&\")</script>\n"
 
@@ -74,7 +74,7 @@ def test_loops_counts_and_explanations(mesh: ml.Mesh) -> None:
     u, change = mesh.cells.field("u"), mesh.cells.field("change")
     loop = smooth.loop(mesh.faces, u[mesh.face_cells], change[mesh.face_cells])
     assert "Read u[face_cells]" in read(loop).text and "0 on" in read(loop).text
-    assert loop.execution.known == {}, "looking at it has traced nothing"
+    assert loop.execution.cache == {}, "looking at it has traced nothing"
     loop()
     text = loop.explain()
     assert "1 on" in read(loop).text and isinstance(text, str)
@@ -104,13 +104,13 @@ def test_nothing_is_costly_or_raises(mesh: ml.Mesh, monkeypatch: pytest.MonkeyPa
         raise RuntimeError("no")
 
     with monkeypatch.context() as patched:
-        patched.setattr(shown, "thumbnails", [broken])
+        patched.setattr(html_repr, "thumbnails", [broken])
         assert "img" not in read(field).tags and "0 to 0" in read(field).text
         patched.setattr(type(field), "numpy", broken)
         assert "cannot be read" in read(field).text
     with monkeypatch.context() as patched:
-        patched.setattr(shown, "_MOST_DRAWN", 10)
-        patched.setattr(shown, "MOST_READ", 10)
+        patched.setattr(html_repr, "_MOST_DRAWN", 10)
+        patched.setattr(html_repr, "MOST_READ", 10)
         patched.setattr(type(field), "numpy", broken)
         assert "not looked at" in read(field).text and "img" not in read(field).tags
     assert "no elements" in read(mesh.cells.subset([]).field("none")).text

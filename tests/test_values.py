@@ -237,7 +237,7 @@ def test_programs_run_on_the_back_end_in_use() -> None:
                 program.run(1)
                 used.append({loop.backend.name for loop in program.loops} == {backend})
             given(u)
-            runs.append(next(reversed(given._kept))[0][0] == backend or len(runs) == 3)
+            runs.append(next(reversed(given._cached))[0][0] == backend or len(runs) == 3)
         dt[0] += len(used) == 4
     assert all(used) and all(runs) and u.numpy()[0] == 3 * 1.0 + 3 * 1.0 + 2 * 3 * 2.0
 

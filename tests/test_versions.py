@@ -13,7 +13,7 @@ import pytest
 import meshloom as ml
 from meshloom.errors import MeshloomError
 from meshloom.operation import replay
-from meshloom.operation.ties import loops_over
+from meshloom.operation.weak_cache import loops_over
 from tests.recorded_world import World, add, scale
 from tests.test_recording import HARMLESS, RECORDED, REFUSED, Action
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from meshloom.backend.base import Backend
-from meshloom.backend.bound import BoundLoop
+from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.cpu import CpuBackend
 from meshloom.backend.cuda.backend import CudaBackend, EmulatedCuda
 from meshloom.backend.hip import HipBackend
@@ -109,7 +109,7 @@ def use(
     if threads is not None:
         wanted = whole_number("threads", threads, 1, MOST_THREADS, error=ScheduleError)
         if native_threads.choose(wanted) < wanted:
-            tell(native_threads.THREADS_LEFT_BEHIND)
+            tell(native_threads.THREADS_AFTER_FORK)
     if contract is not None:
         cpu().contract = contract
     if strict is not None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshloom.backend.bound import BoundLoop
+from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.lowering import Launches
 from meshloom.errors import ScheduleError
 from meshloom.mesh.core import Field, Global, on_host

@@ -62,19 +62,19 @@ def in_streams(needed: Sequence[Sequence[int]], most: int) -> list[StreamAssignm
     return found
 
 
-def levels(dealt: Sequence[StreamAssignment]) -> list[int]:
+def levels(assigned: Sequence[StreamAssignment]) -> list[int]:
     """How long the chain that ends with each operation is: those of one level may run at the same time."""
     ends: dict[int, int] = {}  # of each branch: the level of its last operation
     found: list[int] = []
-    for turn in dealt:
-        found.append(1 + max([ends.get(turn.branch, 0), *(found[j] for j in turn.waits)]))
-        ends[turn.branch] = found[-1]
+    for assignment in assigned:
+        found.append(1 + max([ends.get(assignment.branch, 0), *(found[j] for j in assignment.waits)]))
+        ends[assignment.branch] = found[-1]
     return found
 
 
-def summary(dealt: Sequence[StreamAssignment]) -> str:
+def summary(assigned: Sequence[StreamAssignment]) -> str:
     """The graph in one line."""
-    counts = Counter(levels(dealt))
-    if len(counts) == len(dealt):
-        return f"graph: {len(dealt)} operations one after the other"
-    return f"graph: {len(dealt)} operations in {len(counts)} turns, up to {max(counts.values())} at the same time"
+    counts = Counter(levels(assigned))
+    if len(counts) == len(assigned):
+        return f"graph: {len(assigned)} operations one after the other"
+    return f"graph: {len(assigned)} operations in {len(counts)} turns, up to {max(counts.values())} at the same time"

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary, finalize
 import numpy as np
 
 from meshloom.backend.base import Backend
-from meshloom.backend.bound import BoundLoop
+from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.lowering import Compiled, Launches, Loaded, Lowered
 from meshloom.kernel.recent import Recent
 from meshloom.kernel.sameness import Same

@@ -10,7 +10,7 @@ import numpy as np
 
 from meshloom.backend import lowering
 from meshloom.backend.base import Recording, Replayed, Waits
-from meshloom.backend.bound import BoundLoop
+from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.compiling import CompilingBackend
 from meshloom.backend.cpu_dialect import ENTRY, render
 from meshloom.backend.lowering import Compiled, Launch, Launches, Loaded, Lowered

@@ -104,5 +104,5 @@ class HipBackend(CudaBackend):
             return "CuPy is built for NVIDIA's GPUs here, not for ROCm"
         return self._no_device(cupy, "HIP")
 
-    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[StreamAssignment]) -> Recording:
+    def _recording(self, operations: Sequence[Callable[[], None]], assigned: Sequence[StreamAssignment]) -> Recording:
         return HipRecording(operations)

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 from meshloom.backend.base import Backend
-from meshloom.backend.bound import BoundLoop
+from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.lowering import Launch, Launches
 from meshloom.backend.numpy_binned import Bins
 from meshloom.backend.numpy_buffer import Buffer, buffer_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.bound import BoundLoop
+from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.numpy_buffer import Buffer
 from meshloom.kernel.evaluate import Evaluation
 from meshloom.kernel.expr import Node

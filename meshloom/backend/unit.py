@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshloom.backend.bound import BoundLoop
+from meshloom.backend.bound_loop import BoundLoop
 from meshloom.errors import ScheduleError
 from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import C_TYPES
@@ -130,7 +130,7 @@ def temporaries(spec: LoopSpec, plan: Plan) -> list[tuple[str, np.dtype, int]]:
 
 
 def _size_names(spec: LoopSpec, plan: Plan, passes: Sequence[Pass]) -> list[str]:
-    names = ["n", "block", *(["shares"] if spec.share.elements > 1 else []), *sorted(sizes(plan))]
+    names = ["n", "block", *(["shares"] if spec.per_thread.count > 1 else []), *sorted(sizes(plan))]
     names += [f"stride{k}" for k, p in enumerate(spec.params) if p.layout.kind == "soa" and not p.is_global]
     names += sorted({one.n_colors.name for one in passes if one.n_colors is not None})
     return names + [f"targets{m}" for m in range(len(spec.maps))]
@@ -144,7 +144,7 @@ def color_counts(unit: TranslationUnit, arrays: Mapping[str, Any]) -> dict[str, 
 
 def sizes_of(bound: BoundLoop, plan: Plan) -> dict[str, int]:
     """The values of all sizes a unit may name."""
-    shares = -(-bound.elements // bound.spec.share.elements)
+    shares = -(-bound.elements // bound.spec.per_thread.count)
     found = {"n": bound.elements, "shares": shares, "block": plan.block} | sizes(plan)
     for k, storage in enumerate(bound.storages):
         if not bound.spec.params[k].is_global:

@@ -115,13 +115,13 @@ class Case(RunTask):
     def digest(self) -> str:
         return self.mesh.digest
 
-    def whereabouts(self, on: ml.Set, element: int) -> str:
+    def location_of(self, on: ml.Set, element: int) -> str:
         if on is self.mesh.cells:
             place = self.node_positions()[self.mesh.lists.cells.nodes[element]].mean(axis=0)
         elif on is self.mesh.nodes:
             place = self.node_positions()[element]
         elif type(self).node_positions is Case.node_positions:
-            return RunTask.whereabouts(self, on, element)
+            return RunTask.location_of(self, on, element)
         else:  # a set of its own does not know that nodes have moved
             return f"{on.name} element {element}"
         word = "cell" if on is self.mesh.cells else "node"

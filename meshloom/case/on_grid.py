@@ -78,8 +78,8 @@ class GridCase(Case):
         arrays = {n: self.grid.shaped(one) if isinstance(one, ml.Field) else np.asarray(one) for n, one in found}
         return Sampled(self.grid, points=arrays)
 
-    def whereabouts(self, on: ml.Set, element: int) -> str:
-        return RunTask.whereabouts(self, on, element)
+    def location_of(self, on: ml.Set, element: int) -> str:
+        return RunTask.location_of(self, on, element)
 
     def picture(self) -> Picture | Image | SpacePicture | Chart | None:
         """The field ``pictured``: its curve, its map, or that of the plane in the middle of the last axis."""

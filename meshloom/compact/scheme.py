@@ -117,11 +117,11 @@ def _check(scheme: Scheme) -> None:
     for place, row in scheme.rows():
         _check_row(scheme, place, row)
     _check_closures(scheme)
-    beside = sum(abs(value) for offset, value in scheme.interior.left.items() if offset)
-    if beside >= abs(scheme.interior.left[0]):
+    off_diagonal = sum(abs(value) for offset, value in scheme.interior.left.items() if offset)
+    if off_diagonal >= abs(scheme.interior.left[0]):
         raise _wrong(
             scheme,
-            f"is not dominant: next to {scheme.interior.left[0]} on the diagonal stand {beside} in all;"
+            f"is not dominant: next to {scheme.interior.left[0]} on the diagonal stand {off_diagonal} in all;"
             " the diagonal must be larger",
         )
     smallest = min(map(abs, _pivots(scheme)))

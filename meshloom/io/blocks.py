@@ -12,9 +12,9 @@ from meshloom.errors import MeshError
 from meshloom.mesh.cell_kinds import DIMENSIONS, FACE_KINDS, NAMES, POLYGON
 from meshloom.mesh.connectivity import CellTable, NodeLists
 from meshloom.mesh.core import Field
-from meshloom.mesh.faults import Fault
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.periodic import paired_groups
+from meshloom.mesh.validation_error import ValidationError
 from meshloom.native.algorithms import distinct
 
 #: Dimension and number of nodes of every element that may stand in a file.
@@ -89,8 +89,8 @@ def assemble(listing: Listing) -> Mesh:
     try:
         mesh = Mesh.from_table(points, table, boundary, groups=numbers, cell_groups=members, order="given")
         mesh.check(faces=False)
-    except Fault as fault:
-        raise fault.renumbered(_numbers_of(cells), listing.numbers) from None
+    except ValidationError as error:
+        raise error.renumbered(_numbers_of(cells), listing.numbers) from None
     mesh.periodic_sides = paired_groups(mesh, [one.nodes for one in listing.twins if one.dimension == dimension - 1])
     return mesh
 
@@ -211,7 +211,7 @@ def _finite(listing: Listing) -> np.ndarray:
     if not good.all():
         node = int(np.argmin(good))
         where = f"node {{node}} has the coordinates {listing.points[node].tolist()}: they must be finite numbers"
-        raise Fault(where, nodes=[node]).renumbered(None, listing.numbers)
+        raise ValidationError(where, nodes=[node]).renumbered(None, listing.numbers)
     return listing.points
 
 

@@ -5,7 +5,7 @@ Layout of the file: attributes ``format``, ``case``, ``iteration``, ``precision`
 user gave the mesh; the dataset ``monitors`` (iteration, names) with attribute ``names``, or next to it the dataset
 ``monitor_names`` where they are more than an attribute holds.
 
-In front stands a seal (``sealed``): a damaged file is refused before HDF5 sees it.
+In front stands a checksum (``checksummed``): a damaged file is refused before HDF5 sees it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from meshloom.errors import UserError
-from meshloom.io.sealed import Sort, restored_name, sealed_file, stored_name, write_sealed
+from meshloom.io.checksummed import FileKind, checksummed_file, restored_name, stored_name, write_checksummed
 
 FORMAT = 1
-_SORT = Sort("checkpoint", "use an earlier one", "take checkpoint.h5 of a run")
+_KIND = FileKind("checkpoint", "use an earlier one", "take checkpoint.h5 of a run")
 _NAMES = "monitor_names"
 _MOST_IN_ATTRIBUTE = 4000  # names; it has 64 kB for references of 16 bytes
 
@@ -51,7 +51,7 @@ class Checkpoint:
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
     """Write the checkpoint in one step; the previous one stays until the new one is on the disk."""
-    write_sealed(path, lambda file: _fill(file, checkpoint))
+    write_checksummed(path, lambda file: _fill(file, checkpoint))
 
 
 def _fill(file: Any, checkpoint: Checkpoint) -> None:
@@ -79,7 +79,7 @@ def _fill(file: Any, checkpoint: Checkpoint) -> None:
 
 def load(path: Path) -> Checkpoint:
     """Read a checkpoint back; UserError in one line when it is missing, damaged or something else."""
-    with sealed_file(path, _SORT) as file:
+    with checksummed_file(path, _KIND) as file:
         checkpoint = _read(path, file)
         written = str(file.attrs["sha256"])
     if checkpoint.digest() != written:

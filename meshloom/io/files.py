@@ -36,7 +36,7 @@ def write_atomically(path: Path, data: bytes | memoryview) -> None:
     """
     with writing(path):
         place = followed(path)
-        with replacing(place) as beside, open(beside, "wb") as file:
+        with replacing(place) as temporary, open(temporary, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -111,11 +111,11 @@ def _walked(
         loop = _rows(faces, sides[:, slot], length)
         for here in range(length):
             for step in (1, -1):
-                beside = loop[:, (here + step) % length]
-                outside = ~(bottom == beside[:, None]).any(axis=1)
+                adjacent = loop[:, (here + step) % length]
+                outside = ~(bottom == adjacent[:, None]).any(axis=1)
                 for corner in range(base):
                     found = outside & (bottom[:, corner] == loop[:, here])
-                    above[found, corner] = beside[found]
+                    above[found, corner] = adjacent[found]
     if (above < 0).any():
         raise MeshError(
             f"the faces of cell {cells[np.argmax((above < 0).any(axis=1))]} do not close a {kind}: malformed"

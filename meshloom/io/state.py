@@ -2,7 +2,7 @@
 
 Layout of the file: attribute ``format``; the group ``values`` with one dataset per field or global, by number whatever
 the order and the layout in memory, ghosts of grids included; each has the attributes ``on``, the name of its set ('' of
-a global), and ``digest``, the identity of that set as far as it has one. ``sealed`` keeps it whole.
+a global), and ``digest``, the identity of that set as far as it has one. ``checksummed`` keeps it whole.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from meshloom.errors import MeshError, UserError, file_path, nearest, shown
-from meshloom.io.sealed import Sort, restored_name, sealed_file, stored_name, write_sealed
+from meshloom.io.checksummed import FileKind, checksummed_file, restored_name, stored_name, write_checksummed
 from meshloom.mesh.core import Field, Global, Set, Subset
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.values import same_kind
 from meshloom.recording import refuse_in_program
 
 FORMAT = 1
-_SORT = Sort("saved state", "save it again", "take one that ml.save wrote")
+_KIND = FileKind("saved state", "save it again", "take one that ml.save wrote")
 Values = Field | Global
 
 
@@ -45,7 +45,7 @@ def save(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], *
             on = one.set if isinstance(one, Field) else None
             made.attrs.update(on=stored_name(on.name) if on else "", digest=identity(on) if on else "")
 
-    write_sealed(place, fill)
+    write_checksummed(place, fill)
 
 
 def load(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], **named: Values) -> None:
@@ -56,7 +56,7 @@ def load(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], *
     """
     refuse_in_program("loading fields", "load them before")
     place, wanted = _path("load", path), by_name("load", values, named)
-    with sealed_file(place, _SORT) as file:
+    with checksummed_file(place, _KIND) as file:
         if int(file.attrs["format"]) != FORMAT or file.attrs["values"] != "meshloom":
             raise UserError(f"{place}: of format {file.attrs['format']}, this Meshloom reads format {FORMAT}")
         there = {restored_name(name): one for name, one in file["values"].items()}

@@ -93,16 +93,16 @@ def reduced(what: str, field: Field, other: Any = None) -> Global:
 def _now(loop: Kernel, field: Field, fields: tuple[Field, ...], first: float | int, dtype: np.dtype, name: str) -> Any:
     """The value of a reduction. The Globals that it takes are kept, so that a loop which is called again with them is
     at hand: as many as threads reduce at the same time."""
-    spare = field.set.kept.setdefault(("reduction", loop, dtype), [])
+    unused = field.set.kept.setdefault(("reduction", loop, dtype), [])
     try:
-        totals: list[Global] = spare.pop()
+        totals: list[Global] = unused.pop()
     except IndexError:
         totals = _new_totals(first, dtype, sized=loop in _SIZED)
     for one, value in zip(totals, (first, 0.0), strict=False):
         one.value = value
     loop(field.set, *fields, *totals)
     found, size = totals[0].value, float(totals[1].value) if loop in _SIZED else 0.0
-    spare.append(totals)
+    unused.append(totals)
     rounded = field.set.size * field.dim * float(np.finfo(np.float64).eps)  # the absolute values are added up in double
     if loop in _SIZED and not size * (1.0 + rounded) < LARGEST:
         raise MeshError(f"the {name} may not fit into 64 bits of an integer (absolute values add up to {size:.3g}):"

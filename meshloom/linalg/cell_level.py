@@ -110,14 +110,14 @@ class CellLevel:
         """r = b - A x."""
         self._step.residual(self.grid, x[self.grid.star(1)], b, r, *self.coefficients)
 
-    def smooth(self, x: Field | None, b: Field, spare: Sequence[Field], steps: int) -> tuple[Field, Field]:
-        """So many steps towards A x = b, from zero where x is None. ``spare``: fields that may be written, one of them
-        x. Returns the result and the other one.
+    def smooth(self, x: Field | None, b: Field, buffers: Sequence[Field], steps: int) -> tuple[Field, Field]:
+        """So many steps towards A x = b, from zero where x is None. ``buffers``: fields that may be written, one of
+        them x. Returns the result and the other one.
 
         Chebyshev polynomials of the fourth kind (J. Lottes, 2022), which need no least eigenvalue: the error is
         multiplied by a polynomial of D^-1 A, so that the same steps before and after keep a cycle symmetric.
         """
-        now, other = (spare[0], spare[1]) if x is None or x is spare[0] else (spare[1], spare[0])
+        now, other = (buffers[0], buffers[1]) if x is None or x is buffers[0] else (buffers[1], buffers[0])
         for k in range(1, steps + 1):
             pull = (8 * k - 4) / ((2 * k + 1) * LARGEST)
             carry = 0.0 if k == 1 else (2 * k - 3) / (2 * k + 1)

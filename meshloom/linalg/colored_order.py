@@ -92,8 +92,8 @@ def _colors(a: Sparse, order: np.ndarray, ends: np.ndarray, wanted: int | None) 
 
 def _fewest(a: Sparse, order: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """By the engine's coloring: its elements are entries off the diagonal, and the two of a pair have one target."""
-    beside = a.where(a.columns != a.rows)
-    row, column = beside.rows, beside.columns
+    off_diagonal = a.where(a.columns != a.rows)
+    row, column = off_diagonal.rows, off_diagonal.columns
     if not len(row):
         return np.zeros(len(ends) - 1, np.int32)
     above, pair = column > row, np.empty(len(row), np.int32 if len(row) < 2**31 else np.int64)

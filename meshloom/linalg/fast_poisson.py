@@ -24,7 +24,7 @@ from meshloom.linalg.in_programs import called_in_programs
 from meshloom.linalg.iteration import Report, check_tolerance
 from meshloom.linalg.poisson import Poisson, check_held, rounding
 from meshloom.linalg.solid_cells import Solids, solid_mask
-from meshloom.linalg.spectral_solve import COMPLEX, Modes
+from meshloom.linalg.spectral_solve import COMPLEX, SpectralSolve
 from meshloom.linalg.transforms import Waves, Where, fast, transform_of
 from meshloom.mesh.box import AXES
 from meshloom.mesh.copies import NoCopy
@@ -86,24 +86,24 @@ class FastPoisson(NoCopy):
         return self.poisson.singular if self._solids is None else self._solids.singular
 
     @cached_property
-    def _modes(self) -> Modes:
+    def _spectral_solve(self) -> SpectralSolve:
         """Where the shares of the transforms' vectors are divided, or solved for, axis after axis."""
         values = [np.zeros(1)] * len(self.poisson.axes)
         for a, one in self._transforms:
             values[a] = one.values
         scale = float(np.prod([one.scale for _, one in self._transforms]))
-        return self._modes_of(
+        return self._spectral_solve_of(
             reduce(np.add.outer, values, np.zeros(())), self.along, scale,
             waves=any(isinstance(one, Waves) for _, one in self._transforms),
         )  # fmt: skip
 
-    def _modes_of(self, values: np.ndarray, along: int | None, scale: float, *, waves: bool) -> Modes:
+    def _spectral_solve_of(self, values: np.ndarray, along: int | None, scale: float, *, waves: bool) -> SpectralSolve:
         """``along``: which axis of the values that is that is solved along."""
         cells = None if along is None or self.along is None else (along, self.poisson.axes[self.along])
-        return Modes(values, cells, scale, self.poisson.dtype, waves=waves, singular=self.poisson.singular)
+        return SpectralSolve(values, cells, scale, self.poisson.dtype, waves=waves, singular=self.poisson.singular)
 
     @cached_property
-    def _at_once(self) -> tuple[Plane, Modes] | None:
+    def _at_once(self) -> tuple[Plane, SpectralSolve] | None:
         """How all axes are transformed at once on a GPU, and the same for the shares as they come out there."""
         plane = None
         if self.along is not None:
@@ -112,7 +112,7 @@ class FastPoisson(NoCopy):
         if plane is None:
             return None
         along = 0 if plane.moved else self.along
-        return plane, self._modes_of(plane.values(), along, plane.scale, waves=not plane.apart)
+        return plane, self._spectral_solve_of(plane.values(), along, plane.scale, waves=not plane.apart)
 
     @exclusive
     @called_in_programs
@@ -137,11 +137,11 @@ class FastPoisson(NoCopy):
         if at_once is None:
             x[...] = self.solved(b)
             return
-        plane, modes = at_once
-        memory = modes.memory
-        shares = memory.view(COMPLEX[modes.dtype.name]) if plane.apart else memory
+        plane, spectral = at_once
+        memory = spectral.memory
+        shares = memory.view(COMPLEX[spectral.dtype.name]) if plane.apart else memory
         plane.forwards(b, shares)
-        modes.solve_in_place(memory)
+        spectral.solve_in_place(memory)
         plane.backwards(shares, x)
 
     def _check(self, x: Field, b: Field) -> None:
@@ -209,7 +209,7 @@ class FastPoisson(NoCopy):
         """``_put_whole`` axis after axis, for arrays of any library; what it returns may lie where the next will."""
         for axis, transform in self._transforms:
             b = transform.forwards(b, axis)
-        b = self._modes.solved(b)
+        b = self._spectral_solve.solved(b)
         for axis, transform in reversed(self._transforms):
             b = transform.backwards(b, axis)
         return b

@@ -17,11 +17,11 @@ from meshloom.kernel.expr import Node, load
 from meshloom.kernel.model import Output, Param
 from meshloom.linalg.factors import LineFactors
 from meshloom.linalg.operator import LineOperator, as_operators
+from meshloom.mesh.buffer import Buffered
 from meshloom.mesh.components import MOST_COMPONENTS
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.layout import Layout
-from meshloom.mesh.stored import Stored
 from meshloom.operation.body import Body, BodyGraph
 from meshloom.operation.calls import remembered
 from meshloom.operation.domain import GridLines
@@ -58,7 +58,7 @@ def LineLoop(
     Without ``before`` the components of ``reads``, in order, are the operands; with it, it is a kernel of the fields
     ``reads`` and one more parameter, the operands, which it sets. Without ``after`` the results go to the components of
     ``writes``; with it, it is a kernel of the results and the fields ``writes``. ``values``: the number of operands,
-    needed where both are given. ``tuning``: entries of the form that a measurement wants to try. ``strict``: both
+    needed where both are given. ``tuning``: entries of the tiling that a measurement wants to try. ``strict``: both
     kernels as written; so they are where one of them is strict, since they become one piece of code.
     """
     if not isinstance(grid, Grid):
@@ -212,7 +212,7 @@ class LineBody(Body):
 
 @dataclass(frozen=True)
 class MethodPolicy(ExecutionPolicy):
-    """Lines by a method; ``tuning``: entries of its form that a measurement wants to try."""
+    """Lines by a method; ``tuning``: entries of its tiling that a measurement wants to try."""
 
     lines: GridLines
     name: str = "auto"
@@ -234,7 +234,8 @@ class MethodPolicy(ExecutionPolicy):
 
     def _cut(self, spec: LineSpec, by: LineMethod, of: Operation) -> LineSpec:
         """With lines cut up as a method does it."""
-        return replace(spec, form=by.forms(spec, self.lines.geometry, self.tuning, target=of.backend.target)[0].what)
+        found = by.tilings(spec, self.lines.geometry, self.tuning, target=of.backend.target)
+        return replace(spec, tiling=found[0].what)
 
     def candidates(self, of: Operation) -> Candidates:
         """Methods, of which ``segmented`` is taken unless another one is asked for, and how lines may be cut up."""
@@ -246,11 +247,11 @@ class MethodPolicy(ExecutionPolicy):
                 return Candidate(one.name, cost.parts(of.backend.rates), cost.figures, declined)
             return Candidate(one.name, {}, {"how": one.summary}, declined, f"{self.method.name} is taken")
 
-        cuts = self.method.forms(_spec_of(of), lines, self.tuning, target=target)
-        return Candidates(method=rank(offered(method(name)) for name in names()), form=cuts)
+        cuts = self.method.tilings(_spec_of(of), lines, self.tuning, target=target)
+        return Candidates(method=rank(offered(method(name)) for name in names()), tiling=cuts)
 
     def chosen(self, of: Operation) -> tuple[Schedule, str]:
-        registers = _spec_of(of).form.registers or None  # none: as the compiler likes
+        registers = _spec_of(of).tiling.registers or None  # none: as the compiler likes
         return Schedule(self.method.name, block=of.plan.block, registers=registers), self.method.summary
 
     def plan(self, of: Operation, schedule: Schedule | None = None) -> Plan:
@@ -262,7 +263,7 @@ class MethodPolicy(ExecutionPolicy):
     def asked(self, name: str, wish: Wish) -> MethodPolicy:
         """Lines cut up in another way."""
         if wish is not None and not isinstance(wish, Mapping):
-            raise ScheduleError(f"line loop {name}: strategies do not apply along lines; name entries of its form")
+            raise ScheduleError(f"line loop {name}: strategies do not apply along lines; name entries of its tiling")
         return replace(self, tuning=as_tuning(name, wish))
 
     def counts(self, of: Operation, block: int) -> Counts:
@@ -305,7 +306,7 @@ class MethodPolicy(ExecutionPolicy):
             f" {domain.grid.name}, {values} operand{'s' if values > 1 else ''}, back end {of.backend.name}"
         )
         rows = [("method", f"{self.method.name} ({self.method.summary})"),
-                ("form", spec.form.in_words(lines.count, lines.length, together=of.backend.target.is_simt)),
+                ("tiling", spec.tiling.in_words(lines.count, lines.length, is_simt=of.backend.target.is_simt)),
                 *algebra_of(spec, of.backend),
                 ("bytes", f"compulsory {amount(of.compulsory)}")]  # fmt: skip
         if of.seconds:
@@ -328,7 +329,7 @@ def line_loop(grid: Grid, axis: int, operator: Operators, reads: Fields, writes:
     fields = [tuple(x) if isinstance(x, list | tuple) else (x,) for x in (reads, writes)]
     known = tuple((k, v.serial if isinstance(v, Kernel) else str(v)) for k, v in sorted(options.items()))
     known_by = operator.serial if isinstance(operator, LineFactors) else repr(operator)
-    storages = [s.serial if isinstance(s, Stored) else None for s in (*fields[0], *fields[1])]  # None: refused
+    storages = [s.serial if isinstance(s, Buffered) else None for s in (*fields[0], *fields[1])]  # None: refused
     key = (LineLoop, current().key, axis, known_by, len(fields[0]), *storages, known)
     kernels = tuple(v for v in options.values() if isinstance(v, Kernel))
     if not isinstance(grid, Grid):

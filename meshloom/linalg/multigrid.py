@@ -116,9 +116,9 @@ class Multigrid(NoCopy):
         if number == len(self._rungs):
             return self._exactly(b)
         rung = self._rungs[number]
-        x, spare = rung.smoothing.before(b)
-        rung.fine.residual(x, b, spare)
-        rung.down(spare)
+        x, residual = rung.smoothing.before(b)
+        rung.fine.residual(x, b, residual)
+        rung.down(residual)
         rung.up(self._cycle(number + 1, rung.coarse_b), x)
         return rung.smoothing.after(x, b)
 

@@ -156,9 +156,9 @@ def lu(rows: np.ndarray) -> np.ndarray:
         found[k] = factor, 1.0 / pivot, upper / pivot
         k += 1
         if k > 1 and k < n and (found[k - 1] == found[k - 2]).all() and (rows[k - 1] == rows[k - 2]).all():
-            settled = next((s for s in same if s >= k), n)  # until the rows change, nothing else will come out
-            found[k:settled] = found[k - 1]
-            k = int(settled)
+            until = next((s for s in same if s >= k), n)  # until the rows change, nothing else will come out
+            found[k:until] = found[k - 1]
+            k = int(until)
     return found
 
 

@@ -13,10 +13,10 @@ from meshloom.errors import MeshError, instance, shown
 from meshloom.exclusion import exclusive, unowned
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.axis_cells import DIRICHLET, NEUMANN, AxisCells
+from meshloom.linalg.boundary_conditions import BoundaryConditions, cells_of, conditions_of
 from meshloom.linalg.cell_level import Bridge, CellLevel, outer, plain
 from meshloom.linalg.iteration import Report
 from meshloom.linalg.matrix import library
-from meshloom.linalg.sides import Sides, cells_of, sides_of
 from meshloom.mesh.copies import NoCopy
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
@@ -41,15 +41,16 @@ class Poisson(NoCopy):
     """
 
     @exclusive
-    def __init__(self, grid: Grid, low: Sides = NEUMANN, high: Sides = NEUMANN, *,
+    def __init__(self, grid: Grid, low: BoundaryConditions = NEUMANN, high: BoundaryConditions = NEUMANN, *,
                  edges: Sequence[ArrayLike | None] | None = None, dtype: DTypeLike = np.float64,
                  name: str = "poisson"):  # fmt: skip
         self.name = named("a Poisson operator", name)
         self.grid = instance(f"{name}: grid", grid, Grid, error=MeshError)
         refuse_in_program(f"making operator {name}", MAKE_BEFORE)
         self.dtype = floating(name, dtype)
-        self._sides = {"low": sides_of(name, grid, "low", low), "high": sides_of(name, grid, "high", high)}
-        self.axes = tuple(cells_of(name, grid, edges, self._sides["low"], self._sides["high"]))
+        given = {"low": low, "high": high}
+        self._conditions = {which: conditions_of(name, grid, which, one) for which, one in given.items()}
+        self.axes = tuple(cells_of(name, grid, edges, self._conditions["low"], self._conditions["high"]))
         _check_sizes(name, self.axes, self.dtype)
         self.level = CellLevel(self.axes, self.dtype, grid if plain(grid) else None)
         self.bridge = Bridge(grid, self.level.grid)
@@ -98,7 +99,7 @@ class Poisson(NoCopy):
         for axis, one in enumerate(self.axes):
             area = outer([np.ones(1) if a == axis else other.widths for a, other in enumerate(self.axes)])
             for which, place, link in (("low", 0, one.to_walls[0]), ("high", -1, one.to_walls[1])):
-                side = self._sides[which][axis]
+                side = self._conditions[which][axis]
                 if side.kind in (DIRICHLET, NEUMANN):
                     weight = link if side.kind == DIRICHLET else 1.0
                     at = (slice(None),) * axis + ([place],)

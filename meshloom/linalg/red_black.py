@@ -154,7 +154,7 @@ class RedBlack(Ordered):
         self._do.new_residual(self.cells, s.alpha, self._p[1 - k], self._t[self._around], self._g, self._r, s.rr,
                               s.rz_new, *self._coefficients)  # fmt: skip
 
-    def turn(self, x: Field, s: Scalars, steps: int) -> None:
+    def iterate(self, x: Field, s: Scalars, steps: int) -> None:
         if steps == 1:
             set_to(self.cells, self._p[1], self._p[0])
 

@@ -39,13 +39,13 @@ class PointSmoothing(Smoothing):
 
     def __init__(self, level: CellLevel, steps: int):
         self.level, self.steps = level, steps
-        self._spare = [level.grid.field(name, dtype=level.dtype) for name in ("smooth", "smoother")]
+        self._buffers = [level.grid.field(name, dtype=level.dtype) for name in ("smooth", "smoother")]
 
     def before(self, b: Field) -> tuple[Field, Field]:
-        return self.level.smooth(None, b, self._spare, self.steps)
+        return self.level.smooth(None, b, self._buffers, self.steps)
 
     def after(self, x: Field, b: Field) -> Field:
-        return self.level.smooth(x, b, self._spare, self.steps)[0]
+        return self.level.smooth(x, b, self._buffers, self.steps)[0]
 
 
 class LineSmoothing(Smoothing):

@@ -19,7 +19,7 @@ from meshloom.mesh.grid import Grid
 COMPLEX = {"float64": "complex128", "float32": "complex64"}
 
 
-class Modes:
+class SpectralSolve:
     """The shares of vectors: ``values``, what the operators along the transformed axes together multiply each with;
     there is one place along the axis that is solved ``along`` (its number and cells). What comes out is ``scale`` times
     what the operator's inverse gives. ``waves``: shares are complex, kept as pairs of numbers of ``dtype``.

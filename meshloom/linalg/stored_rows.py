@@ -154,7 +154,7 @@ class Factored:
         self._lower, self._upper = (RowBlock(ordered, ordered, one, order.starts, of_factors)
                                     for one in (factors.above.transposed(), factors.above))  # fmt: skip
         self._inverse = ordered.field("inverse", dtype=precision, data=1.0 / factors.pivots)
-        self._beside = RowBlock(ordered, ordered, a.where(a.columns != a.rows), (0, len(a)), storage)
+        self._off_diagonal = RowBlock(ordered, ordered, a.where(a.columns != a.rows), (0, len(a)), storage)
         self._diagonal = ordered.field("diagonal", dtype=storage.dtype, data=a.diagonal)
 
     def iteration(self, x: Parts, b: Parts) -> Iteration:
@@ -164,7 +164,7 @@ class Factored:
         self._sweeps(r[0], z[0])
 
     def _product(self, x: Field, y: Field) -> None:
-        self._beside.run(image, x, x, self._diagonal, y)
+        self._off_diagonal.run(image, x, x, self._diagonal, y)
 
     def _sweeps(self, r: Field, z: Field) -> None:
         """z = L^-T D^-1 L^-1 r. Rows that no later one looks at are done with on the way down."""

@@ -58,7 +58,7 @@ class ReducedSystem(Protocol):
     def improve(self, x: Field, s: Scalars, k: int) -> None:
         """The new residual, ``rr`` and ``rz_new``."""
 
-    def turn(self, x: Field, s: Scalars, steps: int) -> None:
+    def iterate(self, x: Field, s: Scalars, steps: int) -> None:
         """The new direction, in a program of so many steps."""
 
     def refresh(self, s: Scalars) -> None:
@@ -93,7 +93,7 @@ def reduced_iteration(system: ReducedSystem, x: Parts, b: Parts, steps: int = 1)
             reduced_alpha(ONE, left, target, s.rz, s.pq, s.alpha, s.rr, s.rz_new)
             system.improve(x, s, k)
             reduced_beta(ONE, target, s.rr, s.rz_new, s.pq, s.rz, s.beta, left, count, squares[k], at[k])
-            system.turn(x, s, steps)
+            system.iterate(x, s, steps)
         if steps == 2:
             note_two(history.set, *at, history.set.numbers, *squares, history)
         else:
@@ -119,10 +119,10 @@ class TwoColors:
     def __init__(self, order: ColoredOrder, a: Sparse, pivots: np.ndarray, storage: Storage):
         n, cut, dtype, scale = len(a), int(order.starts[1]), storage.dtype, 1.0 / np.sqrt(pivots)
         self.parts = first, second = Set(cut, "rows of the first color"), Set(n - cut, "rows of the second color")
-        beside = a.scaled(scale).where(a.columns != a.rows)
-        ends, middle = beside.offsets, beside.offsets[cut]
-        to_first = Sparse(ends[: cut + 1], beside.columns[:middle] - cut, beside.values[:middle])
-        to_second = Sparse(ends[cut:] - middle, beside.columns[middle:], beside.values[middle:])
+        off_diagonal = a.scaled(scale).where(a.columns != a.rows)
+        ends, middle = off_diagonal.offsets, off_diagonal.offsets[cut]
+        to_first = Sparse(ends[: cut + 1], off_diagonal.columns[:middle] - cut, off_diagonal.values[:middle])
+        to_second = Sparse(ends[cut:] - middle, off_diagonal.columns[middle:], off_diagonal.values[middle:])
         self._first = RowBlock(first, second, to_first, (0, cut), storage)
         self._second = RowBlock(second, first, to_second, (0, n - cut), storage)
         self.scales = (first.field("scale", dtype=dtype, data=scale[:cut]),
@@ -158,7 +158,7 @@ class TwoColors:
     def improve(self, x: Field, s: Scalars, k: int) -> None:
         reduced_step(self.parts[1], s.alpha, self._q, self.scales[1], self._r, s.rr, s.rz_new)
 
-    def turn(self, x: Field, s: Scalars, steps: int) -> None:
+    def iterate(self, x: Field, s: Scalars, steps: int) -> None:
         reduced_direction(self.parts[1], s.alpha, s.beta, self._r, x, self._p)
 
     def refresh(self, s: Scalars) -> None:

@@ -132,7 +132,7 @@ def _edges_of(nodes: Set, cells: Set, table: CellTable) -> EdgeSet:
     found, which = np.unique(keys, return_inverse=True)
     rows = np.stack(np.divmod(found, max(nodes.total, 1)), axis=1)
     edges = Set(len(rows), "edges", points=None if nodes.points is None else nodes.points[rows].mean(axis=1),
-                numbering=_beside(nodes, rows))  # fmt: skip
+                numbering=_by_place(nodes, rows))  # fmt: skip
     of_cell = (
         NodeLists(starts, which.reshape(-1))
         if len(set(counts)) > 1
@@ -146,7 +146,7 @@ def _edges_of(nodes: Set, cells: Set, table: CellTable) -> EdgeSet:
     )
 
 
-def _beside(nodes: Set, rows: np.ndarray) -> np.ndarray | None:
+def _by_place(nodes: Set, rows: np.ndarray) -> np.ndarray | None:
     """Edges in the order in which their first nodes lie in memory; None where that is by number."""
     if nodes.position is None:
         return None

@@ -24,18 +24,18 @@ from meshloom.errors import MeshError, instance, known_name, whole_number
 from meshloom.exclusion import unowned
 from meshloom.kernel.expr import written
 from meshloom.mesh.assigned import Assignable, ascending, checked_indices, checked_lists, new_positions
+from meshloom.mesh.buffer import on_host
 from meshloom.mesh.components import Components
 from meshloom.mesh.connectivity import NodeLists
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.field import FieldValues
 from meshloom.mesh.formula import check_targets, computed_rows, traced_formula
 from meshloom.mesh.globals import Global
+from meshloom.mesh.html_repr import field_table
 from meshloom.mesh.kinds import Kinds, checked_kinds
 from meshloom.mesh.layout import Layout
 from meshloom.mesh.numbering import Rows, checked_numbering, chosen_rows, part_numbering
 from meshloom.mesh.offsets import Offsets
-from meshloom.mesh.shown import field_table
-from meshloom.mesh.stored import on_host
 from meshloom.mesh.values import as_array, enough_memory, index_dtype, named
 from meshloom.recording import outside_program
 

@@ -19,10 +19,10 @@ from meshloom.errors import CompilerError, MeshError
 from meshloom.mesh.cell_kinds import POLYGON, CellKind
 from meshloom.mesh.connectivity import CellBlock, CellTable, NodeLists, SizeBlock, node_lists
 from meshloom.mesh.corners import corner_volumes, crossing_sides, inward_corners
-from meshloom.mesh.faults import Fault
 from meshloom.mesh.geometry import cell_volumes
+from meshloom.mesh.validation_error import ValidationError
 from meshloom.native.algorithms import distinct
-from meshloom.native.sides import faces_of_sides
+from meshloom.native.face_matching import faces_of_sides
 
 #: Cells from which on faces are found by compiled code: below, NumPy takes less time than a compiler at first use.
 _MANY = 200_000
@@ -98,9 +98,9 @@ def check_folds(x: np.ndarray, cells: CellTable) -> None:
                 raise _about(f"cell {{cells[0]}} is folded over: nodes {shape}", block, int(np.argmax(folded)), cells)
 
 
-def _about(text: str, block: CellBlock, at: int, cells: CellTable) -> Fault:
+def _about(text: str, block: CellBlock, at: int, cells: CellTable) -> ValidationError:
     """What is wrong with a cell of a block."""
-    return Fault(text, cells=[block.listed(len(cells))[at]], nodes=block.nodes[at])
+    return ValidationError(text, cells=[block.listed(len(cells))[at]], nodes=block.nodes[at])
 
 
 def _folded(x: np.ndarray, nodes: np.ndarray, kind: CellKind) -> np.ndarray:
@@ -323,24 +323,24 @@ def _check_opposite(halves: _HalfFaces, one: np.ndarray, other: np.ndarray) -> N
             agree &= second[rows, (at + step) % k] == first[:, k - step]
     if not agree.all():
         face = int(np.argmin(agree))
-        raise Fault("cells {cells[0]} and {cells[1]} overlap or are twisted at their common face {nodes}",
-                    cells=halves.cells[[one[face], other[face]]], nodes=first[face])  # fmt: skip
+        raise ValidationError("cells {cells[0]} and {cells[1]} overlap or are twisted at their common face {nodes}",
+                              cells=halves.cells[[one[face], other[face]]], nodes=first[face])  # fmt: skip
 
 
-def _shared_by_many(here: np.ndarray, halves: _HalfFaces, cells: CellTable) -> Fault:
+def _shared_by_many(here: np.ndarray, halves: _HalfFaces, cells: CellTable) -> ValidationError:
     of = halves.cells[here].tolist()
     sets = [set(cells.nodes[cell].tolist()) for cell in of]
     for position in range(1, len(of)):
         same = [nodes == sets[position] for nodes in sets[:position]]
         if any(same):
             return _same_cells(of[position], of[same.index(True)], cells)
-    return Fault("cells {cells} share the face {nodes}: at most two cells may share a face",
-                 cells=of, nodes=halves.nodes[here[0]])  # fmt: skip
+    return ValidationError("cells {cells} share the face {nodes}: at most two cells may share a face",
+                           cells=of, nodes=halves.nodes[here[0]])  # fmt: skip
 
 
-def _same_cells(cell: int, other: int, cells: CellTable) -> Fault:
-    return Fault("cell {cells[0]} is the same as cell {cells[1]}: every cell may be given once",
-                 cells=[cell, other], nodes=cells.nodes[cell])  # fmt: skip
+def _same_cells(cell: int, other: int, cells: CellTable) -> ValidationError:
+    return ValidationError("cell {cells[0]} is the same as cell {cells[1]}: every cell may be given once",
+                           cells=[cell, other], nodes=cells.nodes[cell])  # fmt: skip
 
 
 def _listed(numbers: np.ndarray) -> str:
@@ -381,21 +381,21 @@ def _group_rows(boundary_nodes: np.ndarray, arrays: list[np.ndarray], names: lis
         faces = face_of[labels[mine]]
         if (faces < 0).any():
             face = rows[mine[np.argmax(faces < 0)]]
-            raise _group_fault(name, "face {nodes} is not on the boundary of the mesh", face)
+            raise _group_error(name, "face {nodes} is not on the boundary of the mesh", face)
         taken = groups[faces] > 0
         if taken.any():
             face, holder = rows[mine[np.argmax(taken)]], names[groups[faces[taken][0]] - 1]
-            raise _group_fault(name, f"face {{nodes}} belongs to group {_unbraced(holder)} already", face)
+            raise _group_error(name, f"face {{nodes}} belongs to group {_unbraced(holder)} already", face)
         if len(distinct(faces)) < len(faces):
             found, counts = np.unique(faces, return_counts=True)
             again = rows[mine[faces == found[np.argmax(counts)]][0]]
-            raise _group_fault(name, "face {nodes} is listed twice", again)
+            raise _group_error(name, "face {nodes} is listed twice", again)
         groups[faces] = group
     return groups
 
 
-def _group_fault(name: str, problem: str, nodes: np.ndarray) -> Fault:
-    return Fault(f"boundary group {_unbraced(name)}: {problem}", nodes=nodes)
+def _group_error(name: str, problem: str, nodes: np.ndarray) -> ValidationError:
+    return ValidationError(f"boundary group {_unbraced(name)}: {problem}", nodes=nodes)
 
 
 def _unbraced(name: str) -> str:
@@ -413,5 +413,5 @@ def _checked_group(name: str, faces: object, sizes: tuple[int, ...], n_nodes: in
     if len(entries) and (entries.min() < 0 or entries.max() >= n_nodes):
         at = int(np.argmax((entries < 0) | (entries >= n_nodes)))
         bad = lists[int(np.searchsorted(lists.starts, at, side="right")) - 1]
-        raise _group_fault(name, f"face {{nodes}}, but nodes go from 0 to {n_nodes - 1}", bad)
+        raise _group_error(name, f"face {{nodes}}, but nodes go from 0 to {n_nodes - 1}", bad)
     return lists

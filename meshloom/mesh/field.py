@@ -12,16 +12,16 @@ from numpy.typing import ArrayLike, DTypeLike
 from meshloom.errors import MeshError, ProgramError, yes_or_no
 from meshloom.exclusion import Mutex
 from meshloom.mesh.array_interop import SharedMemory, wrapped
+from meshloom.mesh.buffer import Buffered, on_host, overwrite
 from meshloom.mesh.components import Components, component_shape
 from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.numbering import Rows, S_co
 from meshloom.mesh.reduced import Reduced
-from meshloom.mesh.stored import Stored, on_host, overwrite
 from meshloom.mesh.values import enough_memory, field_dtype, named, one_number, same_kind
 from meshloom.recording import MAKE_BEFORE, READ_LATER, not_in_program, recorder, refuse_in_program
 
 
-class FieldValues(Stored, SharedMemory, Reduced, Generic[S_co]):
+class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
     """A field as far as its values are concerned, whatever loops make of them: see ``Field``."""
 
     __slots__ = ("components", "dim", "layout", "layout_is_free", "set", "temporary")

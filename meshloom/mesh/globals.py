@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from meshloom.errors import MeshError, ProgramError
 from meshloom.mesh.array_interop import ArrayInterop
-from meshloom.mesh.stored import Stored, on_host, overwrite
+from meshloom.mesh.buffer import Buffered, on_host, overwrite
 from meshloom.mesh.values import field_dtype, named, same_kind
 from meshloom.recording import MAKE_BEFORE, READ_LATER, not_in_program, recorder, refuse_in_program
 
@@ -97,7 +97,7 @@ def plain_number(value: object) -> int | float | None:
         return math.inf if value > 0 else -math.inf
 
 
-class Global(Stored, ArrayInterop):
+class Global(Buffered, ArrayInterop):
     """A scalar or a short vector that belongs to no set: a constant that is read, or a reduction.
 
     Compared with one number, or with another Global, it makes a condition.

@@ -12,8 +12,8 @@ from meshloom.errors import MeshError, known_name, shown, whole_number
 from meshloom.mesh.cell_kinds import KINDS
 from meshloom.mesh.connectivity import CellTable, NodeLists, node_lists
 from meshloom.mesh.core import Set
-from meshloom.mesh.faults import Fault
 from meshloom.mesh.permutation import SETS, Permutation
+from meshloom.mesh.validation_error import ValidationError
 from meshloom.mesh.values import as_array, same_kind
 from meshloom.native.algorithms import distinct
 
@@ -30,7 +30,8 @@ def checked_coordinates(coordinates: ArrayLike, dimension: int, kind: str) -> np
         raise MeshError(f"{kind} cells need coordinates of shape (n, {dimension}), got {x.shape}")
     if not np.isfinite(x).all():
         node = int(np.argmin(np.isfinite(x).all(axis=1)))
-        raise Fault(f"node {{node}} has the coordinates {x[node].tolist()}: they must be finite numbers", nodes=[node])
+        problem = f"node {{node}} has the coordinates {x[node].tolist()}: they must be finite numbers"
+        raise ValidationError(problem, nodes=[node])
     return x
 
 

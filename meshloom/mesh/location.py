@@ -8,7 +8,7 @@ from meshloom.mesh.core import Set
 from meshloom.mesh.grid import Grid
 
 
-def whereabouts(on: Set, element: int) -> str:
+def location_of(on: Set, element: int) -> str:
     """``cells element 17 at (0.5, 0.1)``, or ``point (3, 4) at (0.3, 0.4)`` of a grid, by its row in ``numbered()``."""
     if isinstance(on, Grid):
         index = on.index_at(element)

@@ -19,7 +19,7 @@ from meshloom.mesh.connectivity import MIXED, CellTable, MeshLists, NodeLists
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.core import Map, Set
 from meshloom.mesh.faces import checked_cells, derive_faces, group_boundary, oriented_cells
-from meshloom.mesh.faults import Fault
+from meshloom.mesh.html_repr import MOST_READ
 from meshloom.mesh.input_checks import (
     UNNAMED,
     by_name,
@@ -41,7 +41,7 @@ from meshloom.mesh.parts import MeshPart, MeshSet, map_of
 from meshloom.mesh.periodic import joined, opened
 from meshloom.mesh.permutation import SETS, Permutation
 from meshloom.mesh.reorder import ordering, renumbered
-from meshloom.mesh.shown import MOST_READ
+from meshloom.mesh.validation_error import ValidationError
 from meshloom.recording import MAKE_BEFORE, recorder, refuse_in_program
 
 
@@ -178,8 +178,8 @@ class Mesh(Measured, ItsOwnCopy):
             cells = oriented_cells(x, checked_cells(table, len(x)))
             faces = derive_faces(cells, len(x))
             member = group_boundary(faces.boundary_nodes, named, len(x), cells.face_sizes)
-        except Fault as fault:
-            raise fault.placed(x) from None
+        except ValidationError as error:
+            raise error.placed(x) from None
         names = [*named, UNNAMED] if (member == 0).any() and UNNAMED not in named else list(named)
         numbers = numbered(names, group_numbers(groups))
         values = np.array([numbers.get(UNNAMED, 0), *(numbers[name] for name in named)], dtype=np.int64)
@@ -346,8 +346,8 @@ class Mesh(Measured, ItsOwnCopy):
             if unnamed.any():
                 of = boundary[1][:, 0]
                 validation.check_slits(x, boundary[0], of, self._cell_heights[of], unnamed)
-        except Fault as fault:
-            raise fault.placed(x) from None
+        except ValidationError as error:
+            raise error.placed(x) from None
 
     def periodic(self, pairs: Mapping[str, str] | None = None, *, tolerance: float = 1e-4) -> Mesh:
         """The mesh with the faces of groups paired, {"xmin": "xmax"}: each pair is an interior face, behind the others.

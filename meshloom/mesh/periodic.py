@@ -9,10 +9,10 @@ import numpy as np
 
 from meshloom.errors import MeshError, known_name, shown
 from meshloom.mesh.connectivity import NodeLists, SizeBlock
-from meshloom.mesh.faults import Fault
 from meshloom.mesh.input_checks import by_name
 from meshloom.mesh.joints import Joints
 from meshloom.mesh.protocols import MeshData
+from meshloom.mesh.validation_error import ValidationError
 
 _MOST_APART = 0.1  # of the size of a face: what is further away is another place
 _SAME_SHAPE = 1e-3  # of the size of a face: nodes of partners lie no further apart, seen from their middles
@@ -94,11 +94,11 @@ def _paired(mesh: MeshData, name: str, other: str, tolerance: float) -> tuple[np
     return here, partner
 
 
-def _no_partner(mesh: MeshData, face: int, name: str, other: str, shift: np.ndarray, why: str) -> Fault:
+def _no_partner(mesh: MeshData, face: int, name: str, other: str, shift: np.ndarray, why: str) -> ValidationError:
     by = ", ".join(f"{part:.6g}" for part in shift)
-    fault = Fault(f"periodic: face {{nodes}} of group {name} has no partner in group {other}, shifted by ({by}): {why}",
-                  nodes=mesh.lists.boundary_faces[int(face)])  # fmt: skip
-    return fault.placed(mesh.coordinates.numpy())
+    problem = f"periodic: face {{nodes}} of group {name} has no partner in group {other}, shifted by ({by}): {why}"
+    error = ValidationError(problem, nodes=mesh.lists.boundary_faces[int(face)])
+    return error.placed(mesh.coordinates.numpy())
 
 
 def _with_faces(mesh: MeshData, here: np.ndarray, there: np.ndarray, used: list[str]) -> dict[str, Any]:
@@ -139,8 +139,8 @@ def _matched(x: np.ndarray, mine: NodeLists, theirs: NodeLists) -> NodeLists:
     """The nodes of the second sides, each in the place of the node of the first side that lies there."""
     odd = np.flatnonzero(mine.lengths != theirs.lengths)
     if len(odd):
-        raise Fault("periodic: face {nodes} has another number of nodes than its partner",
-                    nodes=mine[int(odd[0])]).placed(x)  # fmt: skip
+        raise ValidationError("periodic: face {nodes} has another number of nodes than its partner",
+                              nodes=mine[int(odd[0])]).placed(x)  # fmt: skip
     parts = []
     for one, other in zip(mine.sizes, theirs.sizes, strict=True):
         k = one.nodes.shape[1]
@@ -154,8 +154,8 @@ def _matched(x: np.ndarray, mine: NodeLists, theirs: NodeLists) -> NodeLists:
             best[off < error], error = other.nodes[:, order][off < error], np.minimum(off, error)
         if (error > _SAME_SHAPE * size).any():
             at = int(np.argmax(error > _SAME_SHAPE * size))
-            raise Fault("periodic: face {nodes} has its nodes at other places than its partner",
-                        nodes=one.nodes[at]).placed(x)  # fmt: skip
+            raise ValidationError("periodic: face {nodes} has its nodes at other places than its partner",
+                                  nodes=one.nodes[at]).placed(x)  # fmt: skip
         parts.append(SizeBlock(one.numbers, best))
     return NodeLists.of_sizes(len(mine), parts)
 

@@ -25,9 +25,9 @@ import numpy as np
 from meshloom.mesh import corners
 from meshloom.mesh.connectivity import CellTable, NodeLists
 from meshloom.mesh.faces import check_folds, equal_rows
-from meshloom.mesh.faults import Fault
 from meshloom.mesh.geometry import cell_volumes
 from meshloom.mesh.joints import Joints
+from meshloom.mesh.validation_error import ValidationError
 from meshloom.native.algorithms import distinct
 
 _SAME_PLACE = 1e-6  # of the size of a face: nodes on the two sides of a cut lie no further apart
@@ -47,9 +47,9 @@ def check_shapes(x: np.ndarray, cells: CellTable) -> None:
         if wrong.any():
             at = int(np.argmax(wrong))
             measure = "area" if kind.dimension == 2 else "volume"
-            raise Fault(f"cell {{cells[0]}} has {_amount(volumes[at], measure)}: nodes {{nodes}}; cells go round"
-                        f" {'counter-clockwise' if kind.dimension == 2 else 'in VTK order'}",
-                        cells=[block.listed(len(cells))[at]], nodes=block.nodes[at])  # fmt: skip
+            raise ValidationError(f"cell {{cells[0]}} has {_amount(volumes[at], measure)}: nodes {{nodes}}; cells go"
+                                  f" round {'counter-clockwise' if kind.dimension == 2 else 'in VTK order'}",
+                                  cells=[block.listed(len(cells))[at]], nodes=block.nodes[at])  # fmt: skip
     check_folds(x, cells)
 
 
@@ -79,8 +79,8 @@ def check_sides(
     both = np.setdiff1d(np.flatnonzero(pairs[:, 0] == pairs[:, 1]), joints.faces)
     if len(both):
         cell = pairs[both[0], 0]
-        raise Fault(f"face {both[0]} {{nodes}} has the cell {{cells[0]}} on both sides", cells=[cell],
-                    nodes=nodes[both[0]])  # fmt: skip
+        raise ValidationError(f"face {both[0]} {{nodes}} has the cell {{cells[0]}} on both sides", cells=[cell],
+                              nodes=nodes[both[0]])  # fmt: skip
     counts = np.zeros(cells.sides[-1], dtype=np.int64)
     for label, lists, of, expected in (
         ("face", nodes, pairs[:, 0], 1),
@@ -96,8 +96,8 @@ def check_sides(
         at = int(np.argmax(counts != 1))
         cell = int(np.searchsorted(cells.sides, at, side="right")) - 1
         problem = "belongs to no face" if counts[at] == 0 else f"belongs to {counts[at]} faces"
-        raise Fault(f"the side {{nodes}} of cell {{cells[0]}} {problem}; it must belong to exactly one",
-                    cells=[cell], nodes=_side(cells, cell, at - int(cells.sides[cell])))  # fmt: skip
+        raise ValidationError(f"the side {{nodes}} of cell {{cells[0]}} {problem}; it must belong to exactly one",
+                              cells=[cell], nodes=_side(cells, cell, at - int(cells.sides[cell])))  # fmt: skip
 
 
 def _side(cells: CellTable, cell: int, slot: int) -> np.ndarray:
@@ -115,11 +115,11 @@ def _check_turns(
     face, cell = int(wrong[0]), int(of[wrong[0]])
     if turn[face] == 0:
         around = ", ".join(map(str, cells.nodes[cell].tolist()))
-        raise Fault(f"{label} {face} {{nodes}} is no side of its cell {{cells[0]}}, which has the nodes {around}",
-                    cells=[cell], nodes=loops[face])  # fmt: skip
+        raise ValidationError(f"{label} {face} {{nodes}} is no side of its cell {{cells[0]}}, which has the nodes"
+                              f" {around}", cells=[cell], nodes=loops[face])  # fmt: skip
     direction = "out of its cell" if label != "face" else "from its first cell to its second"
-    raise Fault(f"{label} {face} {{nodes}} goes around the wrong way at cell {{cells[0]}}: its normal must point"
-                f" {direction}", cells=[cell], nodes=loops[face])  # fmt: skip
+    raise ValidationError(f"{label} {face} {{nodes}} goes around the wrong way at cell {{cells[0]}}: its normal must"
+                          f" point {direction}", cells=[cell], nodes=loops[face])  # fmt: skip
 
 
 def _sides_of(x: np.ndarray, cells: CellTable, faces: NodeLists, of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -215,12 +215,12 @@ def check_crossings(
     for lists, of in (interior, boundary):
         for part in (part for part in lists.sizes if part.nodes.shape[1] == 4):
             suspects = np.flatnonzero(corners.inward_corners(x, part.nodes).sum(axis=1) > 1)
-            beside = of[part.numbers][suspects]
-            crossed = np.flatnonzero(~_surely_sound(x, cells, beside).all(axis=1))
+            cells_of_face = of[part.numbers][suspects]
+            crossed = np.flatnonzero(~_surely_sound(x, cells, cells_of_face).all(axis=1))
             if len(crossed):
                 whose = "cell {cells}" if of.shape[1] == 1 else "cells {cells[0]} and {cells[1]}"
-                raise Fault(f"the face {{nodes}} of {whose} crosses itself", cells=beside[crossed[0]],
-                            nodes=part.nodes[suspects[crossed[0]]])  # fmt: skip
+                raise ValidationError(f"the face {{nodes}} of {whose} crosses itself", cells=cells_of_face[crossed[0]],
+                                      nodes=part.nodes[suspects[crossed[0]]])  # fmt: skip
 
 
 def _surely_sound(x: np.ndarray, cells: CellTable, numbers: np.ndarray) -> np.ndarray:
@@ -257,8 +257,8 @@ def check_corners(x: np.ndarray, cells: CellTable, boundary: tuple[NodeLists, np
         ends, single = boundary  # cells without a neighbour first: who does not belong here has none
         alone = distinct(single[_those_with(ends, node)])
         around = np.append(alone, np.setdiff1d(_those_with(cells.nodes, node), alone))
-        raise Fault(f"cells {{cells}} overlap: around their node {{node}} they fill {full_turns[node]:.6g} full turns",
-                    cells=around, nodes=[node])  # fmt: skip
+        raise ValidationError(f"cells {{cells}} overlap: around their node {{node}} they fill"
+                              f" {full_turns[node]:.6g} full turns", cells=around, nodes=[node])  # fmt: skip
     if dimension == 2:
         _check_fans(x, cells, angles, np.bincount(boundary[0].entries, minlength=len(x)) > 2)
 
@@ -292,8 +292,8 @@ def _check_fans(x: np.ndarray, cells: CellTable, angles: list[np.ndarray], meeti
     wrong = np.flatnonzero(end > begin[after] + np.where(last, _FULL_TURN[2], 0.0) + _SLACK)
     if len(wrong):
         at = wrong[0]
-        raise Fault("cells {cells[0]} and {cells[1]} overlap at their node {node}",
-                    cells=[cell[at], cell[after[at]]], nodes=[node[at]])  # fmt: skip
+        raise ValidationError("cells {cells[0]} and {cells[1]} overlap at their node {node}",
+                              cells=[cell[at], cell[after[at]]], nodes=[node[at]])  # fmt: skip
 
 
 def _open_corners(
@@ -357,7 +357,7 @@ def _check_twins(ends: NodeLists, cells: np.ndarray, unnamed: np.ndarray, first:
                 continue
             here = next(node for node in nodes[one].tolist() if node not in nodes[other])
             there = next(node for node in nodes[other].tolist() if first[node] == first[here])
-            raise Fault(
+            raise ValidationError(
                 "nodes {nodes} lie at one place: cells {cells[0]} and {cells[1]} are side by side there and do not"
                 " meet; give them the same node, or both sides a boundary group if they are a wall",
                 cells=sorted(cells[numbers[[one, other]]].tolist()), nodes=sorted((here, there)),
@@ -385,7 +385,7 @@ def _check_insides(
         on |= _on_triangle(x[node], corners[row, 0], corners[row, 2], corners[row, 3], within)
     if on.any():
         at = int(np.argmax(on))
-        raise Fault(
+        raise ValidationError(
             "node {node} hangs on a side of cell {cells[0]} that has other nodes ({nodes} are all of them): cells must"
             " meet in whole sides; split that cell, or give the sides boundary groups if they are a wall",
             cells=[cells[row[at]]], nodes=[node[at], *nodes[row[at]]],

@@ -10,8 +10,8 @@ import numpy as np
 from meshloom.errors import MeshError
 from meshloom.native.ffi import call
 
-#: Points for each turn of a thread: some milliseconds with a thousand charges.
-_TURN = 1024
+#: Points for each chunk of a thread: some milliseconds with a thousand charges.
+_CHUNK = 1024
 
 
 def mirrored_field(points: np.ndarray, charges: np.ndarray) -> np.ndarray:
@@ -25,11 +25,11 @@ def mirrored_field(points: np.ndarray, charges: np.ndarray) -> np.ndarray:
     given, sources = np.ascontiguousarray(points, np.float64), np.ascontiguousarray(charges, np.float64)
     field = np.empty_like(given)
 
-    def turn(start: int) -> None:
-        here = slice(start, start + _TURN)
+    def chunk(start: int) -> None:
+        here = slice(start, start + _CHUNK)
         call("charges", "mirrored_field", given[here], len(given[here]), sources, len(sources), field[here])
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with ThreadPoolExecutor(cores) as threads:  # ctypes gives the interpreter free while C++ runs
-        list(threads.map(turn, range(0, len(given), _TURN)))
+        list(threads.map(chunk, range(0, len(given), _CHUNK)))
     return field

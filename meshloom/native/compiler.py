@@ -2,9 +2,9 @@
 
 A shared library lives in the cache as ``<name>-<key>.so`` next to its source ``<name>-<key>.cpp``; the key is the
 SHA-256 of source, flags, compiler version and processor. Loading a truncated library can kill the process before
-``dlopen`` reports anything, so every library ends in a seal, the SHA-256 of its name and of what precedes the seal (the
-loader ignores trailing bytes), and one whose seal is broken is built again. Where the cache cannot be written, is full
-or forbids to run code, a folder of this process alone takes its place, with a word about why.
+``dlopen`` reports anything, so every library ends in a checksum, the SHA-256 of its name and of what precedes it (the
+loader ignores trailing bytes), and one whose checksum is wrong is built again. Where the cache cannot be written, is
+full or forbids to run code, a folder of this process alone takes its place, with a word about why.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ T = TypeVar("T")
 BASE_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared")
 CANDIDATES = ("c++", "g++", "clang++")
 _OPENMP, _NO_OPENMP = "-fopenmp", "-Wno-unknown-pragmas"
-_SEAL = b"meshloom-seal-2:"  # part of the key: what another version has sealed is another library
-_SEAL_BYTES = len(_SEAL) + hashlib.sha256().digest_size
+_TAG = b"meshloom-seal-2:"  # part of the key: what another version has written is another library
+_CHECKSUM_BYTES = len(_TAG) + hashlib.sha256().digest_size
 SECONDS = 600.0  # that a compiler may take, unless MESHLOOM_COMPILER_SECONDS says otherwise
 _NO_ROOM = ("No space left on device", "Disk quota exceeded")
 
@@ -110,7 +110,7 @@ def build(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> Path:
     def made(folder: Path) -> Path:
         library = folder / f"{stem}.so"
         with cache.building(library):
-            if not _sealed(library):  # nobody else made it while we waited
+            if not _intact(library):  # nobody else made it while we waited
                 _compile(compiler, source, name, library, extra_flags)
         return library
 
@@ -121,12 +121,12 @@ def build(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> Path:
 def known(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> Path | None:
     """The library made from ``source``, where the cache has it, intact."""
     library = cache.cache_dir("code") / f"{_stem(source, name, host_compiler(), extra_flags)}.so"
-    return library if cache.runs_code(library.parent) and _sealed(library) else None
+    return library if cache.runs_code(library.parent) and _intact(library) else None
 
 
 def load(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     """``build`` and open; a library that does not open is built once more. One CDLL per library and process, which is
-    closed when nobody holds it: ``closing.function_of`` gives functions that hold it, and nothing else.
+    closed when nobody holds it: ``dlclose.function_of`` gives functions that hold it, and nothing else.
     """
     library = build(source, name, extra_flags=extra_flags)
     try:
@@ -148,7 +148,7 @@ def _open(library: Path) -> ctypes.CDLL:
     found = _opened.get(library)
     if found is not None:
         return found
-    threads.may_start()
+    threads.threads_begin()
     found = _opened[library] = _loaded(library)
     if dlclose.may_close(found):
         weakref.finalize(found, dlclose.close, found._handle).atexit = False  # at exit all go anyway
@@ -298,7 +298,7 @@ def _processor() -> str:
 
 
 def _key(source: str, compiler: Compiler, extra_flags: tuple[str, ...]) -> str:
-    facts = (_SEAL, compiler.path, compiler.version, compiler.flags, extra_flags, compiler.own, _processor(), source)
+    facts = (_TAG, compiler.path, compiler.version, compiler.flags, extra_flags, compiler.own, _processor(), source)
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
@@ -325,7 +325,7 @@ def _compile(compiler: Compiler, source: str, name: str, library: Path, extra_fl
             left = f"{len(body):,} bytes that are no whole library" if body else "no library"
             raise CompilerError(f"{name}: {compiler.path} reported success, but left {left}")
         with open(temporary, "ab") as end:
-            end.write(_seal(body, library.stem))
+            end.write(_checksum(body, library.stem))
 
 
 def _in_order(extra_flags: tuple[str, ...], compiler: Compiler) -> tuple[str, ...]:
@@ -385,17 +385,17 @@ def _seconds() -> float:
     raise CompilerError(f"MESHLOOM_COMPILER_SECONDS is {shown(wanted)}, not a number of seconds; correct or unset it")
 
 
-def _seal(body: bytes, stem: str) -> bytes:
-    return _SEAL + hashlib.sha256(stem.encode() + b"\0" + body).digest()
+def _checksum(body: bytes, stem: str) -> bytes:
+    return _TAG + hashlib.sha256(stem.encode() + b"\0" + body).digest()
 
 
-def _sealed(library: Path) -> bool:
+def _intact(library: Path) -> bool:
     """Whether the library is there, whole, and the one that its name says."""
     content = cache.content(library)
     if content is None:
         return False
-    body = content[:-_SEAL_BYTES]
-    return content[-_SEAL_BYTES:] == _seal(body, library.stem) and is_whole(body)
+    body = content[:-_CHECKSUM_BYTES]
+    return content[-_CHECKSUM_BYTES:] == _checksum(body, library.stem) and is_whole(body)
 
 
 def _somewhere(job: Callable[[Path], T]) -> T:

@@ -55,10 +55,10 @@ def _for_type(name: str, dtype: np.dtype) -> Any:
 class NativeCall:
     """A native function with its tables: ``function(pointers, sizes)``. Keeps alive what the tables point to."""
 
-    __slots__ = ("address", "call", "keep", "pointers", "sizes")
+    __slots__ = ("address", "call", "pinned", "pointers", "sizes")
 
     def __init__(self, function: ctypes._CFuncPtr, arrays: list[np.ndarray], sizes: list[int]):  # type: ignore[name-defined]
-        self.keep = (function, arrays)
+        self.pinned = (function, arrays)
         self.pointers = (ctypes.c_void_p * max(len(arrays), 1))(*map(address, arrays))
         self.sizes = (ctypes.c_int64 * max(len(sizes), 1))(*_sizes(sizes))
         self.address = ctypes.c_void_p.from_address(ctypes.addressof(function)).value  # cast would make it hold itself

@@ -16,19 +16,19 @@ from meshloom.errors import RunError
 #: (1,) int64, read by compiled code at every call, so that a change needs no new code
 in_use = np.ones(1, np.int64)
 _may_have_started = False
-_left_behind = False
+_forked = False
 _device_process: int | None = None  # the process that has begun to use a GPU
-THREADS_LEFT_BEHIND = (
+THREADS_AFTER_FORK = (
     "this process was made by fork, which leaves OpenMP's threads behind: loops run serially here;"
     " start processes by multiprocessing's spawn for more threads"
 )
-DEVICE_LEFT_BEHIND = (
+DEVICE_AFTER_FORK = (
     "this process was made by fork from one that uses a GPU, which does not survive that;"
     " start processes by multiprocessing's spawn instead"
 )
 
 
-def may_start() -> None:
+def threads_begin() -> None:
     """From now on there may be threads that a fork leaves behind."""
     global _may_have_started
     _may_have_started = True
@@ -36,12 +36,12 @@ def may_start() -> None:
 
 def serial() -> bool:
     """Was this process made by a fork that left threads behind?"""
-    return _left_behind
+    return _forked
 
 
 def choose(number: int) -> int:
     """Use so many threads, or one where this process must be serial; how many they are."""
-    in_use[0] = 1 if _left_behind else number
+    in_use[0] = 1 if _forked else number
     return int(in_use[0])
 
 
@@ -60,13 +60,13 @@ def invalid_after_fork() -> bool:
 def check_device() -> None:
     """RunError where a GPU was left behind: its library would fail in many ways, or hang."""
     if invalid_after_fork():
-        raise RunError(DEVICE_LEFT_BEHIND)
+        raise RunError(DEVICE_AFTER_FORK)
 
 
 def _after_fork() -> None:
-    global _left_behind
+    global _forked
     if _may_have_started:
-        _left_behind = True
+        _forked = True
         in_use[0] = 1
 
 

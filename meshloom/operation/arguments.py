@@ -9,11 +9,11 @@ import numpy as np
 from meshloom.errors import KernelError, MeshError, UserError, shown
 from meshloom.kernel.access import Mode, Read, reproducible
 from meshloom.mesh.box import AXES, Box
+from meshloom.mesh.buffer import sharing_memory
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, Subset
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.number import PlainNumber, kind_of_number
 from meshloom.mesh.offsets import Index, index_text
-from meshloom.mesh.stored import sharing_memory
 from meshloom.operation.domain import BoxPoints, Domain, SetElements
 from meshloom.operation.operand import DIRECTLY, Operand, Reach
 from meshloom.schedule.choice.schedule import Schedule

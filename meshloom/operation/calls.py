@@ -1,4 +1,4 @@
-"""Calls of loops that nobody holds: what is kept so that the next call with the same arguments is quick.
+"""Calls of loops that nobody holds: what is cached so that the next call with the same arguments is quick.
 
 A loop holds its fields. If something that lives longer kept the loop of every call, temporary fields, which are large,
 would stay with it; and a field that kept its own loops would wait for Python's collector, which counts objects and not
@@ -19,10 +19,11 @@ from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.number import PlainNumber
 from meshloom.operation.body import Traced
 from meshloom.operation.operation import Operation
-from meshloom.operation.ties import Kept, loops_over, tied
+from meshloom.operation.weak_cache import WeakCache, loops_over, weak_entry
 from meshloom.recording import recorder
 
-MOST_READY = 3  # of one loop, with different values that its kernels capture: as many as a Runge-Kutta method has
+#: Of one loop, for different values that its kernels capture: as many as a Runge-Kutta method has
+MOST_SPECIALIZATIONS = 3
 States = tuple[State, ...]
 S = TypeVar("S", bound=Field | Global)
 _MOVED: States = (State(),)  # no kernel is ever in this one
@@ -32,7 +33,7 @@ def _gone() -> None:
     raise AssertionError("what has moved is made ready again before it runs")
 
 
-class Ready(NamedTuple):
+class Specialization(NamedTuple):
     """What runs while kernels capture the same. ``needed`` and ``defined``: temporary fields that it reads, and those
     that have values after it. ``written``: all fields and globals that it changes."""
 
@@ -43,41 +44,41 @@ class Ready(NamedTuple):
     written: tuple[weakref.ref[Field | Global], ...]
 
 
-class KeptCall:
+class CachedCall:
     """A loop, ready to run again, that holds the memory it works on but no field, global, map, set or kernel."""
 
-    __slots__ = ("__weakref__", "_known", "mutex", "name", "now", "numbers", "shared", "ties")
+    __slots__ = ("__weakref__", "_specializations", "entry_refs", "mutex", "name", "now", "numbers", "shared")
 
-    def __init__(self, loop: Operation, ties: tuple[weakref.ref[Any], ...]):
-        self.name, self.ties = loop.name, ties
+    def __init__(self, loop: Operation, entry_refs: tuple[weakref.ref[Any], ...]):
+        self.name, self.entry_refs = loop.name, entry_refs
         self.mutex, self.shared = Mutex(f"loop {loop.name}"), mutexes_of(loop.storages)
         self.numbers = tuple([one for one in loop.storages if isinstance(one, PlainNumber)])  # its own: no one else's
-        self._known: Recent[States, Ready] = Recent(MOST_READY)
+        self._specializations: Recent[States, Specialization] = Recent(MOST_SPECIALIZATIONS)
         self.now = self._renewed(loop)
         for part in (*loop.storages, *loop.maps):
             part.watch(self)
 
     def invalidate(self) -> None:
         """A field has moved, or a map has other indices."""
-        self._known.clear()
-        self.now = Ready(_gone, _MOVED, (), (), ())  # nothing holds the memory of before
+        self._specializations.clear()
+        self.now = Specialization(_gone, _MOVED, (), (), ())  # nothing holds the memory of before
 
-    def turn(self, states: States, make: Callable[..., Operation], arguments: tuple[Any, ...]) -> None:
+    def rebind(self, states: States, make: Callable[..., Operation], arguments: tuple[Any, ...]) -> None:
         """A field has moved, or kernels capture something else: continue with a loop of the same arguments."""
-        found = self._known.find(states)
+        found = self._specializations.find(states)
         if found is None:
             loop = make(*arguments, numbers=self.numbers) if self.numbers else make(*arguments)
             loop.execution.unsettled = False  # the fields have been given it
             found = self._renewed(loop)
         self.now = found
 
-    def _renewed(self, loop: Operation) -> Ready:
+    def _renewed(self, loop: Operation) -> Specialization:
         loop.check_temporaries()
         execute, fields, states = loop.prepare(), loop.temporary_fields, loop.execution.states
         needed = tuple([weakref.ref(one) for one in fields if loop.needs(one)])
         defined = tuple([weakref.ref(one) for one in fields if loop.defines(one)])
         written = tuple([weakref.ref(one) for one in loop.written])
-        return self._known.keep(states, Ready(execute, states, needed, defined, written))
+        return self._specializations.keep(states, Specialization(execute, states, needed, defined, written))
 
     def __call__(self) -> None:
         execute, _, needed, defined, written = self.now
@@ -134,20 +135,20 @@ def remembered(
 
 
 @unowned
-def _new_call(calls: Kept[tuple[Any, ...], KeptCall], key: tuple[Any, ...], make: Callable[..., Operation],
-              arguments: tuple[Any, ...]) -> KeptCall:  # fmt: skip
+def _new_call(calls: WeakCache[tuple[Any, ...], CachedCall], key: tuple[Any, ...], make: Callable[..., Operation],
+              arguments: tuple[Any, ...]) -> CachedCall:  # fmt: skip
     loop = make(*arguments)
-    call = calls[key] = KeptCall(loop, tied(calls, key, loop.parts))
+    call = calls[key] = CachedCall(loop, weak_entry(calls, key, loop.parts))
     return call
 
 
-def _run(call: KeptCall, kernels: Sequence[Traced], make: Callable[..., Operation], arguments: tuple[Any, ...],
+def _run(call: CachedCall, kernels: Sequence[Traced], make: Callable[..., Operation], arguments: tuple[Any, ...],
          numbers: Sequence[Any]) -> None:  # fmt: skip
     """By the thread that holds it."""
     states = tuple([one.state for one in kernels])
     if call.now.states != states:
         with PREPARING:
-            call.turn(states, make, arguments)
+            call.rebind(states, make, arguments)
     for one, value in zip(call.numbers, numbers, strict=True):
         one.put(value)
     call()

@@ -306,10 +306,10 @@ class Dataflow:
             first = version.defined_at
             if first is None:
                 continue
-            for reader in version.read_at:
-                flows = [d for d in self.between(first, reader) if d.kind == "flow" and d.field is version.storage]
+            for consumer in version.read_at:
+                flows = [d for d in self.between(first, consumer) if d.kind == "flow" and d.field is version.storage]
                 far = next((d.distance for d in flows), "same element")  # no flow where the rest of it is kept
-                yield Arrow(first, reader, str(version) if far == "same element" else f"{version} ({far})")
+                yield Arrow(first, consumer, str(version) if far == "same element" else f"{version} ({far})")
 
     def _repr_html_(self) -> str:
         return self.svg()

@@ -16,7 +16,7 @@ import numpy as np
 from meshloom.errors import RunError, one_line, yes_or_no
 from meshloom.kernel.model import Output
 from meshloom.mesh.core import Field, Global
-from meshloom.mesh.location import whereabouts
+from meshloom.mesh.location import location_of
 from meshloom.operation.inspection import LoopValues, cause_of, check_has_elements, line_of, numbered
 from meshloom.operation.operation import Operation
 from meshloom.recording import refuse_in_program
@@ -140,7 +140,7 @@ def _where(one: Storage, bad: np.ndarray, values: np.ndarray) -> str:
     if isinstance(one, Global):
         return _word(values[bad][0])
     row = int(np.flatnonzero(bad.any(axis=1))[0])
-    return f"{_word(values[row][bad[row]][0])} at {whereabouts(one.set, row)}"
+    return f"{_word(values[row][bad[row]][0])} at {location_of(one.set, row)}"
 
 
 def _word(value: Any) -> str:

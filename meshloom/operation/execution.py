@@ -1,4 +1,4 @@
-"""How an operation runs, as far as it is known by now: what was asked for, derived, made ready and measured. The
+"""How an operation runs, as far as it is known by now: what was asked for, cached, made ready and measured. The
 operation itself never changes; all that does is here."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Spent(NamedTuple):
 class Execution:
     """By a ``policy``; fields and maps tell it when they have moved.
 
-    ``launches``: what runs, once it is made ready. ``known``: what was derived so far, by name. ``states``: of the
+    ``launches``: what runs, once it is made ready. ``cache``: what was derived so far, by name. ``states``: of the
     kernels, for which all of that holds. ``unsettled``: is a layout wished for that the fields have not got yet?
     """
 
@@ -43,7 +43,7 @@ class Execution:
     def __init__(self, name: str, policy: ExecutionPolicy):
         self.name = name
         self.launches: Launches | None = None
-        self.known: dict[str, Any] = {}
+        self.cache: dict[str, Any] = {}
         self.states: tuple[State, ...] = ()
         self.seconds, self.calls = 0.0, 0  # so far, as the host saw it
         self._preparing = False
@@ -58,10 +58,10 @@ class Execution:
     def invalidate(self) -> None:
         """A field moved, or a kernel changed: all that depends on it is made again when it is next needed."""
         self.launches = None
-        self.known.clear()
+        self.cache.clear()
 
     def refresh(self, kernels: Sequence[Traced]) -> None:
-        """Forget what was derived if a kernel reads other values now."""
+        """Forget what is cached if a kernel reads other values now."""
         if self._preparing:
             return
         states = tuple([one.state for one in kernels])

@@ -23,7 +23,7 @@ from meshloom.kernel.table import is_outside
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.grid import Grid
-from meshloom.mesh.location import whereabouts
+from meshloom.mesh.location import location_of
 from meshloom.operation.domain import Domain
 from meshloom.operation.operand import Operand
 
@@ -189,7 +189,7 @@ class LoopValues:
     def where(self, element: int) -> str:
         """Which element that is, and where."""
         box = self.loop.box
-        return whereabouts(self.loop.set, element if box is None else int(box.rows(None, element, element + 1)[0]))
+        return location_of(self.loop.set, element if box is None else int(box.rows(None, element, element + 1)[0]))
 
     def _access(self, number: int, element: int, values: np.ndarray, sign: str = "=") -> Seen:
         one = self.loop.operands[number]

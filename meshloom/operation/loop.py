@@ -21,11 +21,11 @@ from meshloom.kernel.survey_values import compare_by
 from meshloom.kernel.trace import trace
 from meshloom.mesh.array_interop import hidden_values
 from meshloom.mesh.box import Box
+from meshloom.mesh.buffer import Buffered
 from meshloom.mesh.core import Arg, Field, Global, Map, Set, VaryingMap, on_host
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.number import PlainNumber, kind_of_number
 from meshloom.mesh.random import Random, element_numbers
-from meshloom.mesh.stored import Stored
 from meshloom.operation.arguments import Argument, as_operands, domain_of
 from meshloom.operation.body import KernelBody
 from meshloom.operation.calls import remembered
@@ -185,7 +185,7 @@ def _known_by(argument: Argument) -> Any:
         through, around = argument.map, argument.offsets
         return (argument.field.serial, None if through is None else through.serial,
                 None if around is None else around.serial, argument.slots)  # fmt: skip
-    return argument.serial if isinstance(argument, Stored) else kind_of_number(argument)
+    return argument.serial if isinstance(argument, Buffered) else kind_of_number(argument)
 
 
 @overload

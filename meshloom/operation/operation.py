@@ -27,7 +27,7 @@ from meshloom.operation.domain import EVERYWHERE, INSIDE, Domain, Extent, Part
 from meshloom.operation.execution import Execution, Spent
 from meshloom.operation.inspection import Inspection, inspect
 from meshloom.operation.operand import Operand
-from meshloom.operation.policy import ExecutionPolicy, Form, Wish
+from meshloom.operation.policy import ExecutionPolicy, SharedCache, Wish
 from meshloom.order import TYPICAL_BLOCK
 from meshloom.recording import not_in_program, recorder, refuse_in_program
 from meshloom.schedule.choice.cost import Work
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from meshloom.schedule.choice.candidate import Candidates
 
 T = TypeVar("T")
-SHARED = ("spec", "work", "chosen", "plan", "flops")  # what an operation has from its form
-_UNKNOWN = object()
+SHARED = ("spec", "work", "chosen", "plan", "flops")  # what lies in the cache that operations share
+_MISSING = object()
 
 
-class derived(Generic[T]):
-    """A property of an operation, made once, and again when a field has moved or a kernel reads other values."""
+class cached(Generic[T]):
+    """A cached property of an operation, made again when a field has moved or a kernel reads other values."""
 
     def __init__(self, make: Callable[[Any], T]):
         self.make, self.name, self.__doc__ = make, make.__name__, make.__doc__
 
     @overload
-    def __get__(self, one: None, owner: type) -> derived[T]: ...
+    def __get__(self, one: None, owner: type) -> cached[T]: ...
     @overload
     def __get__(self, one: Operation, owner: type) -> T: ...
 
@@ -59,12 +59,12 @@ class derived(Generic[T]):
         if one is None:
             return self
         one.refresh()
-        found = one.known_of(self.name).get(self.name, _UNKNOWN)
-        if found is _UNKNOWN:
+        found = one.cache_of(self.name).get(self.name, _MISSING)
+        if found is _MISSING:
             with PREPARING:
-                known = one.known_of(self.name)
-                found = known[self.name] if self.name in known else self.make(one)
-                known[self.name] = found
+                cache = one.cache_of(self.name)
+                found = cache[self.name] if self.name in cache else self.make(one)
+                cache[self.name] = found
         return found
 
 
@@ -134,7 +134,7 @@ class Operation(NoCopy):
         """What it was put together from."""
         return self.body.composed
 
-    @derived
+    @cached
     def graph(self) -> BodyGraph:
         """What it computes, in terms of its operands."""
         return self.body.graph(self)
@@ -243,32 +243,32 @@ class Operation(NoCopy):
         """The schedule that was asked for."""
         return self.policy.wish
 
-    @derived
+    @cached
     def spec(self) -> LoopSpec:
         """It without its data: traced, optimised, with layouts."""
         return self.policy.spec(self)
 
-    @derived
-    def form(self) -> Form:
+    @cached
+    def shared_cache(self) -> SharedCache:
         """What it shares with loops over the same set that differ in their fields and globals alone."""
-        return self.policy.form(self)
+        return self.policy.shared_cache(self)
 
-    @derived
+    @cached
     def counts(self) -> Counts:
         """What it costs."""
         return self.policy.counts(self, self.schedule.block or 1)
 
-    @derived
+    @cached
     def uncut(self) -> Counts:
         """Counts that no schedule has a say in."""
         return self.policy.counts(self, TYPICAL_BLOCK)
 
-    @derived
+    @cached
     def work(self) -> Work:
         """What there is to do, whatever the schedule."""
         return self.uncut.work(self.backend.target)
 
-    @derived
+    @cached
     def chosen(self) -> tuple[Schedule, str]:
         """The schedule in force, and why."""
         return self.policy.chosen(self)
@@ -293,7 +293,7 @@ class Operation(NoCopy):
         """Bytes that it has to move, each datum once."""
         return self.policy.compulsory(self)
 
-    @derived
+    @cached
     def flops(self) -> float:
         """Floating-point operations of one execution, for the cost model."""
         return self.policy.flops(self)
@@ -308,7 +308,7 @@ class Operation(NoCopy):
         """What its schedule was chosen from, ranked, with estimated times and reasons; prints as a table."""
         return self.policy.candidates(self)
 
-    @derived
+    @cached
     def plan(self) -> Plan:
         """The plan arrays, from the cache or built and verified."""
         return self.policy.plan(self)
@@ -351,12 +351,12 @@ class Operation(NoCopy):
         """How it runs, why, and the figures."""
         return Explanation(self.policy.explain(self))
 
-    def known_of(self, name: str) -> dict[str, Any]:
-        """Where something derived is kept."""
-        return self.form.known if name in SHARED else self.execution.known
+    def cache_of(self, name: str) -> dict[str, Any]:
+        """Where a property is cached."""
+        return self.shared_cache.values if name in SHARED else self.execution.cache
 
     def refresh(self) -> None:
-        """Forget what was derived if a kernel reads other values now."""
+        """Forget what is cached if a kernel reads other values now."""
         self.execution.refresh(self.kernels)
 
     # ----- running it -------------------------------------------------------------------------------------------

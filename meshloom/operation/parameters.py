@@ -12,10 +12,10 @@ import numpy as np
 
 from meshloom.errors import ProgramError, UserError, one_line
 from meshloom.kernel.sameness import Distinct
+from meshloom.mesh.buffer import Buffered
 from meshloom.mesh.copies import ItsOwnCopy
-from meshloom.mesh.stored import Stored
 
-Known = Stored | ItsOwnCopy  # what is known by being itself: fields, globals; sets, maps, grids, boxes, offsets
+Known = Buffered | ItsOwnCopy  # what is known by being itself: fields, globals; sets, maps, grids, boxes, offsets
 _GATHERED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 

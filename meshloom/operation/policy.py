@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshloom.backend.bound import BoundLoop
+from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.lowering import Launches
 from meshloom.errors import ScheduleError
 from meshloom.kernel.recent import Recent
@@ -20,7 +20,7 @@ from meshloom.mesh.core import Field, Map
 from meshloom.mesh.layout import Layout
 from meshloom.operation.arguments import check_aliases, check_memory, spec_box
 from meshloom.operation.operand import Operand
-from meshloom.operation.ties import loops_over, tied
+from meshloom.operation.weak_cache import loops_over, weak_entry
 from meshloom.order import order_elements
 from meshloom.schedule.choice.auto import alone, candidates, choose, estimated, ruled
 from meshloom.schedule.choice.candidate import Candidate, Candidates
@@ -36,7 +36,7 @@ from meshloom.schedule.plan.verify import check_one_to_one
 from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
 from meshloom.schedule.strategies import AUTOMATIC, SERIAL, strategy, verify
 from meshloom.schedule.strategies.common.points import tiles
-from meshloom.schedule.strategies.common.vectors import shares
+from meshloom.schedule.strategies.common.vectors import elements_per_thread
 
 if TYPE_CHECKING:
     from meshloom.operation.operation import Operation
@@ -44,18 +44,18 @@ if TYPE_CHECKING:
 Wish = Schedule | str | Mapping[str, Any] | None
 
 
-class Form:
-    """What operations of one form share: what was derived from it, and what back ends have loaded for it, which stays
-    ``pinned`` as long as it does. ``ties``: see ``tied``."""
+class SharedCache:
+    """What operations share that differ in their fields and globals alone: ``values`` by name, and what back ends have
+    loaded for them, which stays ``pinned`` as long as it does. ``entry_refs``: see ``weak_entry``."""
 
-    def __init__(self, ties: tuple[Any, ...] = ()) -> None:
-        self.known: dict[str, Any] = {}
+    def __init__(self, entry_refs: tuple[Any, ...] = ()) -> None:
+        self.values: dict[str, Any] = {}
         self.pinned: dict[Any, Any] = {}
-        self.ties = ties
+        self.entry_refs = entry_refs
 
     def invalidate(self) -> None:
         """A map has other indices."""
-        self.known.clear()
+        self.values.clear()
 
 
 class ExecutionPolicy(ABC):
@@ -96,9 +96,9 @@ class ExecutionPolicy(ABC):
         """The maps used, each once, in order of appearance among the operands; a plan may need more."""
         return tuple(dict.fromkeys(one.reach.map for one in of.operands if one.reach.map is not None))
 
-    def form(self, of: Operation) -> Form:
+    def shared_cache(self, of: Operation) -> SharedCache:
         """What it shares with operations that differ in their fields and globals alone; here nothing."""
-        return Form()
+        return SharedCache()
 
     def counts(self, of: Operation, block: int) -> Counts:
         """What it costs, for blocks of so many elements."""
@@ -152,7 +152,7 @@ class ExecutionPolicy(ABC):
             raise ScheduleError(f"loop {of.name}: a reproducible sum has fewer than {MOST_SUMMANDS:,} summands, and"
                                 f" this would have {of.elements:,}; sum up parts of the set")  # fmt: skip
         return BoundLoop(of.spec, of.elements, of.storages, of.maps, of.schedule, lambda: of.plan, of.box,
-                         self.serial(of), of.form.pinned)  # fmt: skip
+                         self.serial(of), of.shared_cache.pinned)  # fmt: skip
 
     def serial(self, of: Operation) -> bool:
         """Does one thread of a CPU go through its elements in their order?"""
@@ -172,17 +172,17 @@ class StrategyPolicy(ExecutionPolicy):
         box = None if of.box is None else spec_box(of.box, of.operands, self.wish, of.backend.target)
         return LoopSpec(of.name, params, maps, of.graph.outputs, box=box, strict=of.strict)
 
-    def form(self, of: Operation) -> Form:
+    def shared_cache(self, of: Operation) -> SharedCache:
         layouts = tuple(of.layout_of(s) if isinstance(s, Field) else None for s in of.storages)
-        # kernels, given bodies and maps may come and go, and their forms, with plans, with them
+        # kernels, given bodies and maps may come and go, and their caches, with plans, with them
         parts = (*of.execution.states, *of.body.given_as, *of.ways)
         through = tuple([one.reach.as_member for one in of.operands])  # which its parameters do not tell
         serials = [one.serial for one in parts]
         key = (*serials, of.strict, of.backend.key, self.wish, of.params, layouts, through, of.box)
-        forms: Recent[Any, Form] = loops_over(of.set).forms
-        found = forms.find(key)
+        caches: Recent[Any, SharedCache] = loops_over(of.set).shared
+        found = caches.find(key)
         if found is None:
-            found = forms.keep(key, Form(tied(forms, key, parts)))
+            found = caches.keep(key, SharedCache(weak_entry(caches, key, parts)))
             for one in of.maps:
                 one.watch(found)
         return found
@@ -208,7 +208,7 @@ class StrategyPolicy(ExecutionPolicy):
         if target.is_simt and spec.box is not None:
             found["points per thread"] = tiles(spec)
         elif target.is_simt and not spec.maps:
-            found["elements per thread"] = shares(spec, of.schedule, of.elements, target)
+            found["elements per thread"] = elements_per_thread(spec, of.schedule, of.elements, target)
         if target.is_simt and any(isinstance(one, Field) and one.dim > 1 for one in of.storages):
             found["layout"] = ranked_layouts([(of.schedule.strategy, self.estimate(of))], target)
         return found

@@ -36,12 +36,12 @@ from meshloom.operation.repeated import RepeatedProgram
 from meshloom.operation.replay import ReadyProgram, Replay, Way
 from meshloom.operation.run_arguments import check_condition, check_decides, check_inside, checked_record, whole_history
 from meshloom.operation.tape import Tape
-from meshloom.operation.ties import Kept, tied
+from meshloom.operation.weak_cache import WeakCache, weak_entry
 from meshloom.recording import outside_program, recorder
 
 MOST_REPLAYS = 2**48
 MOST_NESTED = 100  # recordings of one program inside each other, with other arguments each
-MOST_KEPT = 16  # combinations of arguments of one program that stay ready
+MOST_CACHED = 16  # combinations of arguments of one program that stay ready
 MOST_TAPES = 4  # of one program, for other Python values each: as many as a Runge-Kutta method has stages
 
 T = TypeVar("T", Tape, ReadyProgram)
@@ -78,8 +78,8 @@ class Program(NoCopy, Distinct):
         self._taped: tuple[Captured, tuple[object, ...]] | None = None  # for what it read, and on which back end
         self._keeps_made = False  # does somebody have fields or globals that the function made?
         self._reads: Captured | None = None  # what the function read when it was last given arguments
-        self._values: Recent[Any, object] = Recent(MOST_KEPT)  # what stands for the values that were read, by their key
-        self._kept: Kept[tuple[Any, ...], tuple[ReadyProgram, ...]] = Kept()  # by arguments; that of now last
+        self._values: Recent[Any, object] = Recent(MOST_CACHED)  # what stands for the values read, by key
+        self._cached: WeakCache[tuple[Any, ...], tuple[ReadyProgram, ...]] = WeakCache()  # by arguments; now last
         self._voted: WeakSet[Field] = WeakSet()  # for their layouts, whatever its arguments are
         self._begun: dict[tuple[Any, ...], Tape] = {}  # which compilers have begun with (``begun.py``)
         self._called: tuple[Callable[[], Any], ...] | None = None  # by ``ml.call``, when it was last recorded
@@ -322,7 +322,7 @@ class Program(NoCopy, Distinct):
         self, times: int, way: Way, watched: Sequence[Global], arguments: tuple[Any, ...], named: dict[str, Any], *,
         until: Condition | None = None,
     ) -> Replayed:  # fmt: skip
-        """Run it with these arguments: by what is kept of an earlier run with them, where it still fits. ``until``:
+        """Run it with these arguments: by what is cached of an earlier run with them, where it still fits. ``until``:
         what decides when to end."""
         if not arguments and not named and not self.parameters.names:
             tape = self._own_tape()
@@ -333,29 +333,29 @@ class Program(NoCopy, Distinct):
         given = self.parameters.given(arguments, named) if named else Given(arguments, {})
         key = (current().key, self.fuse, self.branches, *given.key)
         values, watching = self._values_now(), Operation.watched is not None
-        kept = [one for one in self._kept.get(key, ()) if one.usable() and not watching]
-        ready = next((one for one in kept if one.values is values), None)
-        if ready is None:
+        cached = [one for one in self._cached.get(key, ()) if one.usable() and not watching]
+        hit = next((one for one in cached if one.values is values), None)
+        if hit is None:
             given, begun = self.parameters.given(arguments, named), self._begun.pop((key, values), None)
-            ready, made = self._recorded_with(given, kept) if begun is None else (None, begun)
+            hit, made = self._recorded_with(given, cached) if begun is None else (None, begun)
             if made is not None:
-                return self._first_run(made, (key, given, kept), times, way, watched, until)
-            if ready is None:
+                return self._first_run(made, (key, given, cached), times, way, watched, until)
+            if hit is None:
                 return BoundProgram(self, given)._performed(times, way, watched, (), {}, until=until)
-            ready.values = self._value
-        if ready is not kept[-1]:
-            self._kept[key] = (*[one for one in kept if one is not ready], ready)
-        check_decides(self.name, until, ready.written)
-        return ready.perform(times, way, watched)
+            hit.values = self._value
+        if hit is not cached[-1]:
+            self._cached[key] = (*[one for one in cached if one is not hit], hit)
+        check_decides(self.name, until, hit.written)
+        return hit.perform(times, way, watched)
 
-    def _recorded_with(self, given: Given, kept: Sequence[T]) -> tuple[T | None, Tape | None]:
-        """Record with these arguments: that of some kept ones which does the same, or a tape; neither where functions
-        are called, which may hold anything, so that nothing of it is kept."""
-        reads, ready, new = self._found_or_recorded(given, kept)
+    def _recorded_with(self, given: Given, cached: Sequence[T]) -> tuple[T | None, Tape | None]:
+        """Record with these arguments: that of some cached ones which does the same, or a tape; neither where functions
+        are called, which may hold anything, so that nothing of it is cached."""
+        reads, hit, new = self._found_or_recorded(given, cached)
         if reads is not self._reads:
             self._note(reads)
-        if ready is not None or functions_of(new):
-            return ready, None
+        if hit is not None or functions_of(new):
+            return hit, None
         tape = Tape(self.name, new, self._voted)
         tape.fuse, tape.branches = self.fuse, self.branches
         return None, tape
@@ -366,7 +366,7 @@ class Program(NoCopy, Distinct):
         (``begun.py``); False where that has to wait until they have run."""
         given = self.parameters.given(arguments, {})
         key = (current().key, self.fuse, self.branches, *given.key)
-        if key not in self._kept:
+        if key not in self._cached:
             _, tape = self._recorded_with(given, ())
             if tape is None or not tape.begin_early():
                 return False
@@ -377,17 +377,17 @@ class Program(NoCopy, Distinct):
         self, tape: Tape, place: tuple[tuple[Any, ...], Given, list[ReadyProgram]], times: int, way: Way,
         watched: Sequence[Global], until: Condition | None,
     ) -> Replayed:  # fmt: skip
-        """Run what was recorded, and keep what was made ready; ``place``: where, for which arguments, next to what."""
+        """Run what was recorded, and cache what was made ready; ``place``: where, for which arguments, next to what."""
         check_decides(self.name, until, tape.left[0])
         done = tape.execute(times, way, watched)
         if times:
             key, given, others = place
-            ready = tape.ready_to_keep(tied(self._kept, key, given.parts))
-            ready.outline, ready.values = tape.outline, self._value
-            self._kept.pop(key, None)
-            self._kept[key] = (*others[-MOST_TAPES + 1 :], ready)
-            if len(self._kept) > MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
+            made = tape.ready_to_keep(weak_entry(self._cached, key, given.parts))
+            made.outline, made.values = tape.outline, self._value
+            self._cached.pop(key, None)
+            self._cached[key] = (*others[-MOST_TAPES + 1 :], made)
+            if len(self._cached) > MOST_CACHED:
+                del self._cached[next(iter(self._cached))]
         return done
 
     def _inlined(self, times: int, record: Sequence[Global], into: Callable[[Any], None], given: Given) -> np.ndarray:

@@ -15,9 +15,9 @@ import numpy as np
 from meshloom.backend.base import Backend, Recording, Replayed
 from meshloom.errors import ProgramError
 from meshloom.exclusion import holding, mutexes_of
+from meshloom.mesh.buffer import Buffered
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.globals import Comparison
-from meshloom.mesh.stored import Stored
 from meshloom.native.together import together
 from meshloom.operation.measures import Measures
 from meshloom.operation.operation import Operation
@@ -63,7 +63,7 @@ class StartValue:
             return held
         return True
 
-    def left(self, versions: Mapping[Stored, int]) -> None:
+    def left(self, versions: Mapping[Buffered, int]) -> None:
         """Whole replays have ended, and left these versions."""
         field = self._field()
         self._version = 0 if field is None else versions.get(field, 0)
@@ -82,7 +82,7 @@ class Replay:
         """Do the fields that it takes for constant hold that constant now?"""
         return not self.constants or all(one.holds() for one in self.constants)
 
-    def left(self, versions: Mapping[Stored, int]) -> None:
+    def left(self, versions: Mapping[Buffered, int]) -> None:
         """Whole replays have ended, and left these versions of what they write."""
         for one in self.constants:
             one.left(versions)
@@ -118,8 +118,8 @@ class ReadyProgram:
     outline: Outline
     values: object = None
 
-    def __init__(self, name: str, loops: Sequence[Operation], replay: Replay, ties: tuple[weakref.ref[Any], ...]):
-        self.name, self.ties = name, ties
+    def __init__(self, name: str, loops: Sequence[Operation], replay: Replay, entry_refs: tuple[weakref.ref[Any], ...]):
+        self.name, self.entry_refs = name, entry_refs
         self.replay: Replay | None = replay
         self.kernels = tuple(dict.fromkeys(kernel for one in loops for kernel in one.kernels))
         self.states = tuple([one.state for one in self.kernels])
@@ -195,10 +195,10 @@ def temporaries_among(written: Iterable[Field | Global]) -> tuple[Field, ...]:
 
 def mark_written(
     name: str, written: Iterable[Field | Global], temporary_fields: Iterable[Field | None]
-) -> dict[Stored, int]:
+) -> dict[Buffered, int]:
     """After replays of a program, also where they failed: what it writes has changed, temporary fields hold nothing.
     Returns the new versions."""
-    versions: dict[Stored, int] = {one: one.changed() for one in written}
+    versions: dict[Buffered, int] = {one: one.changed() for one in written}
     for field in temporary_fields:
         if field is not None:
             field.undefined_after = name

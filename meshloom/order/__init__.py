@@ -20,22 +20,22 @@ from meshloom.order.quality import (
     TYPICAL_BLOCK,
     Loads,
     blocks_of,
+    conflicting_blocks,
     excess,
     lines_per_block,
     loads_by_elements,
     loads_by_targets,
-    meeting_blocks,
     reuse_factor,
     sampled_blocks,
-    shared_beside,
+    target_reuse,
 )
 from meshloom.order.registry import ORDERINGS, find, names
 from meshloom.order.task import Elements, Targets, Task
 
 __all__ = [
-    "BAD_EXCESS", "ORDERINGS", "TYPICAL_BLOCK", "Loads", "blocks_of", "excess", "follow", "lines_per_block",
-    "loads_by_elements", "loads_by_targets", "meeting_blocks", "names", "order_elements", "order_targets",
-    "reuse_factor", "sampled_blocks", "shared_beside",
+    "BAD_EXCESS", "ORDERINGS", "TYPICAL_BLOCK", "Loads", "blocks_of", "conflicting_blocks", "excess", "follow",
+    "lines_per_block", "loads_by_elements", "loads_by_targets", "names", "order_elements", "order_targets",
+    "reuse_factor", "sampled_blocks", "target_reuse",
 ]  # fmt: skip
 
 

@@ -118,7 +118,7 @@ def blocks_of(elements: int, name: str) -> str:
     return f"blocks of {TYPICAL_BLOCK} {name}" if elements > TYPICAL_BLOCK else f"all {elements} {name} together"
 
 
-def shared_beside(rows: np.ndarray) -> float:
+def target_reuse(rows: np.ndarray) -> float:
     """The share of the slots whose target the next element has, too, in sampled blocks: 0 in a random order."""
     found = total = 0
     for first, last in sampled_blocks(len(rows), TYPICAL_BLOCK):
@@ -128,7 +128,7 @@ def shared_beside(rows: np.ndarray) -> float:
     return found / total if total else 0.0
 
 
-def meeting_blocks(rows: np.ndarray, n_targets: int, block: int) -> float:
+def conflicting_blocks(rows: np.ndarray, n_targets: int, block: int) -> float:
     """With how many others does a block of consecutive elements share targets? The most of a few sampled blocks."""
     chosen = sampled_blocks(len(rows), block, 8)
     masks = np.zeros(n_targets, np.uint8)  # one bit for each sampled block

@@ -199,7 +199,7 @@ def _first_bad(task: RunTask, written: Field | Global) -> _Finding:
     element = int(rows[0])
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     what = _what(limit, values[element][bad[element]].flat[0])
-    return _Finding(f"{written.name} is {what} in {task.whereabouts(written.set, element)}{more}", cure)
+    return _Finding(f"{written.name} is {what} in {task.location_of(written.set, element)}{more}", cure)
 
 
 def _what(limit: Limit | None, value: float) -> str:

@@ -138,7 +138,7 @@ class RunFolder:
         """
         if self.replaces:
             with suppress(OSError):  # the next one to open the folder tries again
-                takeover.settle(self.path)
+                takeover.recover(self.path)
 
 
 def is_run(path: Path) -> bool:
@@ -176,7 +176,7 @@ THE_ONE_OF_BEFORE = (
 )
 
 
-def settled(path: Path) -> None:
+def recover(path: Path) -> None:
     """Bring a folder in order that a run may have been killed in, before anything is read from it.
 
     UserError where a run was cut off that can neither go on nor give way to one of before: what it left stays, for a
@@ -189,7 +189,7 @@ def settled(path: Path) -> None:
                 if lock is not None and takeover.is_cut_off(path):
                     raise UserError(f"{path}: this run was cut off before its first checkpoint; start it again with"
                                     " the command that began it")  # fmt: skip
-                if _settle(path, lock):
+                if _recover(path, lock):
                     warnings.warn(f"{path}: {THE_ONE_OF_BEFORE}", stacklevel=3)
             finally:
                 RunFolder(path, lock=lock).release()
@@ -202,7 +202,7 @@ def can_go_on(path: Path) -> bool:
         with _clear_refusal(path, SCRIPT):
             lock = _lock(path)
             try:
-                _settle(path, lock, SCRIPT)
+                _recover(path, lock, SCRIPT)
             finally:
                 RunFolder(path, lock=lock).release()
     return os.path.isfile(path / names.CHECKPOINT)
@@ -229,7 +229,7 @@ def _claimed(
     """The folder locked, in order, and ready for this run."""
     lock = _lock(path)
     try:
-        _settle(path, lock, options)
+        _recover(path, lock, options)
         if goes_on or is_run(path):
             if not (overwrite or goes_on):
                 raise UserError(_refusal(path, options))
@@ -301,13 +301,13 @@ def locked(path: Path) -> Iterator[None]:
         RunFolder(path, lock=lock).release()
 
 
-def _settle(path: Path, lock: int | None, options: Options = COMMAND) -> bool:
+def _recover(path: Path, lock: int | None, options: Options = COMMAND) -> bool:
     """Whoever holds the folder puts in order what a kill has left; without a lock nobody knows what still lives.
 
     Whether the run of before is back, in place of one that was cut off.
     """
     if lock is not None:
-        return takeover.settle(path)
+        return takeover.recover(path)
     if takeover.is_open(path):
         raise UserError(
             f"{path} holds a run without a checkpoint, which may still go on: folders cannot be locked here;"

@@ -20,7 +20,7 @@ _PATTERNS = ("chart_*.csv", "chart_*.png", "map_*.png", "fields_[0-9]*.vt[iru]",
 _FIELDS = re.compile(r"(?:fields|surface)_(\d+)\.vt[iru]")
 _PROBE = re.compile(r"\.probe\.\d+")
 _NOT_IN_FILES = '%/\\:*?"<>|'  # of names; on one system or another
-_LONGEST_NAME = 150  # bytes of it; a file name may have 255, also the longer one that is written beside it
+_LONGEST_NAME = 150  # bytes of it; a file name may have 255, also the longer one that is written next to it
 
 
 def own_files(folder: Path) -> list[Path]:
@@ -35,10 +35,10 @@ def half_written(folder: Path) -> list[Path]:
 
 
 def _is_half_written(name: str) -> bool:
-    beside = HALF_WRITTEN.fullmatch(name)
-    if beside is None:
+    unfinished = HALF_WRITTEN.fullmatch(name)
+    if unfinished is None:
         return _PROBE.fullmatch(name) is not None
-    return beside["name"] in _OWN_FILES or any(fnmatchcase(beside["name"], one) for one in _PATTERNS)
+    return unfinished["name"] in _OWN_FILES or any(fnmatchcase(unfinished["name"], one) for one in _PATTERNS)
 
 
 def probe_name(process: int) -> str:

@@ -74,7 +74,7 @@ def is_cut_off(folder: Path) -> bool:
     return _is_ours(aside) and not (folder / CHECKPOINT).exists() and not any(aside.iterdir())
 
 
-def settle(folder: Path) -> bool:
+def recover(folder: Path) -> bool:
     """Make one run, or none, of what a kill has left; whether the run of before is back.
 
     The folder must be locked: a living run is not to be undone.

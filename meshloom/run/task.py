@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from meshloom.mesh.core import Field, Global, Set
-from meshloom.mesh.location import whereabouts
+from meshloom.mesh.location import location_of
 from meshloom.run.samples import Sampled, Wishes
 from meshloom.run.verdict import Verdict
 from meshloom.run.views import Chart, Corners, Image, Picture, SpacePicture
@@ -259,9 +259,9 @@ class RunTask(ABC):
         """What must stay finite next to the monitors; None where these need not be so either."""
         return ()
 
-    def whereabouts(self, on: Set, element: int) -> str:
+    def location_of(self, on: Set, element: int) -> str:
         """Which element of a set that is, and where, in words."""
-        return whereabouts(on, element)
+        return location_of(on, element)
 
     # --- what a person looks at
 

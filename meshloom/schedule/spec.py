@@ -95,15 +95,15 @@ class SpecBox:
 
 
 @dataclass(frozen=True)
-class Share:
-    """What a thread of a GPU takes: so many elements side by side, moved at once, and that so many ``times``."""
+class ElementsPerThread:
+    """What a thread of a GPU takes: ``vector`` elements side by side, moved at once, ``unroll`` times."""
 
     vector: int = 1
-    times: int = 1
+    unroll: int = 1
 
     @property
-    def elements(self) -> int:
-        return self.vector * self.times
+    def count(self) -> int:
+        return self.vector * self.unroll
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class LoopSpec:
     whole_rows: bool = False  # load and store whole rows of array-of-structures fields at once (GPUs like it)
     starts_from: tuple[tuple[int, float], ...] = ()  # Globals (by parameter) whose sum starts from a number of its own
     box: SpecBox | None = None  # of a loop over a box of a grid
-    share: Share = Share()  # of loops where no element looks at another
+    per_thread: ElementsPerThread = ElementsPerThread()  # of loops where no element looks at another
     strict: bool = False  # the formula as written, every operation rounded by itself
 
     @property

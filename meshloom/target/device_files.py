@@ -108,8 +108,8 @@ def _check(one: Setting, usual: Values) -> None:
             raise ConfigError(f"{one.where}: {one.name} must be {_in_words(1.0)}, got {toml_shown(one.value)}")
         return
     if one.key not in usual:
-        beside = [key for key in usual if key[:-1] == one.key[:-1]] or [key[:1] for key in usual]
-        names = dict.fromkeys(map(toml_key, beside))
+        siblings = [key for key in usual if key[:-1] == one.key[:-1]] or [key[:1] for key in usual]
+        names = dict.fromkeys(map(toml_key, siblings))
         raise ConfigError(f"{one.where}: unknown name '{one.name}'{nearest(one.name, names)}")
     if not _suits(one.value, usual[one.key]):
         raise ConfigError(f"{one.where}: {one.name} must be {_in_words(usual[one.key])}, got {toml_shown(one.value)}")

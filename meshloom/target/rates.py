@@ -17,11 +17,11 @@ class Rates:
     per_atomic: float
     per_update: float
     per_launch: float
-    per_visit: float
+    per_target_visit: float
     per_request: float
     per_round: float
-    per_crowded: float
-    busy: float  # blocks that have to run at the same time to keep it busy
+    per_contended: float
+    saturating_blocks: float  # that have to run at the same time to keep it busy
 
     def slower(self, times: float) -> Rates:
         """Those of a machine that needs so many times as long for everything but launches and waiting."""
@@ -32,7 +32,7 @@ class Rates:
         """Those of so many threads, where these are one core's: memory moves at most ``bytes_per_second`` for all of
         them. One thread starts no others and waits for nobody; its atomics are what they are, as the code for any
         number has them."""
-        shared = replace(self.slower(1 / threads), busy=min(self.busy, float(threads)))
+        shared = replace(self.slower(1 / threads), saturating_blocks=min(self.saturating_blocks, float(threads)))
         bound = max(shared.per_byte, 1 / bytes_per_second)
         alone = dict.fromkeys(_AS_LONG, 0.0) if threads == 1 else {}
         return replace(shared, per_byte=bound, **alone)

@@ -386,11 +386,11 @@ def _libraries() -> tuple[Path, bytes, bytes]:
 
 def _spoil(dice: random.Random, file: Path, whole: bytes, other: bytes) -> str:
     """Put something else in place of a library, or of what lies around it."""
-    body = whole[: -compiler._SEAL_BYTES]
+    body = whole[: -compiler._CHECKSUM_BYTES]
     ways: dict[str, Callable[[], object]] = {
         "damaged": lambda: file.write_bytes(damaged(dice, whole)),
-        "half, sealed again": lambda: file.write_bytes(
-            (half := body[: dice.randrange(len(body))]) + compiler._seal(half, file.stem)),
+        "half, with a checksum": lambda: file.write_bytes(
+            (half := body[: dice.randrange(len(body))]) + compiler._checksum(half, file.stem)),
         "another one": lambda: file.write_bytes(other),
         "a pipe": lambda: os.mkfifo(file),
         "an empty folder": lambda: file.mkdir(),

@@ -20,14 +20,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from meshloom.native.threads import THREADS_LEFT_BEHIND
+from meshloom.native.threads import THREADS_AFTER_FORK
 from tests.attacks.campaign import Broken
 from tests.attacks.pot import pot_is_known
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _CHANGES = {"os.rename": False, "os.remove": False, "os.rmdir": False, "os.mkdir": True}  # whether it needs room
 _SECONDS = 60.0
-_FORKED = f"meshloom: {THREADS_LEFT_BEHIND}\n"  # said where this process had run a loop before it forked: no fault
+_FORKED = f"meshloom: {THREADS_AFTER_FORK}\n"  # said where this process had run a loop before it forked: no fault
 
 
 @dataclass(frozen=True)

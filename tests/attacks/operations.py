@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from meshloom.run.folder import settled
+from meshloom.run.folder import recover
 from tests.attacks.campaign import Broken, Campaign
 from tests.attacks.forked import Ended, forked
 
@@ -109,7 +109,7 @@ def check_old_or_new(place: Path, scratch: Path) -> str:
     copy = _place(scratch)
     write(copy, found(place))
     with warnings.catch_warnings(action="ignore"):  # it says which of the two it is
-        settled(copy / "run")
+        recover(copy / "run")
     whole = found(copy)
     old = whole["run/run.toml"] == uninterrupted(OLD)[0]["run/run.toml"]
     if old:

@@ -103,11 +103,11 @@ class HostStreams:
 class ShuffledRecording(Recording):
     """Operations captured as for CUDA; every replay is in another order."""
 
-    def __init__(self, operations: Sequence[Callable[[], None]], dealt: Sequence[StreamAssignment]):
+    def __init__(self, operations: Sequence[Callable[[], None]], assigned: Sequence[StreamAssignment]):
         super().__init__(operations)
-        streams, self.dealt = HostStreams(), dealt
+        streams, self.assigned = HostStreams(), assigned
         calls = [partial(streams.launch, operation) for operation in operations]
-        self.graph = captured(calls, dealt, streams, streams.cuda.Stream())
+        self.graph = captured(calls, assigned, streams, streams.cuda.Stream())
         self.order = random.Random(1)
 
     def run(self, times: int, record: Sequence[Global]) -> Replayed:
@@ -123,8 +123,8 @@ class ShuffledCuda(EmulatedCuda):
 
     name = "shuffled"
 
-    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[StreamAssignment]) -> Recording:
-        return ShuffledRecording(operations, dealt)
+    def _recording(self, operations: Sequence[Callable[[], None]], assigned: Sequence[StreamAssignment]) -> Recording:
+        return ShuffledRecording(operations, assigned)
 
 
 class Silent(Emulator):

@@ -85,13 +85,13 @@ def some_order(needed: list[set[int]], rng: random.Random) -> list[int]:
     return order
 
 
-def edges(dealt: list[StreamAssignment]) -> list[set[int]]:
+def edges(assigned: list[StreamAssignment]) -> list[set[int]]:
     """What each waits for: others by events, and the one before in its branch."""
     last: dict[int, int] = {}
     found = []
-    for k, turn in enumerate(dealt):
-        found.append({*turn.waits, *([last[turn.branch]] if turn.branch in last else [])})
-        last[turn.branch] = k
+    for k, assignment in enumerate(assigned):
+        found.append({*assignment.waits, *([last[assignment.branch]] if assignment.branch in last else [])})
+        last[assignment.branch] = k
     return found
 
 
@@ -103,9 +103,9 @@ def test_any_allowed_order_gives_the_same(data: st.DataObject, most: int, period
     program = [line.operation(data) for _ in range(data.draw(st.integers(0, 8), label="length"))]
     expected = line.after(program)
     needed = reduced(Dataflow(program).waits())
-    dealt = in_streams(needed, most)
-    assert {turn.branch for turn in dealt} <= set(range(most))
-    for allowed in ([set(one) for one in needed], edges(dealt)):
+    assigned = in_streams(needed, most)
+    assert {assignment.branch for assignment in assigned} <= set(range(most))
+    for allowed in ([set(one) for one in needed], edges(assigned)):
         for _ in range(3):
             for a, b in zip(line.after(program[k] for k in some_order(allowed, rng)), expected, strict=True):
                 np.testing.assert_array_equal(a, b)
@@ -138,7 +138,7 @@ def in_box(target: ml.ReadWrite):
 
 def test_branches_are_continued_and_few() -> None:
     free = [()] * 5
-    assert [turn.branch for turn in in_streams(free, 3)] == [0, 1, 2, 0, 1]
+    assert [assignment.branch for assignment in in_streams(free, 3)] == [0, 1, 2, 0, 1]
     diamond = in_streams([(), (0,), (0,), (2, 1), (3,)], 4)
     waits = [(0, ()), (0, ()), (1, (0,)), (1, (1,)), (1, ())]
     assert diamond == [StreamAssignment(branch, needed) for branch, needed in waits]
@@ -233,7 +233,7 @@ def test_a_program_may_be_kept_in_one_branch() -> None:
 def test_what_is_called_twice_or_shares_corners_is_ordered() -> None:
     ml.use("silent")
     step = ml.program(fuse=False)(Plane().step)
-    before = all_before(step._tape().recording().dealt)  # type: ignore[attr-defined]
+    before = all_before(step._tape().recording().assigned)  # type: ignore[attr-defined]
     names = [o.name for o in step.loops]
     once, again = (k for k, name in enumerate(names) if name == "size")
     assert once in before[again]
@@ -283,9 +283,9 @@ def rows_of(access: DataAccess, grid: ml.Grid) -> set[int]:
     return {int(k) for k in sum(i * s for i, s in zip(index, grid.strides, strict=True)).ravel()}
 
 
-def all_before(dealt: list[StreamAssignment]) -> list[set[int]]:
+def all_before(assigned: list[StreamAssignment]) -> list[set[int]]:
     found: list[set[int]] = []
-    for direct in edges(dealt):
+    for direct in edges(assigned):
         found.append(direct.union(*(found[j] for j in direct)))
     return found
 
@@ -310,8 +310,8 @@ def test_the_vortex_runs_slopes_and_opposite_sides_together() -> None:
     ml.use("silent")
     case = VortexOutflow(VortexOutflow.Config())
     recording: Any = case.program._fused_recording()
-    steps, dealt = recording.program.body, recording._replay.dealt
-    before = all_before(dealt)
+    steps, assigned = recording.program.body, recording._replay.assigned
+    before = all_before(assigned)
     names = [getattr(step, "name", "fused") for step in steps]
     for x, y in zip(*([k for k, n in enumerate(names) if n == name] for name in ("slope_x", "slope_y")), strict=True):
         assert x not in before[y] and y not in before[x]

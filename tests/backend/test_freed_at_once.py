@@ -13,7 +13,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.errors import ProgramError
-from meshloom.operation.ties import loops_over
+from meshloom.operation.weak_cache import loops_over
 from tests.attacks.soak import scaled, spread, summed
 
 SIZE = 50
@@ -198,11 +198,11 @@ def test_plans_go_with_their_map() -> None:
     ml.use("cpu")
     mesh = Mesh()
     called_through_a_map(mesh)
-    forms = loops_over(mesh.edges).forms
-    before = len(forms)
+    caches = loops_over(mesh.edges).shared
+    before = len(caches)
     for _ in range(5):
         called_through_a_map(mesh)
-    assert len(forms) == before
+    assert len(caches) == before
 
 
 @pytest.mark.slow

@@ -248,8 +248,8 @@ def test_forms_of_lines_keep_within_shared_memory() -> None:
         loop = several_loop("emulated", shape, axis)
         needed = []
         for target in (H200, GFX90A):
-            form = on_gpu.form(loop.spec, loop.domain.geometry, {}, target)
-            cut = replace(loop.spec, form=form), loop.domain.geometry
+            tiling = on_gpu.tiling(loop.spec, loop.domain.geometry, {}, target)
+            cut = replace(loop.spec, tiling=tiling), loop.domain.geometry
             needed.append(on_gpu._shared_bytes(*cut, target.gpu.lines))
             assert needed[-1] <= target.shared
         assert needed[1] <= needed[0]

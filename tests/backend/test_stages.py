@@ -127,11 +127,11 @@ def test_asking_changes_no_stage(backend: str) -> None:
     ml.use(backend)
     loop = Ring().loop()
     text = loop.source
-    assert loop.execution.launches is None and loop.form.pinned == {}
+    assert loop.execution.launches is None and loop.shared_cache.pinned == {}
     before = loop.prepare()
-    stages = lowered(loop), loaded(loop), dict(loop.form.pinned)
+    stages = lowered(loop), loaded(loop), dict(loop.shared_cache.pinned)
     assert loop.source == text and loop.explain() and loop.estimate > 0.0 and repr(loop) and loop.counts.flops
-    assert loop.prepare() is before and (lowered(loop), loaded(loop), loop.form.pinned) == stages
+    assert loop.prepare() is before and (lowered(loop), loaded(loop), loop.shared_cache.pinned) == stages
     assert lowered(loop) is stages[0]
 
 

@@ -32,8 +32,8 @@ def test_a_frequency_is_that_of_the_last_part() -> None:
 
 
 def test_settled_is_from_where_on_a_curve_stays() -> None:
-    assert compressible.settled(np.array([0.5, 1.0, 2.0, 0.999, 1.002, 1.0])) == 3
-    assert compressible.settled(np.array([1.0, 1.0])) == 0
+    assert compressible.steady_from(np.array([0.5, 1.0, 2.0, 0.999, 1.002, 1.0])) == 3
+    assert compressible.steady_from(np.array([1.0, 1.0])) == 0
 
 
 def test_what_is_judged() -> None:

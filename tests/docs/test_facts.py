@@ -108,13 +108,13 @@ def value_of(formula: str, known: dict[str, float]) -> float:
 
 def test_costs_of_the_strategies() -> None:
     work = Work(elements=1000, targets=400, incidences=2000, components=8, flops=6e4, compulsory=9e4, staged=3.2e4,
-                requested=1.2e5, gathered=2.1e5, tiles=1.3, loads=1.4, again=1.1e4,
-                added_again=2.3e4, gathered_again=3.1e4, staged_again=4.7e3, mapped_again=5.3e3,
-                beside=0.3, colors=6.0)  # fmt: skip
+                requested=1.2e5, gathered=2.1e5, tiles=1.3, loads=1.4, reload_reads=1.1e4,
+                reload_updates=2.3e4, reload_gathers=3.1e4, reload_stage=4.7e3, reload_maps=5.3e3,
+                target_reuse=0.3, colors=6.0)  # fmt: skip
     known = {"B": work.compulsory, "F": work.flops, "S": work.staged, "E": work.elements, "T": work.targets,
              "I": work.incidences, "U": work.elements * work.components, "C": round(2000 / 400) + 2,
-             "J": work.beside, "D": work.loads, "N": work.colors, "R": work.again, "A": work.added_again,
-             "V": work.gathered_again, "W": work.staged_again, "M": work.mapped_again,
+             "J": work.target_reuse, "D": work.loads, "N": work.colors, "R": work.reload_reads,
+             "A": work.reload_updates, "V": work.reload_gathers, "W": work.reload_stage, "M": work.reload_maps,
              "K": work.tiles, "Q": work.requested, "G": work.gathered,
              "P": 2.1e5 / 2000 / 80}  # fmt: skip
     spec = smooth_loop().spec
@@ -129,16 +129,17 @@ def test_costs_of_the_strategies() -> None:
         real = [cost.bytes, cost.flops, cost.atomics, cost.updates, cost.launches, cost.visits, cost.requests,
                 cost.rounds]  # fmt: skip
         assert written == pytest.approx(real), name
-    crowded = strategy("atomic").cost(spec, replace(work, crowded=0.5))
-    assert crowded.crowded == 0.5 * crowded.atomics
+    contended = strategy("atomic").cost(spec, replace(work, contention=0.5))
+    assert contended.contended == 0.5 * contended.atomics
     idle = strategy("block_color").cost(spec, replace(work, colors=16.0, blocks=32))
-    busy = replace(idle, at_once=CPU.rates.busy)
+    busy = replace(idle, concurrent_blocks=CPU.rates.saturating_blocks)
     waiting = replace(idle, bytes=0.0, flops=0.0, requests=0.0).seconds(CPU.rates)
     assert idle.seconds(CPU.rates) - waiting == pytest.approx(4 * (busy.seconds(CPU.rates) - waiting))
-    assert CPU.rates.busy == H200.rates.busy
+    assert CPU.rates.saturating_blocks == H200.rates.saturating_blocks
     held = CPU.numbers.order
     assert held == H200.numbers.order
-    assert f"busy with {CPU.rates.busy:g} blocks at a time (`busy`)" in page("docs/schedules.md")
+    saturated = f"saturated by {CPU.rates.saturating_blocks:g} blocks at a time (`saturating_blocks`)"
+    assert saturated in page("docs/schedules.md")
     assert f"so {held.held_rows:g} loads of a row\ncount as one, and lines of which {held.held_lines:g} parts" in page(
         "docs/schedules.md")  # fmt: skip
 

@@ -87,15 +87,15 @@ def test_a_changed_byte_is_noticed(tmp_path: Path, checkpoint: Checkpoint):
     assert noticed > 20
 
 
-def test_checkpoints_of_before_there_were_seals(tmp_path: Path, checkpoint: Checkpoint):
+def test_checkpoints_of_before_there_were_checksums(tmp_path: Path, checkpoint: Checkpoint):
     save(tmp_path / "c.h5", checkpoint)
-    sealed = (tmp_path / "c.h5").read_bytes()
+    whole = (tmp_path / "c.h5").read_bytes()
     with h5py.File(tmp_path / "c.h5", "r") as new, h5py.File(tmp_path / "old.h5", "w") as old:
         for name in new:
             new.copy(name, old)
         old.attrs.update(new.attrs)
     assert load(tmp_path / "old.h5").digest() == checkpoint.digest()
-    (tmp_path / "bare.h5").write_bytes(sealed[512:])  # the seal alone is missing
+    (tmp_path / "bare.h5").write_bytes(whole[512:])  # the checksum alone is missing
     assert load(tmp_path / "bare.h5").digest() == checkpoint.digest()
 
 

@@ -100,8 +100,8 @@ def test_generated_cuda_compiles_without_spilling(periodic: bool) -> None:
     for on, axis, source, target, architecture in cases:
         loop = ml.linalg.LineLoop(on, axis, lele6(periodic), source, target)
         unit, threads = make_unit(loop.spec, loop.plan, target=H200), H200.whole_warps(loop.plan.block)
-        blocks = H200.registers // (loop.spec.form.registers * threads)
+        blocks = H200.registers // (loop.spec.tiling.registers * threads)
         made = dialect.kernels(unit, loop.plan.block, threads, [blocks])
         for one in (architecture, "sm_90"):
             _, log = nvrtc.build(dialect.render(unit, made, wide_index=False), "lines", one)
-            assert nvrtc.resources(log)["pass0"]["spills"] <= limits[one], (axis, one, loop.spec.form)
+            assert nvrtc.resources(log)["pass0"]["spills"] <= limits[one], (axis, one, loop.spec.tiling)

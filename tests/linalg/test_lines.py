@@ -204,7 +204,7 @@ def test_neighbours_exchange_operands(periodic: bool) -> None:
             rhs = grid.field("rhs", 3)
             loop = ml.linalg.LineLoop(grid, 0, lele6(periodic), (q, half), (metric, rhs), before=flux, after=accumulate,
                                       values=3, tuning={"points": 8, "shared": 0, "exchange": exchange})  # fmt: skip
-            assert loop.spec.form.exchange == bool(exchange and possible)
+            assert loop.spec.tiling.exchange == bool(exchange and possible)
             loop()
             found.append(rhs.numpy())
         np.testing.assert_array_equal(*found)
@@ -223,7 +223,7 @@ def test_lines_in_pairs(periodic: bool) -> None:
             out = grid.field("out", 2, dtype="float32")
             loop = ml.linalg.LineLoop(grid, 0, lele6(periodic), f, out,
                                       tuning={"pair": pair, "points": 8, "tile": 8, "threads": 128})  # fmt: skip
-            assert loop.spec.form.pair == bool(pair and paired)
+            assert loop.spec.tiling.pair == bool(pair and paired)
             loop()
             found.append(grid.shaped(out))
         np.testing.assert_array_equal(*found)

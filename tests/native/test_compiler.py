@@ -144,18 +144,18 @@ def damage_flip(path):
     path.write_bytes(bytes(content))
 
 
-def damage_garbage_with_valid_seal(path):
-    path.write_bytes(b"junk" + compiler._seal(b"junk", path.stem))
+def damage_garbage_with_valid_checksum(path):
+    path.write_bytes(b"junk" + compiler._checksum(b"junk", path.stem))
 
 
 @pytest.mark.parametrize(
-    "damage", [damage_truncate, damage_empty, damage_garbage, damage_flip, damage_garbage_with_valid_seal]
+    "damage", [damage_truncate, damage_empty, damage_garbage, damage_flip, damage_garbage_with_valid_checksum]
 )
 def test_damaged_library_is_rebuilt(damage):
     path = compiler.build(SOURCE, "damaged")
     damage(path)
     assert compiler.load(SOURCE, "damaged").answer() == 42
-    assert compiler._sealed(path)
+    assert compiler._intact(path)
     assert ctypes.CDLL(str(path)).answer() == 42
 
 
@@ -197,7 +197,7 @@ def test_without_locks_everybody_compiles_and_all_succeed(logged_compiler, monke
     compiler.host_compiler()
     monkeypatch.setitem(sys.modules, "fcntl", None)  # as on a file system without locks
     gate = threading.Barrier(3)
-    monkeypatch.setattr(compiler, "_sealed", lambda library, whole=compiler._sealed: whole(library) or gate.wait() < 0)
+    monkeypatch.setattr(compiler, "_intact", lambda library, whole=compiler._intact: whole(library) or gate.wait() < 0)
     with ThreadPoolExecutor(3) as pool:
         paths = list(pool.map(lambda _: compiler.build(SOURCE, "unlocked"), range(3)))
     assert len(set(paths)) == 1 and len(calls(log, "unlocked-")) == 3

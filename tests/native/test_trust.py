@@ -255,7 +255,7 @@ def test_a_library_under_another_name_is_not_taken_for_it(own: Path) -> None:
 
 
 def test_whole_libraries_are_told_from_cut_ones(own: Path) -> None:
-    body = compiler.build(SOURCE, "whole").read_bytes()[: -compiler._SEAL_BYTES]
+    body = compiler.build(SOURCE, "whole").read_bytes()[: -compiler._CHECKSUM_BYTES]
     assert is_whole(body)
     assert not any(is_whole(body[:length]) for length in range(0, len(body), 7))
 

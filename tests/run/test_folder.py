@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meshloom.errors import RunError, UserError
-from meshloom.run.folder import RunFolder, claim, is_run, settled
+from meshloom.run.folder import RunFolder, claim, is_run, recover
 from tests.cli.harness import files_below
 
 
@@ -116,7 +116,7 @@ def test_reading_a_run_that_was_cut_off_removes_nothing(tmp_path: Path):
     left = files_below(tmp_path)
     assert left
     with pytest.raises(UserError, match="cut off before its first checkpoint; start it again"):
-        settled(tmp_path)
+        recover(tmp_path)
     assert files_below(tmp_path) == left
 
 
@@ -125,7 +125,7 @@ def test_reading_a_run_that_is_back_says_so(tmp_path: Path):
         (tmp_path / name).write_text("old")
     begun(claim("airfoil", tmp_path, overwrite=True))
     with pytest.warns(UserWarning, match="this is the one of before"):
-        settled(tmp_path)
+        recover(tmp_path)
     assert {*files_below(tmp_path).values()} == {b"old"}
 
 
@@ -136,7 +136,7 @@ def test_links_are_not_followed(tmp_path: Path, hidden: str):
         folder.mkdir(exist_ok=True)
         (folder / name).write_text(name)
     (run / hidden).symlink_to(mine)
-    settled(run)
+    recover(run)
     with suppress(UserError):
         claim("airfoil", run, goes_on=True).release()
     with suppress(UserError, RunError):
@@ -149,7 +149,7 @@ def test_folders_that_are_called_like_files_are_left_alone(tmp_path: Path):
     (tmp_path / "run.toml").write_text("old")
     begun(claim("airfoil", tmp_path, overwrite=True))
     (tmp_path / "checkpoint.h5").write_text("new")
-    settled(tmp_path)
+    recover(tmp_path)
     assert (tmp_path / "chart_x.png").is_dir() and not (tmp_path / ".replaced").exists()
 
 
@@ -171,7 +171,7 @@ def test_a_run_with_a_checkpoint_has_taken_the_place(tmp_path: Path):
         (tmp_path / name).write_text("old")
     begun(claim("airfoil", tmp_path, overwrite=True))
     (tmp_path / "checkpoint.h5").write_text("new")
-    settled(tmp_path)
+    recover(tmp_path)
     assert {*files_below(tmp_path).values()} == {b"new"} and not (tmp_path / ".replaced").exists()
 
 
@@ -199,7 +199,7 @@ def test_what_a_network_file_system_keeps_open_stops_no_run(tmp_path: Path):
 def test_a_living_run_without_a_checkpoint_is_not_undone(tmp_path: Path):
     folder = claim("airfoil", tmp_path)
     (tmp_path / "monitors.csv").write_text("new")
-    for attempt in (lambda: settled(tmp_path), lambda: claim("airfoil", tmp_path, overwrite=True)):
+    for attempt in (lambda: recover(tmp_path), lambda: claim("airfoil", tmp_path, overwrite=True)):
         with pytest.raises(UserError, match="is being written by another run"):
             attempt()
     assert (tmp_path / "monitors.csv").exists()
@@ -210,7 +210,7 @@ def test_without_locks_nobody_undoes_what_may_live(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("meshloom.run.folder.fcntl", None)
     claim("airfoil", tmp_path)
     (tmp_path / "monitors.csv").write_text("new")
-    for attempt in (lambda: settled(tmp_path), lambda: claim("airfoil", tmp_path, overwrite=True)):
+    for attempt in (lambda: recover(tmp_path), lambda: claim("airfoil", tmp_path, overwrite=True)):
         with pytest.raises(UserError, match="may still go on"):
             attempt()
     assert (tmp_path / "monitors.csv").exists()

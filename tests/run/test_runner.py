@@ -257,12 +257,12 @@ def test_elements_of_all_sets_are_told_with_their_places(monkeypatch: pytest.Mon
     case = small()
     nodes, faces = case.mesh.nodes, case.mesh.faces
     x, y = case.node_positions()[5]
-    assert case.whereabouts(nodes, 5) == f"node 5 at ({x:.4g}, {y:.4g})"
-    assert re.fullmatch(r"faces element 3 at \(\S+, \S+\)", case.whereabouts(faces, 3))
+    assert case.location_of(nodes, 5) == f"node 5 at ({x:.4g}, {y:.4g})"
+    assert re.fullmatch(r"faces element 3 at \(\S+, \S+\)", case.location_of(faces, 3))
     moved = case.node_positions() + 1.0
     monkeypatch.setattr(type(case), "node_positions", lambda self: moved)
-    assert case.whereabouts(nodes, 5) == f"node 5 at ({x + 1.0:.4g}, {y + 1.0:.4g})"
-    assert case.whereabouts(faces, 3) == "faces element 3"
+    assert case.location_of(nodes, 5) == f"node 5 at ({x + 1.0:.4g}, {y + 1.0:.4g})"
+    assert case.location_of(faces, 3) == "faces element 3"
 
 
 class Asked:
@@ -274,7 +274,7 @@ class Asked:
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         return recorded
 
-    def whereabouts(self, on: ml.Set, element: int) -> str:
+    def location_of(self, on: ml.Set, element: int) -> str:
         return f"cell {element}"
 
     def recorded_now(self) -> np.ndarray:

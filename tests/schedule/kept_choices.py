@@ -1,4 +1,4 @@
-"""What is chosen automatically for a set of loops, as data: strategies, blocks, tiles, shares and forms of lines.
+"""What is chosen automatically for a set of loops, as data: strategies, blocks, tiles, elements per thread, tilings.
 
 ``tests/data/choices.json`` holds what was chosen when the fitted numbers still stood in the code.
 """
@@ -110,11 +110,11 @@ def line_forms() -> dict[str, Any]:
                 for axis in range(len(shape)):
                     loop = ml.linalg.LineLoop(grid, axis, one, f, out)
                     lines = loop.domain.geometry
-                    forms = {word: on_gpu.form(loop.spec, lines, {}, target)
-                             for word, target in TARGETS.items() if target.is_simt}
-                    forms["cpu"] = on_cpu.forms(loop.spec, lines, CPU)[0].what
-                    forms["systems"] = systems.gpu_forms(loop.spec, lines, H200)[0].what
-                    found[f"{dtype} {shape} {periodic} {axis}"] = {word: str(one) for word, one in forms.items()}
+                    tilings = {word: on_gpu.tiling(loop.spec, lines, {}, target)
+                               for word, target in TARGETS.items() if target.is_simt}
+                    tilings["cpu"] = on_cpu.tilings(loop.spec, lines, CPU)[0].what
+                    tilings["systems"] = systems.gpu_tilings(loop.spec, lines, H200)[0].what
+                    found[f"{dtype} {shape} {periodic} {axis}"] = {word: str(one) for word, one in tilings.items()}
     return found
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import COUNT, ITEM, ElementCode, Pass, Phase
 from meshloom.schedule.plan.declare import NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, elements, holds
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import check_offsets, check_permutation
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy

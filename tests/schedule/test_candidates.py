@@ -70,10 +70,12 @@ def test_parts_that_overlap_count_by_the_longest() -> None:
     assert combined({"bytes": 2.0, "flops": 3.0, "requests": 1.0, "atomics": 0.5, "rounds": 0.25}) == 3.75
     assert combined({}) == 0.0
     rates = H200.rates
-    one = Cost(1e9, 1e9, atomics=1e6, rounds=2.0, at_once=2.0)
+    one = Cost(1e9, 1e9, atomics=1e6, rounds=2.0, concurrent_blocks=2.0)
     assert one.seconds(rates) == combined(one.parts(rates))
-    assert one.parts(rates)["bytes"] == pytest.approx(1e9 * rates.per_byte * rates.busy / 2.0), "blocks leave it idle"
-    assert one.figures == {"bytes": 1e9, "flops": 1e9, "atomics": 1e6, "launches": 1, "rounds": 2.0, "at_once": 2.0}
+    slower = rates.saturating_blocks / 2.0
+    assert one.parts(rates)["bytes"] == pytest.approx(1e9 * rates.per_byte * slower), "blocks leave it idle"
+    assert one.figures == {"bytes": 1e9, "flops": 1e9, "atomics": 1e6, "launches": 1, "rounds": 2.0,
+                           "concurrent_blocks": 2.0}  # fmt: skip
 
 
 def test_ways_to_fuse_are_ranked_by_the_time_of_a_replay_and_the_first_of_equals_is_taken() -> None:
@@ -229,7 +231,7 @@ def test_on_a_gpu_tiles_shares_and_layouts_are_listed_too() -> None:
     direct = light.loop(own, own.field("a"), own.field("b"))
     one, several = direct.candidates["elements per thread"]
     assert one.what == share_of(direct.spec, direct.schedule, direct.elements, direct.backend.target)
-    assert several.what.elements > 1 and "too few threads" in several.declined
+    assert several.what.count > 1 and "too few threads" in several.declined
     assert {one.what for one in residual().candidates["layout"]} == {"aos", "soa"}
     assert [one.what for one in residual("atomic").candidates["layout"]] == ["soa", "aos"], "atomics like them apart"
 
@@ -244,7 +246,7 @@ def test_along_lines_methods_and_forms_are_listed(backend: str) -> None:
         methods = loop.candidates["method"]
         assert methods[0].what == loop.schedule.strategy and methods[0].parts and len(methods) > 4
         assert all(one.forbidden for one in methods[1:])
-        assert loop.candidates["form"][0].what == loop.spec.form
+        assert loop.candidates["tiling"][0].what == loop.spec.tiling
 
 
 def test_they_print_as_a_table() -> None:

@@ -17,7 +17,7 @@ from meshloom import order
 from meshloom.mesh.mesh import Mesh
 from meshloom.schedule.choice import loads
 from meshloom.schedule.choice.auto import estimates
-from meshloom.schedule.choice.cost import Work, greedy_colors, loaded_again
+from meshloom.schedule.choice.cost import Work, greedy_colors, reloaded
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.strategies import strategy
 from meshloom.target import CPU, H200, Target
@@ -50,7 +50,8 @@ def work_of(loop: ml.Loop, target: Target) -> Work:
 
 @pytest.mark.parametrize("target", [H200, CPU], ids=["gpu", "cpu"])
 @pytest.mark.parametrize(
-    "which", ["loads", "again", "added_again", "gathered_again", "mapped_again", "staged_again", "tiles", "colors"]
+    "which",
+    ["loads", "reload_reads", "reload_updates", "reload_gathers", "reload_maps", "reload_stage", "tiles", "colors"],
 )
 def test_costs_grow_steadily_with_what_the_order_costs(which: str, target: Target) -> None:
     """However bad an order is, one that is a little worse costs a little more, in every strategy."""
@@ -72,7 +73,7 @@ def test_bytes_loaded_again_grow_steadily_with_the_measure() -> None:
     for row_bytes in (4, 8, 32, 128):
         for measure in (lambda v: order.Loads(v, v), lambda v: order.Loads(1.0, v), lambda v: order.Loads(v, v + 9.0)):
             steps = [measure(v) for v in np.linspace(1.0, 40.0, 400)]
-            values = np.array([loaded_again(one, row_bytes, CPU.numbers.order) for one in steps])
+            values = np.array([reloaded(one, row_bytes, CPU.numbers.order) for one in steps])
             assert values[0] >= 0.0 and (np.diff(values) >= 0).all() and np.diff(values).max() < 0.25
 
 
@@ -124,7 +125,7 @@ def test_what_the_arrangement_calls_good_costs_the_model_little_and_what_costs_m
     price = {}
     for name, one in {"given": mesh, **orders}.items():
         work = work_of(residual(one), H200)
-        price[name] = (work.again + work.added_again + work.gathered_again) / work.compulsory
+        price[name] = (work.reload_reads + work.reload_updates + work.reload_gathers) / work.compulsory
         assert (one.arranged().arrangement.order == "hilbert") == (price[name] > 0.6), (name, price)
     assert price["hilbert"] == 0.0 and price["random"] > 5.0
 
@@ -182,7 +183,7 @@ def test_statistics_of_the_order_are_left_alone_where_nobody_weighs_strategies(m
     def looked(*arguments: object, **options: object) -> None:
         raise AssertionError("looked at the order")
 
-    for name in ("loads_by_elements", "loads_by_targets", "meeting_blocks", "shared_beside", "sampled_blocks"):
+    for name in ("loads_by_elements", "loads_by_targets", "conflicting_blocks", "target_reuse", "sampled_blocks"):
         monkeypatch.setattr(loads, name, looked)
     monkeypatch.setattr(ml.Map, "distinct_targets", property(looked))
     changed(monkeypatch, threads={"small_flops": 10**9})

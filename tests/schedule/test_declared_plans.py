@@ -17,8 +17,8 @@ from meshloom.native import cache
 from meshloom.schedule.lines import methods
 from meshloom.schedule.plan import plan_cache
 from meshloom.schedule.plan.declare import Listed, Part, Table, declared
-from meshloom.schedule.plan.form import check_form
 from meshloom.schedule.plan.plan import Plan, Topology, arrays, sizes, symbol
+from meshloom.schedule.plan.schema import check_schema
 from meshloom.schedule.strategies import strategy, verify
 from meshloom.schedule.strategies.base import Emitter
 from meshloom.schedule.strategies.color import IndexedColorPlan
@@ -154,10 +154,10 @@ def test_plans_of_line_loops_have_the_form_they_declare(method: str, backend: st
     stencil = ml.linalg.LineStencil({0: 1.0})
     one = ml.linalg.LineOperator(ml.linalg.Tridiagonal(0.3, 1.0, 0.3, periodic=periodic), stencil)
     loop = ml.linalg.LineLoop(grid, 1, one, grid.field("f"), grid.field("out"), method=method)
-    check_form(loop.plan, Topology(0, {}, {}))
+    check_schema(loop.plan, Topology(0, {}, {}))
     lost = next(one.name for one in declared(type(loop.plan)) if one.name == "operators")
     with pytest.raises(PlanError, match="operators is missing"):
-        check_form(replace(loop.plan, **{lost: None}), Topology(0, {}, {}))
+        check_schema(replace(loop.plan, **{lost: None}), Topology(0, {}, {}))
 
 
 # ----- names are never taken apart ----------------------------------------------------------------------------------

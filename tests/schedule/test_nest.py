@@ -13,7 +13,7 @@ import pytest
 import meshloom as ml
 from meshloom.backend.cpu_dialect import CppPrinter
 from meshloom.backend.unit import block_names, make_unit, parameters
-from meshloom.schedule.lines.terms import any_of, chained
+from meshloom.schedule.lines.nest_parts import any_of, chained
 from meshloom.schedule.nest import nodes
 from meshloom.schedule.nest.nodes import (
     Accumulate,

@@ -13,7 +13,7 @@ from meshloom.backend.unit import TranslationUnit
 from meshloom.errors import ScheduleError
 from meshloom.mesh.layout import parse_layout
 from meshloom.schedule.choice.schedule import VECTORS
-from meshloom.schedule.spec import Share
+from meshloom.schedule.spec import ElementsPerThread
 from meshloom.schedule.strategies.common import vectors
 from meshloom.target import H200
 from tests.backend.test_cuda import CompileBackend, needs_nvrtc
@@ -90,7 +90,7 @@ def loop_of(dtype: Any, dim: int, layout: str, n: int, wish: ml.Schedule | None 
     return copy.loop(points, a, b, schedule=wish)
 
 
-def share(loop: ml.Loop) -> Share:
+def per_thread(loop: ml.Loop) -> ElementsPerThread:
     return vectors.share_of(loop.spec, loop.schedule, loop.elements, H200)
 
 
@@ -98,17 +98,17 @@ def test_light_loops_with_many_elements_take_16_bytes(monkeypatch: pytest.Monkey
     changed(monkeypatch, vectors={"many": 100})
     ml.use("emulated")
     for dim, layout in ((1, "aos"), (2, "soa"), (2, "aosoa4")):
-        assert share(loop_of(np.float64, dim, layout, 100)) == Share(2)
-        assert share(loop_of(np.float32, dim, layout, 100)) == Share(4)
+        assert per_thread(loop_of(np.float64, dim, layout, 100)) == ElementsPerThread(2)
+        assert per_thread(loop_of(np.float32, dim, layout, 100)) == ElementsPerThread(4)
     assert "direct block=128 (" in (text := loop_of(np.float64, 1, "aos", 100).explain())
     assert "; 2 elements for each thread;" in text
-    assert share(loop_of(np.float64, 1, "aos", 99)) == Share(), "too few elements"
-    assert share(loop_of(np.float64, 2, "aos", 100)) == Share(), "rows are loaded as a whole"
-    assert share(loop_of(np.float64, 2, "aosoa3", 100)) == Share(), "groups of three"
-    assert share(loop_of(np.float64, 9, "soa", 100)) == Share(), "18 values are not light"
+    assert per_thread(loop_of(np.float64, 1, "aos", 99)) == ElementsPerThread(), "too few elements"
+    assert per_thread(loop_of(np.float64, 2, "aos", 100)) == ElementsPerThread(), "rows are loaded as a whole"
+    assert per_thread(loop_of(np.float64, 2, "aosoa3", 100)) == ElementsPerThread(), "groups of three"
+    assert per_thread(loop_of(np.float64, 9, "soa", 100)) == ElementsPerThread(), "18 values are not light"
     asked = loop_of(np.float64, 9, "soa", 10, ml.Schedule(vector=32))
-    assert share(asked) == Share(2, 2) and "vector=32" in asked.explain()
-    assert share(loop_of(np.float64, 2, "aos", 10, ml.Schedule(vector=16))) == Share(2), "asked for"
+    assert per_thread(asked) == ElementsPerThread(2, 2) and "vector=32" in asked.explain()
+    assert per_thread(loop_of(np.float64, 2, "aos", 10, ml.Schedule(vector=16))) == ElementsPerThread(2), "asked for"
     assert "4 elements for each thread, 2 at once" in asked.explain()
     ml.use("cpu")
     assert "for each thread" not in loop_of(np.float64, 1, "aos", 100).explain()
@@ -117,7 +117,7 @@ def test_light_loops_with_many_elements_take_16_bytes(monkeypatch: pytest.Monkey
 def test_the_automatic_choice_is_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     changed(monkeypatch, vectors={"many": 100})
     made = loaded(loop_of(np.float64, 1, "aos", 101))
-    assert made.spec.share == Share(2) and "ml_load<double, 2>" in body(made)
+    assert made.spec.per_thread == ElementsPerThread(2) and "ml_load<double, 2>" in body(made)
 
 
 def test_components_begin_where_16_bytes_can_be_loaded() -> None:
@@ -136,9 +136,9 @@ def test_sums_of_little_take_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
     ml.use("emulated")
     points = ml.Set(100, "points")
-    for dim, expected in ((1, Share(2, 2)), (2, Share(2))):
+    for dim, expected in ((1, ElementsPerThread(2, 2)), (2, ElementsPerThread(2))):
         a, b = (points.field(name, dim, layout="soa") for name in "ab")
-        assert share(dot.loop(points, a, b, ml.Global(0.0))) == expected
+        assert per_thread(dot.loop(points, a, b, ml.Global(0.0))) == expected
 
 
 def test_loops_that_look_elsewhere_stay_as_they_are() -> None:
@@ -151,7 +151,7 @@ def test_loops_that_look_elsewhere_stay_as_they_are() -> None:
     out = mesh.faces.field("out")
     wish = ml.Schedule(vector=16)
     loop = length.loop(mesh.faces, mesh.coordinates[mesh.face_nodes], out, schedule=wish)
-    assert loop.schedule.strategy == "direct" and share(loop) == Share()
+    assert loop.schedule.strategy == "direct" and per_thread(loop) == ElementsPerThread()
 
 
 def test_a_width_that_does_not_exist_is_refused() -> None:

@@ -14,7 +14,7 @@ from meshloom.config import Setting, build
 from meshloom.run.facts import end_row
 from meshloom.solvers.fractional_step import CubicCavity, SquareCavity
 from meshloom.solvers.fractional_step.cavity import Cavity, ghia
-from meshloom.solvers.fractional_step.middle import Line
+from meshloom.solvers.fractional_step.centreline import Centreline
 
 BACKENDS = ("numpy", "cpu", pytest.param("emulated", marks=pytest.mark.slow),
             pytest.param("cuda", marks=pytest.mark.gpu))  # fmt: skip
@@ -137,7 +137,7 @@ def test_profiles_and_monitors_meet_in_the_middle() -> None:
         middle = [slice((n - 1) // 2, n // 2 + 1) for n in cells]
         assert np.isclose(u_centre, u[(*middle, 0)].mean())
         assert np.isclose(v_min, u[(slice(None), *middle[1:], 1)].reshape(cells[0], -1).mean(axis=1).min())
-        assert np.isclose(Line(case.cells, 0).profile(case.flow.velocity, 1).min(), v_min)
+        assert np.isclose(Centreline(case.cells, 0).profile(case.flow.velocity, 1).min(), v_min)
 
 
 @pytest.mark.slow
@@ -175,8 +175,8 @@ def test_the_cavity_of_129_cells_against_others(reynolds: float) -> None:
     ml.use("cpu", threads=1)
     case = cavity(mesh__cells=(129, 129), flow__reynolds=reynolds, scheme__form="collocated")
     steady(case)
-    u = Line(case.cells, 1).profile(case.flow.velocity, 0)
-    v = Line(case.cells, 0).profile(case.flow.velocity, 1)
+    u = Centreline(case.cells, 1).profile(case.flow.velocity, 0)
+    v = Centreline(case.cells, 0).profile(case.flow.velocity, 1)
     found = [worst_against_ghia(case), u.min(), v.max(), v.min()]
     if reynolds == 1000.0:
         np.testing.assert_allclose(found[1:], [-0.3886, 0.3769, -0.5271], rtol=0.0, atol=0.01)

@@ -14,9 +14,9 @@ from meshloom.config import Setting, build
 from meshloom.errors import MeshError
 from meshloom.solvers import cases
 from meshloom.solvers.fractional_step import BackwardStep, Channel, DecayingVortices
+from meshloom.solvers.fractional_step.boundary_conditions import HIGH, LOW, Inflow, Outflow, Wall
 from meshloom.solvers.fractional_step.case import IncompressibleCase
 from meshloom.solvers.fractional_step.cells import CellGrid, even_edges, stretched_edges
-from meshloom.solvers.fractional_step.sides import HIGH, LOW, Inflow, Outflow, Wall
 from meshloom.solvers.fractional_step.staggered import StaggeredFlow
 from meshloom.solvers.fractional_step.taylor_green import vortices
 

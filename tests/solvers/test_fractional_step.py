@@ -14,11 +14,11 @@ from meshloom.case.even_steps import EvenSteps
 from meshloom.config import Setting, build
 from meshloom.errors import ConfigError, MeshError, SolveError
 from meshloom.solvers.fractional_step import DecayingVortices
+from meshloom.solvers.fractional_step.boundary_conditions import HIGH, LOW, Condition, Inflow, Outflow, Symmetry, Wall
 from meshloom.solvers.fractional_step.cells import CellGrid, even_edges, stretched_edges
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
 from meshloom.solvers.fractional_step.pressure import check
 from meshloom.solvers.fractional_step.schemes import EULER, RK3, SCHEMES, TimeScheme
-from meshloom.solvers.fractional_step.sides import HIGH, LOW, Condition, Inflow, Outflow, Symmetry, Wall
 
 TURN = 2.0 * np.pi
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from meshloom.errors import MeshError
+from meshloom.solvers.fractional_step.boundary_conditions import HIGH, LOW, Boundaries, Inflow, Outflow, Wall
 from meshloom.solvers.fractional_step.cells import CellGrid, even_edges
-from meshloom.solvers.fractional_step.sides import HIGH, LOW, Boundaries, Inflow, Outflow, Wall
 
 FOUR = even_edges(4, 0.0, 1.0)
 

@@ -12,11 +12,11 @@ import meshloom as ml
 from meshloom.case.even_steps import EvenSteps
 from meshloom.config import Setting, build
 from meshloom.solvers.fractional_step import Channel, SquareCavity
+from meshloom.solvers.fractional_step.boundary_conditions import HIGH, Wall
 from meshloom.solvers.fractional_step.cells import CellGrid, stretched_edges
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
 from meshloom.solvers.fractional_step.implicit import sweeps_needed
 from meshloom.solvers.fractional_step.schemes import ABCN
-from meshloom.solvers.fractional_step.sides import HIGH, Wall
 from meshloom.solvers.fractional_step.staggered import StaggeredFlow
 from tests.solvers.test_cavity import BACKENDS, cavity
 from tests.solvers.test_channel import channel, off_the_parabola, run

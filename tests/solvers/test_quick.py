@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.solvers.fractional_step.carried import QUICK, FaceRow, carried
+from meshloom.solvers.fractional_step.boundary_conditions import HIGH, LOW, Condition, Wall
 from meshloom.solvers.fractional_step.cells import CellGrid, even_edges, stretched_edges
+from meshloom.solvers.fractional_step.convective_flux import QUICK, FaceRow, face_value
 from meshloom.solvers.fractional_step.schemes import RK3
-from meshloom.solvers.fractional_step.sides import HIGH, LOW, Condition, Wall
 from tests.solvers.test_fractional_step import finished, flow, observed, periodic, stirred, vortices
 
 
 def test_even_cells_have_leonards_weights() -> None:
     for k, weight in enumerate((-1 / 8, 6 / 8, 3 / 8, 0.0)):
         values = tuple(np.eye(4)[k])
-        assert carried(1.0, FaceRow(values, (1.0, 1.0, 1.0), 0.5), QUICK) == pytest.approx(weight)
-        assert carried(-1.0, FaceRow(values[::-1], (1.0, 1.0, 1.0), 0.5), QUICK) == pytest.approx(weight)
+        assert face_value(1.0, FaceRow(values, (1.0, 1.0, 1.0), 0.5), QUICK) == pytest.approx(weight)
+        assert face_value(-1.0, FaceRow(values[::-1], (1.0, 1.0, 1.0), 0.5), QUICK) == pytest.approx(weight)
 
 
 @pytest.mark.parametrize("velocity", [1.0, -1.0])
@@ -25,7 +25,7 @@ def test_values_at_faces_are_of_third_order_on_cells_of_any_widths(velocity: flo
     errors = []
     for h in (0.1, 0.05, 0.025):
         at = h * np.array([-2.2, -0.4, 0.7, 1.9])
-        found = carried(velocity, FaceRow(tuple(np.exp(at)), tuple(np.diff(at)), 0.4 * h), QUICK)
+        found = face_value(velocity, FaceRow(tuple(np.exp(at)), tuple(np.diff(at)), 0.4 * h), QUICK)
         errors.append(abs(float(found) - 1.0))
     assert all(abs(order - 3.0) < 0.2 for order in observed(errors)), errors
 

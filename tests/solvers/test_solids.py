@@ -12,11 +12,11 @@ import pytest
 import meshloom as ml
 from meshloom.case.even_steps import EvenSteps
 from meshloom.errors import ConfigError, MeshError
+from meshloom.solvers.fractional_step.boundary_conditions import HIGH, LOW, Condition, Inflow, Outflow, Wall
 from meshloom.solvers.fractional_step.cells import Block, CellGrid, graded_edges
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
 from meshloom.solvers.fractional_step.pressure import PressureSolver
 from meshloom.solvers.fractional_step.schemes import SCHEMES
-from meshloom.solvers.fractional_step.sides import HIGH, LOW, Condition, Inflow, Outflow, Wall
 from meshloom.solvers.fractional_step.staggered import StaggeredFlow
 from tests.one_line import one_line_from
 

@@ -10,10 +10,10 @@ import pytest
 import meshloom as ml
 from meshloom.case.even_steps import EvenSteps
 from meshloom.solvers.fractional_step import CubicCavity, SquareCavity
+from meshloom.solvers.fractional_step.boundary_conditions import HIGH, LOW, Condition, Inflow, Outflow, Symmetry, Wall
 from meshloom.solvers.fractional_step.cavity import Cavity
 from meshloom.solvers.fractional_step.cells import CellGrid, even_edges, stretched_edges
 from meshloom.solvers.fractional_step.schemes import EULER, RK3, TimeScheme
-from meshloom.solvers.fractional_step.sides import HIGH, LOW, Condition, Inflow, Outflow, Symmetry, Wall
 from meshloom.solvers.fractional_step.staggered import StaggeredFlow
 from tests.solvers.test_cavity import BACKENDS, cavity, documented, steady, worst_against_ghia
 from tests.solvers.test_fractional_step import finished, observed, periodic, stirred, vortices, walls

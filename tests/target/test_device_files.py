@@ -109,7 +109,7 @@ def test_where_files_are_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 WRONG = {
-    "damaged": (CPU_TEXT[: CPU_TEXT.index("busy") + 6], ("cpu.toml:", "not valid TOML")),
+    "damaged": (CPU_TEXT[: CPU_TEXT.index("saturating_blocks") + 19], ("cpu.toml:", "not valid TOML")),
     "of another version": (CPU_TEXT.replace("format = 1", "format = 2"), ("cpu.toml:3: format must be 1, got 2",)),
     "without a version": (CPU_TEXT.replace("format = 1", ""), ("cpu.toml: format must be 1, got nothing",)),
     "of another class": (CPU_TEXT.replace('"cpu"', '"gpu"'), ('device must be "cpu", got "gpu"',)),

@@ -31,7 +31,7 @@ METHOD = "what a numerical method does, whatever runs it"
 MODEL = "a Work that a test makes by hand; counts give all of it"
 #: Module -> what stands in a line that has such a number -> why.
 LEFT: dict[str, dict[str, str]] = {
-    "schedule/choice/cost.py": {"8.0 / row_bytes": BYTES, "1.0 - 1e-12": ROUNDING, "beside: float": MODEL,
+    "schedule/choice/cost.py": {"8.0 / row_bytes": BYTES, "1.0 - 1e-12": ROUNDING, "target_reuse: float": MODEL,
                                 "colors: float": MODEL, "blocks: int = 1024": MODEL},
     "schedule/choice/counts.py": {"LINE = 64": "bytes of a cache line that are counted, for a person to read"},
     "schedule/choice/explain.py": {"count < 1000": "units for a person", "count /= 1000": "units for a person"},
@@ -51,7 +51,7 @@ LEFT: dict[str, dict[str, str]] = {
     "schedule/strategies/tile.py": {"8 * work.incidences + 8 * work.targets": BYTES},
     "schedule/fused/fused.py": {"TARGET >> 5": "bits of a word", "// 32) * 32": "bits of a word"},
     "schedule/lines/gpu_solve.py": {"MOST_UNROLLED = 8": "how a nest is printed: nests know no target"},
-    "schedule/lines/on_gpu.py": {"itemsize == 8": BYTES, "* 3 * form.points": FORM, ".reshape(3, count, m)": FORM,
+    "schedule/lines/on_gpu.py": {"itemsize == 8": BYTES, "* 3 * tiling.points": FORM, ".reshape(3, count, m)": FORM,
                                  "-4 * len(spec.operands)": FORM, "Array(REALS, ANY, ANY, 3, ANY)": FORM},
     "schedule/lines/segments.py": {"FAR = 1 << 30": "beyond every line", "4.0 * np.finfo(dtype).eps": ROUNDING,
                                    "cut.points, 3)": FORM},

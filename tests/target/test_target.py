@@ -1,4 +1,4 @@
-"""Targets: read from a device's attributes, and asked by choices, plans, forms of lines and text."""
+"""Targets: read from a device's attributes, and asked by choices, plans, tilings of lines and text."""
 
 from dataclasses import replace
 
@@ -80,7 +80,8 @@ def test_lines_are_cut_up_for_the_multiprocessors_there_are() -> None:
         ml.linalg.Tridiagonal(0.25, 1.0, 0.25, periodic=True), ml.linalg.LineStencil({0: 1.0}), 1.0
     )
     loop = ml.linalg.LineLoop(grid, 0, operator, grid.field("f"), grid.field("out"))
-    tiles = [on_gpu.form(loop.spec, loop.domain.geometry, {}, replace(H200, multiprocessors=n)).tile for n in (1, 132)]
+    devices = [replace(H200, multiprocessors=n) for n in (1, 132)]
+    tiles = [on_gpu.tiling(loop.spec, loop.domain.geometry, {}, one).tile for one in devices]
     assert tiles[0] > tiles[1], "fewer multiprocessors need fewer blocks"
 
 

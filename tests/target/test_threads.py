@@ -36,7 +36,7 @@ def test_arithmetic_is_shared_and_memory_saturates() -> None:
 
 def test_one_thread_waits_for_nobody() -> None:
     """Blocks of few colors keep one thread as busy as any, and it goes on from color to color."""
-    colored, plain = Cost(1e6, 1e6, rounds=9.0, at_once=1.0), Cost(1e6, 1e6)
+    colored, plain = Cost(1e6, 1e6, rounds=9.0, concurrent_blocks=1.0), Cost(1e6, 1e6)
     assert colored.seconds(rates(1)) == plain.seconds(rates(1))
     assert colored.seconds(rates(2)) > plain.seconds(rates(2))
     assert Cost(0.0, 0.0, atomics=5.0, launches=0).seconds(rates(1)) == 5 * CPU.rates.per_atomic, "the same code"

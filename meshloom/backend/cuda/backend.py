@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from meshloom.backend.base import Backend, Recording, Waits
-from meshloom.backend.bound import BoundLoop
+from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.branches import StreamAssignment, summary
 from meshloom.backend.compiling import CompilingBackend
 from meshloom.backend.cuda import dialect, nvrtc
@@ -25,7 +25,7 @@ from meshloom.backend.lowering import Compiled, Launch, Launches, Loaded, Lowere
 from meshloom.backend.unit import scratch_of, sizes_of, temporaries, values_of
 from meshloom.errors import CompilerError, ScheduleError, install
 from meshloom.mesh.core import Map
-from meshloom.native.threads import DEVICE_LEFT_BEHIND, device_begins, invalid_after_fork
+from meshloom.native.threads import DEVICE_AFTER_FORK, device_begins, invalid_after_fork
 from meshloom.schedule.nest.code import Pass
 from meshloom.schedule.nest.nodes import PairOf
 from meshloom.schedule.nest.walk import number_of
@@ -57,7 +57,7 @@ class CudaBackend(CompilingBackend):
 
     def unavailable(self) -> str | None:
         if invalid_after_fork() and vars(self).get("_reason") is None:  # it had one, or nobody knows
-            return DEVICE_LEFT_BEHIND
+            return DEVICE_AFTER_FORK
         return self._reason
 
     @cached_property
@@ -98,8 +98,8 @@ class CudaBackend(CompilingBackend):
     # ----- the stages -------------------------------------------------------------------------------------------
     def options(self, bound: BoundLoop, plan: Plan) -> GpuOptions:
         spec, schedule, target = bound.spec, bound.schedule, self.target
-        share, threads = share_of(spec, schedule, bound.elements, target), target.whole_warps(plan.block)
-        return GpuOptions(share, schedule.whole_rows, plan.block, threads, schedule.registers or None,
+        per_thread, threads = share_of(spec, schedule, bound.elements, target), target.whole_warps(plan.block)
+        return GpuOptions(per_thread, schedule.whole_rows, plan.block, threads, schedule.registers or None,
                           spec.may_use_more_registers, _largest(bound, plan) >= 2**31, self.engine.architecture,
                           target)  # fmt: skip
 
@@ -138,14 +138,14 @@ class CudaBackend(CompilingBackend):
         return self.engine.copy_bandwidth()
 
     def recording(self, operations: Sequence[Callable[[], None]], waits: Waits | None = None) -> Recording:
-        dealt = assign_streams(operations, waits, self.target)
-        made = self._recording(operations, dealt)
-        made.summary = summary(dealt)
+        assigned = assign_streams(operations, waits, self.target)
+        made = self._recording(operations, assigned)
+        made.summary = summary(assigned)
         return made
 
-    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[StreamAssignment]) -> Recording:
+    def _recording(self, operations: Sequence[Callable[[], None]], assigned: Sequence[StreamAssignment]) -> Recording:
         assert isinstance(self.engine, Device)
-        return GraphRecording(operations, dealt, self.engine)
+        return GraphRecording(operations, assigned, self.engine)
 
     def _maps_of(self, bound: BoundLoop) -> dict[str, Any]:
         """The stored maps by name."""
@@ -194,7 +194,7 @@ class EmulatedCuda(CudaBackend):
     def zeros(self, storage: Any) -> Any:
         return Backend.zeros(self, storage)
 
-    def _recording(self, operations: Sequence[Callable[[], None]], dealt: Sequence[StreamAssignment]) -> Recording:
+    def _recording(self, operations: Sequence[Callable[[], None]], assigned: Sequence[StreamAssignment]) -> Recording:
         return Recording(operations)
 
 

@@ -65,7 +65,7 @@ class LimitedLead:
 class GraphRecording(Recording):
     """The operations captured into a graph. The time of a single one is not known: asking would break the graph up."""
 
-    def __init__(self, operations: Sequence[Any], dealt: Sequence[StreamAssignment], device: Device):
+    def __init__(self, operations: Sequence[Any], assigned: Sequence[StreamAssignment], device: Device):
         super().__init__(operations)
         self._device, self._cupy = device, device.cupy
         # Waits for work on CuPy's default stream and makes it wait: no other synchronisation is needed.
@@ -74,11 +74,11 @@ class GraphRecording(Recording):
             if one.function is fill_memory:  # its kernel must be loaded before the capture
                 storage, value = one.arguments
                 self._cupy.empty(1, storage.dtype).fill(value)
-        self._graph: Any = captured(operations, dealt, self._cupy, self._stream)
+        self._graph: Any = captured(operations, assigned, self._cupy, self._stream)
         self._graph.upload(self._stream)
         self._lead = LimitedLead(self._cupy, self._stream)
         self._recorders: dict[str, DeviceKernel] = {}  # kernels that keep a row of history, by their source
-        self._dealt, self._loops = tuple(dealt), Recent[Any, WhileGraph](MOST_LOOPS)
+        self._assigned, self._loops = tuple(assigned), Recent[Any, WhileGraph](MOST_LOOPS)
         self._host_asks = False  # are there no loops on this device?
 
     def run(self, times: int, record: Sequence[Global]) -> Replayed:
@@ -87,7 +87,7 @@ class GraphRecording(Recording):
         # a global that no loop has used is still on the host
         values = [self._cupy.asarray(one.storage) for one in record]
         blocks = history.blocks(record) if record else 0
-        keep = self._recorder(record).bound(blocks, history.THREADS, 0, [rows, 0, *values]) if record else None
+        note_row = self._recorder(record).bound(blocks, history.THREADS, 0, [rows, 0, *values]) if record else None
         done, stopped, lead = 0, False, self._lead
         lead.begin()
         # A few launches are over before anybody could wait for them: holding signals back would cost more.
@@ -96,9 +96,9 @@ class GraphRecording(Recording):
             while done < times and not stopped:
                 for _ in range(min(lead.count, times - done)):
                     self._graph.launch(self._stream)
-                    if keep is not None:
-                        keep.values[history.ROW] = done
-                        keep()
+                    if note_row is not None:
+                        note_row.values[history.ROW] = done
+                        note_row()
                     done += 1
                 if done < times:
                     lead.wait()
@@ -124,7 +124,7 @@ class GraphRecording(Recording):
         key = (Same(until.left), until.sign, number, until.right.dtype)
         found = self._loops.find(key)
         if found is None:
-            found = while_graph(self._device, until, partial(branched, self.operations, self._dealt, self._cupy))
+            found = while_graph(self._device, until, partial(branched, self.operations, self._assigned, self._cupy))
             self._host_asks = found is None
         return None if found is None else self._loops.keep(key, found)
 
@@ -150,18 +150,18 @@ def assign_streams(operations: Operations, waits: Waits | None, target: Target) 
     return in_streams(reduced(needed), numbers.most_branches)
 
 
-def captured(operations: Operations, dealt: Sequence[StreamAssignment], cupy: Any, origin: Any) -> Any:
+def captured(operations: Operations, assigned: Sequence[StreamAssignment], cupy: Any, origin: Any) -> Any:
     """The graph of the operations: each branch is a stream, which ``origin`` draws into the capture and waits for."""
     origin.begin_capture()
-    branched(operations, dealt, cupy, origin)
+    branched(operations, assigned, cupy, origin)
     return origin.end_capture()
 
 
-def branched(operations: Operations, dealt: Sequence[StreamAssignment], cupy: Any, origin: Any) -> None:
+def branched(operations: Operations, assigned: Sequence[StreamAssignment], cupy: Any, origin: Any) -> None:
     """Put the operations on ``origin``, which captures, and on streams that it draws in and waits for."""
-    count = 1 + max((turn.branch for turn in dealt), default=0)
+    count = 1 + max((assignment.branch for assignment in assigned), default=0)
     streams = [origin, *(cupy.cuda.Stream() for _ in range(1, count))]
-    awaited = {j for turn in dealt for j in turn.waits}
+    awaited = {j for assignment in assigned for j in assignment.waits}
     done: dict[int, Any] = {}
 
     def event_on(stream: Any) -> Any:
@@ -172,9 +172,9 @@ def branched(operations: Operations, dealt: Sequence[StreamAssignment], cupy: An
     start = event_on(origin)
     for stream in streams[1:]:
         stream.wait_event(start)
-    for k, (operation, turn) in enumerate(zip(operations, dealt, strict=True)):
-        stream = streams[turn.branch]
-        for j in turn.waits:
+    for k, (operation, assignment) in enumerate(zip(operations, assigned, strict=True)):
+        stream = streams[assignment.branch]
+        for j in assignment.waits:
             stream.wait_event(done[j])
         with stream:
             getattr(operation, "launch", operation)()

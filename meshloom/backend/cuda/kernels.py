@@ -12,7 +12,7 @@ from meshloom.backend.cuda import dialect
 from meshloom.backend.lowering import Compiled, Lowered
 from meshloom.backend.unit import make_unit
 from meshloom.schedule.plan.plan import Plan, with_arrays
-from meshloom.schedule.spec import LoopSpec, Share
+from meshloom.schedule.spec import ElementsPerThread, LoopSpec
 from meshloom.target import Target
 
 NO_CONTRACTION = "--fmad=false"  # as NVRTC is told to round every product by itself
@@ -23,7 +23,7 @@ class GpuOptions(NamedTuple):
     items, registers that were wished for, and whether there may be more where that would spill; the width of an index,
     and where they run."""
 
-    share: Share
+    per_thread: ElementsPerThread
     whole_rows: bool
     block: int
     threads: int
@@ -52,7 +52,7 @@ class _NotCompiled(Exception):
 
 def lowered_kernels(spec: LoopSpec, plan: Plan, options: GpuOptions) -> Lowered:
     """As text, for as many registers as kernels like; a plan's indices have 32 bits where these suffice."""
-    spec = replace(spec, whole_rows=options.whole_rows, share=options.share)
+    spec = replace(spec, whole_rows=options.whole_rows, per_thread=options.per_thread)
     unit = make_unit(spec, plan if options.wide_index else with_arrays(plan, narrow, same=True), target=options.target)
     made = dialect.kernels(unit, options.block, options.threads)
     return Lowered(unit, dialect.render(unit, made, wide_index=options.wide_index), options, tuple(made))

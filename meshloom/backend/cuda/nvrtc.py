@@ -75,7 +75,7 @@ def build(source: str, name: str, architecture: str, *, flags: tuple[str, ...] =
     ``apart``: by a process of its own, so that several threads may build at the same time; in ours where none can be
     had.
     """
-    entry = _Kept.of(source, name, architecture, flags)
+    entry = _CacheEntry.of(source, name, architecture, flags)
     found = entry.stored()
     if found is not None:
         return found
@@ -90,10 +90,10 @@ def build(source: str, name: str, architecture: str, *, flags: tuple[str, ...] =
 
 def known(source: str, name: str, architecture: str, *, flags: tuple[str, ...] = ()) -> MachineCode | None:
     """What ``build`` gives, where the cache has it."""
-    return _Kept.of(source, name, architecture, flags).stored()
+    return _CacheEntry.of(source, name, architecture, flags).stored()
 
 
-class _Kept(NamedTuple):
+class _CacheEntry(NamedTuple):
     """A place in the cache: what it is found by, where it is, and how what is there is compiled."""
 
     key: str
@@ -101,7 +101,7 @@ class _Kept(NamedTuple):
     options: tuple[str, ...]
 
     @classmethod
-    def of(cls, source: str, name: str, architecture: str, flags: tuple[str, ...]) -> _Kept:
+    def of(cls, source: str, name: str, architecture: str, flags: tuple[str, ...]) -> _CacheEntry:
         options = (f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", "--ptxas-options=-v",
                    *_no_cache(), *flags)  # fmt: skip
         key = hashlib.sha256("\0".join([_FORM, source, *options, version()]).encode()).hexdigest()

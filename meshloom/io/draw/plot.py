@@ -23,8 +23,8 @@ from meshloom.io.draw.surface import View
 from meshloom.io.files import followed, writing
 from meshloom.mesh.core import Field, Set
 from meshloom.mesh.grid import Grid
+from meshloom.mesh.html_repr import thumbnails
 from meshloom.mesh.mesh import Mesh, mesh_of
-from meshloom.mesh.shown import thumbnails
 from meshloom.recording import refuse_in_program
 
 ENDINGS = ("png", "pdf", "svg")

@@ -26,9 +26,9 @@ from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh, mesh_of
 
 AXES = "xyz"
-How = Mapping[str, Any]  # what colour_scale takes
+ColourOptions = Mapping[str, Any]  # what colour_scale takes
 _GROUP_COLOURS = 10  # of matplotlib
-_BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "frameon": False}  # a legend
+_LEGEND_OUTSIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "frameon": False}  # a legend
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Look:
     view: View | None
     window: Window | None
     arrows: bool
-    how: How
+    how: ColourOptions
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ def mesh_scene(mesh: Mesh, look: Look) -> Scene:
                 maps.draw_outline(axes, x[np.asarray(mesh.lists.boundary_faces.rows)[faces]], 2.0, f"C{number % 10}",
                                   name)  # fmt: skip
         if any(len(mesh.group(name)) for name in mesh.groups):  # a periodic mesh has none
-            axes.legend(**_BESIDE)
+            axes.legend(**_LEGEND_OUTSIDE)
 
     return Scene(look.window or maps.with_margin(_window(x)), ("x", "y"), paint, has_bar=False)
 
@@ -232,7 +232,7 @@ def _groups_in_space(mesh: Mesh, look: Look) -> Scene:
         patches = [
             Patch(color=f"C{place[mesh.groups[name]] % _GROUP_COLOURS}", label=maps.plain(name)) for name in names
         ]
-        axes.legend(handles=patches, **_BESIDE)
+        axes.legend(handles=patches, **_LEGEND_OUTSIDE)
 
     return replace(scene, paint=paint, has_bar=False)
 
@@ -286,7 +286,7 @@ def _of_surface(mesh: Mesh, outer: Set, values: np.ndarray, look: Look, *, edges
 
 
 def surface_scene(
-    points: np.ndarray, polygons: NodeLists, values: np.ndarray, view: View, how: How, *, edges: bool = False
+    points: np.ndarray, polygons: NodeLists, values: np.ndarray, view: View, how: ColourOptions, *, edges: bool = False
 ) -> Scene:
     """``values`` (n,) on ``polygons`` over ``points`` (m, 3), with ``edges`` around each or without."""
     used, numbers = np.unique(polygons.entries, return_inverse=True)

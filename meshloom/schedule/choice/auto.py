@@ -81,7 +81,7 @@ def alone(spec: LoopSpec, work: Work, chosen: Schedule, *, target: Target) -> tu
     if target.is_simt or not spec.racy_outputs or not same_bits:
         return ()
     found = {chosen.strategy: strategy(chosen.strategy).cost(spec, work, target=target),
-             SERIAL: Cost(work.compulsory + work.again + work.added_again, work.flops,
+             SERIAL: Cost(work.compulsory + work.reload_reads + work.reload_updates, work.flops,
                           updates=work.elements * work.components)}  # fmt: skip
     rates = target.rates.on_threads(1, target.cpu.threads.bytes_per_second)
     return rank(Candidate(name, cost.parts(rates), cost.figures) for name, cost in found.items())
@@ -113,7 +113,7 @@ def estimates(spec: LoopSpec, work: Work, target: Target) -> dict[str, float]:
 
 def estimated(spec: LoopSpec, work: Work, name: str, *, target: Target, rates: Rates) -> float:
     """Estimated seconds of one strategy in the layout that it likes best: loops vote with that (``layouts.py``)."""
-    return strategy(name).cost(spec, replace(work, crowded=0.0), target=target).seconds(rates)
+    return strategy(name).cost(spec, replace(work, contention=0.0), target=target).seconds(rates)
 
 
 def choose(spec: LoopSpec, elements: int, work: Work, wish: Schedule, *, target: Target = CPU) -> Decision:
@@ -121,13 +121,13 @@ def choose(spec: LoopSpec, elements: int, work: Work, wish: Schedule, *, target:
     best, *others = candidates(spec, elements, work, wish, target=target)
     assert best.allowed, "some strategy serves every loop"
     applicable = sorted((one for one in others if one.declined is None), key=lambda one: one.seconds)
-    beside = _beside({one.what.strategy: f"{one.seconds / best.seconds:.2f}" for one in applicable})
+    ratios = _ratios({one.what.strategy: f"{one.seconds / best.seconds:.2f}" for one in applicable})
     these = "those that add up in the order of elements (strict)" if spec.strict else "deterministic ones"
     which = "" if wish.strategy == "fastest" else f" among {these}"
     declined = "".join(f"; {one.what.strategy} declined: {one.declined}" for one in others if one.declined)
     serial = any(one.what == SERIAL for one in alone(spec, work, best.what, target=target)[:1])
     one_thread = "; one thread by itself goes through the elements in their order, with the same bits" if serial else ""
-    return best.what, f"least estimated time{which}{beside}{declined}{one_thread}"
+    return best.what, f"least estimated time{which}{ratios}{declined}{one_thread}"
 
 
 def ruled(
@@ -166,7 +166,7 @@ def _is_small(elements: int, flops: float, target: Target) -> bool:
     return elements <= few.small_elements and flops <= few.small_flops
 
 
-def _beside(relative: Mapping[str, str]) -> str:
+def _ratios(relative: Mapping[str, str]) -> str:
     """What others take over the least time, as printed; those that take as long have no number."""
     longer = ", ".join(f"{name} {ratio}" for name, ratio in relative.items() if ratio != _SAME)
     same = ", ".join(name for name, ratio in relative.items() if ratio == _SAME)

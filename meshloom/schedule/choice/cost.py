@@ -18,7 +18,7 @@ from meshloom.target import OrderNumbers, Rates
 OVERLAPPING = ("bytes", "flops", "requests")
 
 
-def loaded_again(loads: Loads, row_bytes: float, held: OrderNumbers) -> float:
+def reloaded(loads: Loads, row_bytes: float, held: OrderNumbers) -> float:
     """Bytes that come from memory again, as a multiple of those needed, where a row has so many; grows steadily with
     both figures of the loads. The wider the rows, the less of a line is lost. ``held``: blocks that run one after the
     other find so much of what they share in a cache."""
@@ -26,12 +26,12 @@ def loaded_again(loads: Loads, row_bytes: float, held: OrderNumbers) -> float:
     return max(loads.rows - held.held_rows, 0.0) + lost
 
 
-def greedy_colors(meetings: float, blocks: int) -> float:
-    """About how many colors do blocks need, each of which meets so many others? (Greedy coloring of a random graph.)"""
+def greedy_colors(conflicts: float, blocks: int) -> float:
+    """About how many colors do blocks need that conflict with so many others each? (Greedy coloring, random graph.)"""
     if blocks <= 1:
         return 1.0
-    share = min(meetings / (blocks - 1), 1.0)
-    return min(blocks, 1.0 + blocks * -math.log1p(-min(share, 1.0 - 1e-12)) / math.log(math.e + meetings))
+    share = min(conflicts / (blocks - 1), 1.0)
+    return min(blocks, 1.0 + blocks * -math.log1p(-min(share, 1.0 - 1e-12)) / math.log(math.e + conflicts))
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Work:
     gathered: float = 0.0  # bytes that targets ask to read when each visits its elements and their other ends
     tiles: float = 1.0  # blocks of consecutive targets that an element touches: so often ``tile`` evaluates it
     loads: float = 1.0  # how many times the targets that they need do blocks of consecutive elements load?
-    again: float = 0.0  # bytes that elements read again from memory, as neighbours in number are none in space
-    added_again: float = 0.0  # the same of what they add to, read and written
-    gathered_again: float = 0.0  # bytes that targets read again when each visits its elements and their other ends
-    mapped_again: float = 0.0  # bytes of maps that targets read again when each visits its elements
-    staged_again: float = 0.0  # bytes of increments, one copy, that targets read again
-    beside: float = 0.5  # share of the slots whose target the next element has, too
-    crowded: float = 0.0  # share of the updates whose neighbours in a warp hit the same lines: rows that lie together
+    reload_reads: float = 0.0  # bytes that elements read again from memory, as neighbours in number are none in space
+    reload_updates: float = 0.0  # the same of what they add to, read and written
+    reload_gathers: float = 0.0  # bytes that targets read again when each visits its elements and their other ends
+    reload_maps: float = 0.0  # bytes of maps that targets read again when each visits its elements
+    reload_stage: float = 0.0  # bytes of increments, one copy, that targets read again
+    target_reuse: float = 0.5  # share of the slots whose target the next element has, too
+    contention: float = 0.0  # share of updates whose neighbours in a warp hit the same lines: rows that lie together
     colors: float = 4.0  # of blocks of elements
     blocks: int = 1024
 
@@ -67,27 +67,27 @@ class Cost:
     bytes: float
     flops: float
     atomics: float = 0.0
-    crowded: float = 0.0  # of these, so many that wait for each other at a line
+    contended: float = 0.0  # of these, so many that wait for each other at a line
     updates: float = 0.0  # read-modify-write of targets in memory order of the elements
     launches: int = 1
     rounds: float = 0.0  # groups of blocks that wait for each other
     shared: float = 0.0  # bytes of shared memory that a block of a GPU needs
     visits: float = 0.0  # targets that are looked at, whether anything leads to them or not
     requests: float = 0.0  # bytes that threads ask caches for
-    at_once: float = math.inf  # blocks that may run at the same time
+    concurrent_blocks: float = math.inf  # that may run at the same time
 
     def parts(self, rates: Rates) -> dict[str, float]:
         """Seconds of each piece of work, by its name above; what overlaps is as much slower as blocks leave idle."""
-        idle = max(1.0, rates.busy / self.at_once)
+        slower = max(1.0, rates.saturating_blocks / self.concurrent_blocks)
         return {
-            "bytes": idle * (self.bytes * rates.per_byte),
-            "flops": idle * (self.flops * rates.per_flop),
-            "requests": idle * (self.requests * rates.per_request),
+            "bytes": slower * (self.bytes * rates.per_byte),
+            "flops": slower * (self.flops * rates.per_flop),
+            "requests": slower * (self.requests * rates.per_request),
             "atomics": self.atomics * rates.per_atomic,
-            "crowded": self.crowded * rates.per_crowded,
+            "contended": self.contended * rates.per_contended,
             "updates": self.updates * rates.per_update,
             "launches": self.launches * rates.per_launch,
-            "visits": self.visits * rates.per_visit,
+            "visits": self.visits * rates.per_target_visit,
             "rounds": self.rounds * rates.per_round,
         }
 

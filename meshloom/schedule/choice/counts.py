@@ -161,7 +161,7 @@ class Counts(Accesses):
             len(c.nodes) * self.spec.params[c.param].dtype.itemsize for m in racy for c in columns_of(self.spec, m)
         )
         colors, blocks = order.colors()
-        again, added_again = order.again_by_elements()
+        reload_reads, reload_updates = order.reloads_by_elements()
         return Work(
             elements=self.elements,
             targets=sum(self.maps[m].target.total for m in racy),
@@ -174,13 +174,13 @@ class Counts(Accesses):
             gathered=float(self.elements * self._read_in_visits()),
             tiles=order.tiles(),
             loads=order.loads(),
-            again=again,
-            added_again=added_again,
-            gathered_again=order.again_by_targets(),
-            mapped_again=order.again_of_maps(),
-            staged_again=order.again_of_elements(staged) * self.elements,
-            beside=order.beside(),
-            crowded=order.crowded(),
+            reload_reads=reload_reads,
+            reload_updates=reload_updates,
+            reload_gathers=order.reloads_by_targets(),
+            reload_maps=order.reloads_of_maps(),
+            reload_stage=order.reloads_of_elements(staged) * self.elements,
+            target_reuse=order.target_reuse(),
+            contention=order.contention(),
             colors=colors,
             blocks=blocks,
         )

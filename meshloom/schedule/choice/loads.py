@@ -8,14 +8,14 @@ import numpy as np
 
 from meshloom.order import (
     Loads,
+    conflicting_blocks,
     loads_by_elements,
     loads_by_targets,
-    meeting_blocks,
     sampled_blocks,
-    shared_beside,
+    target_reuse,
 )
 from meshloom.schedule.choice.accesses import Accesses
-from meshloom.schedule.choice.cost import greedy_colors, loaded_again
+from meshloom.schedule.choice.cost import greedy_colors, reloaded
 from meshloom.schedule.strategies import SERIAL, serving
 from meshloom.target import Target
 
@@ -27,9 +27,9 @@ class OrderOfLoop:
         self.counts, self.spec, self.target = counts, counts.spec, target
         self.block = counts.block
 
-    def _again(self, loads: Loads, row_bytes: float) -> float:
+    def _reloaded(self, loads: Loads, row_bytes: float) -> float:
         """Bytes that come from memory again where the loop runs, as a multiple of those needed."""
-        return loaded_again(loads, row_bytes, self.target.numbers.order)
+        return reloaded(loads, row_bytes, self.target.numbers.order)
 
     def _rows(self, m: int) -> np.ndarray:
         return self.counts.maps[m].positions[: self.counts.elements]
@@ -51,46 +51,46 @@ class OrderOfLoop:
         racy = self.spec.racy_maps
         return max((self._by_elements[m].rows for m in racy if m in self._by_elements), default=1.0)
 
-    def again_by_elements(self) -> tuple[float, float]:
+    def reloads_by_elements(self) -> tuple[float, float]:
         """Bytes that come from memory again when elements are visited in their order: read only, and added to."""
         read = added = 0.0
         for p, moved in self._moved().items():
             m = self.spec.params[p].map
             if m is not None and self.spec.racy_maps:
-                again = moved * self._again(self._by_elements[m], self._row_bytes(p))
-                read, added = (read, added + again) if self.spec.params[p].racy else (read + again, added)
+                reloads = moved * self._reloaded(self._by_elements[m], self._row_bytes(p))
+                read, added = (read, added + reloads) if self.spec.params[p].racy else (read + reloads, added)
         return read, added
 
-    def again_by_targets(self) -> float:
+    def reloads_by_targets(self) -> float:
         """Bytes that come from memory again when targets are visited in their order, each with all its elements."""
         if not self.spec.racy_maps:
             return 0.0
         targets, elements = self._by_targets
         read = {p: moved for p, moved in self._moved().items() if not self.spec.params[p].racy}
         return sum(
-            moved * self._again(elements if self.spec.params[p].map is None else targets, self._row_bytes(p))
+            moved * self._reloaded(elements if self.spec.params[p].map is None else targets, self._row_bytes(p))
             for p, moved in read.items()
         )
 
-    def again_of_maps(self) -> float:
+    def reloads_of_maps(self) -> float:
         """Bytes of maps that come from memory again when targets ask for the rows of their elements."""
         if not self.spec.racy_maps:
             return 0.0
         stored = [one for m in self.counts.used_maps if not (one := self.spec.maps[m]).formula]
         widths = [one.arity * one.entry_bytes for one in stored]
-        return self.counts.elements * sum(width * self._again(self._by_targets[1], width) for width in widths)
+        return self.counts.elements * sum(width * self._reloaded(self._by_targets[1], width) for width in widths)
 
-    def again_of_elements(self, row_bytes: int) -> float:
+    def reloads_of_elements(self, row_bytes: int) -> float:
         """The same for rows of so many bytes that elements keep for their targets, in bytes per element."""
         if not self.spec.racy_maps or not row_bytes:
             return 0.0
-        return row_bytes * self._again(self._by_targets[1], row_bytes)
+        return row_bytes * self._reloaded(self._by_targets[1], row_bytes)
 
-    def beside(self) -> float:
+    def target_reuse(self) -> float:
         """The share of the slots whose target the next element has, too; of the racy map where it is least."""
-        return min((shared_beside(self._rows(m)) for m in self.spec.racy_maps), default=0.0)
+        return min((target_reuse(self._rows(m)) for m in self.spec.racy_maps), default=0.0)
 
-    def crowded(self) -> float:
+    def contention(self) -> float:
         """The share of the updates that go to rows whose components lie together."""
         racy = [self.spec.params[o.param] for o in self.spec.racy_outputs]
         return sum(p.dim > 1 and p.layout.kind == "aos" for p in racy) / len(racy) if racy else 0.0
@@ -110,8 +110,9 @@ class OrderOfLoop:
         elements = self.counts.elements
         block = serving(SERIAL).block(self.target, elements)
         blocks = -(-elements // block)
-        met = sum(meeting_blocks(self._rows(m), self.counts.maps[m].target.total, block) for m in self.spec.racy_maps)
-        return greedy_colors(met, blocks), blocks
+        sizes = {m: self.counts.maps[m].target.total for m in self.spec.racy_maps}
+        conflicts = sum(conflicting_blocks(self._rows(m), size, block) for m, size in sizes.items())
+        return greedy_colors(conflicts, blocks), blocks
 
     def _moved(self) -> dict[int, float]:
         """Compulsory bytes of each parameter."""

@@ -22,7 +22,7 @@ from meshloom.schedule.spec import Address, LoopSpec
 from meshloom.schedule.strategies.base import Emitter
 from meshloom.schedule.strategies.common.gather import accumulator, incident, visit
 from meshloom.schedule.strategies.common.neighbours import OwnRing, RoleTables, TabledIncidence
-from meshloom.schedule.strategies.common.role_gather import LISTED, RoleGather
+from meshloom.schedule.strategies.common.symmetric_gather import LISTED, SymmetricGather
 from meshloom.schedule.strategies.common.vectors import vector_pass
 from meshloom.target import CPU, Target
 
@@ -80,7 +80,7 @@ class Fused(Emitter):
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(spec, FusedSpec) and isinstance(plan, FusedPlan)
-        if spec.share.elements > 1:
+        if spec.per_thread.count > 1:
             return [vector_pass(spec)]
         first = next((m for m in spec.racy_maps if plan.gathers[m].tables is not None), None)
         body = _body(spec, plan, first, ITEM)
@@ -98,7 +98,7 @@ def _body(spec: FusedSpec, plan: FusedPlan, dense: int | None, target: Expr) -> 
     before: list[Statement] = [let("t", target), let("e", TARGET)]
     before += [let(row_of(m, 0).name, TARGET) for m in spec.racy_maps if m != dense]
     if dense is not None:
-        gather = RoleGather.of(spec, dense, plan, plan.gathers[dense], plan.gathers[dense].along)
+        gather = SymmetricGather.of(spec, dense, plan, plan.gathers[dense], plan.gathers[dense].along)
         before += gather.loading(known)
     code = FusedElement(spec, gather, known)
     for m in spec.racy_maps:
@@ -120,7 +120,7 @@ def _visited(spec: FusedSpec, plan: FusedPlan, m: int) -> Statement:
 class FusedElement(ElementCode):
     """What the loops over the set itself do. Values that the gather has loaded are used again."""
 
-    def __init__(self, spec: FusedSpec, gather: RoleGather | None, known: dict[Node, Expr]):
+    def __init__(self, spec: FusedSpec, gather: SymmetricGather | None, known: dict[Node, Expr]):
         super().__init__(spec, spec.other_outputs)
         self.fused, self.gather, self.known = spec, gather, known
         self.declared = {n.value[:2] for n in known if n.op == "load"}  # (parameter, slot) whose rows are there

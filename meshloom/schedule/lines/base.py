@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from meshloom.schedule.choice.candidate import Candidate
-from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
+from meshloom.schedule.lines.spec import LineGeometry, LineSpec, LineTiling
 from meshloom.schedule.nest.code import Pass
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
@@ -25,9 +25,9 @@ class LineMethod(Emitter):
         return None
 
     @abstractmethod
-    def forms(
+    def tilings(
         self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target
-    ) -> tuple[Candidate[LineForm], ...]:
+    ) -> tuple[Candidate[LineTiling], ...]:
         """How lines may be cut up, ranked: the first is taken. ``wish``: entries of it that somebody asked for."""
 
     @abstractmethod

@@ -7,8 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from meshloom.schedule.lines.spec import Group, LinePointCode, LineSpec
-from meshloom.schedule.lines.terms import (
+from meshloom.schedule.lines.nest_parts import (
     ACROSS,
     CHUNK,
     CHUNKS,
@@ -33,6 +32,7 @@ from meshloom.schedule.lines.terms import (
     line_start,
     lower_of,
 )
+from meshloom.schedule.lines.spec import Group, LinePointCode, LineSpec
 from meshloom.schedule.nest.code import BLOCK, ELEMENT, Pass, Scratch
 from meshloom.schedule.nest.nodes import (
     BOOL,
@@ -98,10 +98,10 @@ class LineNest(ABC):
     plan: Plan
 
     def __post_init__(self) -> None:
-        form = self.spec.form
-        self.m, self.tile = form.points, form.tile
+        tiling = self.spec.tiling
+        self.m, self.tile = tiling.points, tiling.tile
         #: What a thread holds of a point: a number, or those of two lines side by side, which make wide loads.
-        self.t = PairOf(self.spec.ctype) if form.pair else self.spec.ctype
+        self.t = PairOf(self.spec.ctype) if tiling.pair else self.spec.ctype
         self.code = LinePointCode(self.spec, self.plan)
 
     @abstractmethod
@@ -131,14 +131,14 @@ class LineNest(ABC):
 
 @dataclass
 class BlockNest(LineNest):
-    """What all forms for operators share that is not arithmetic."""
+    """What all tilings for operators share that is not arithmetic."""
 
     level: int = 0  # 1: leave the ends of a part in ``ends``; 2: take those of the neighbours from there
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.reach = self.spec.reach
-        self.count = self.spec.form.group or len(self.spec.operands)  # of operands that a block solves
+        self.count = self.spec.tiling.group or len(self.spec.operands)  # of operands that a block solves
         self.factors = SegmentFactors(self.spec, self.code)
 
     def wrapped(self, j: Expr) -> Expr:
@@ -187,7 +187,7 @@ class BlockNest(LineNest):
     def prefetched(self) -> list[Statement]:
         """Ask for the operands of a place that comes so much later, which will be in the cache then; its blocks for
         several groups share the work."""
-        if not self.spec.form.prefetch:
+        if not self.spec.tiling.prefetch:
             return []
         rows = self.rows_asked()
 
@@ -197,7 +197,7 @@ class BlockNest(LineNest):
             return [let("e", rows.element), *(Prefetch(place, rows.points, self.t) for place in mine)]
 
         asked = For("r", Thread(), rows.count, (*rows.before, *self.each(fetch)), step=Threads())
-        later = let("later", PLACE + self.spec.form.prefetch)
+        later = let("later", PLACE + self.spec.tiling.prefetch)
         return [If(LATER < PER_GROUP, (let("place", LATER), TILE_OF_PLACE, asked), given=later)]
 
     def strided_rows(self) -> LineRows:
@@ -229,8 +229,8 @@ class BlockNest(LineNest):
         if not merged:
             return [self.unrolled(*point, If(inside, tuple(self.code.after(element, results, only))))]
         made: list[Statement] = []
-        for start in range(0, self.m, self.spec.form.batch):
-            end = min(start + self.spec.form.batch, self.m)
+        for start in range(0, self.m, self.spec.tiling.batch):
+            end = min(start + self.spec.tiling.batch, self.m)
             old = {k: Name(f"old{k}")[POINT - start] for k in merged}
             read = (let("e", element), *(Store(old[k], place) for k, place in merged.items()))
             write = tuple(self.code.after(element, results, only, old))
@@ -249,11 +249,11 @@ class SegmentFactors:
 
     @property
     def _kept(self) -> bool:
-        return self.spec.form.special
+        return self.spec.tiling.special
 
     @property
     def _per_operator(self) -> int:
-        return len(_TABLES) * self.spec.form.points
+        return len(_TABLES) * self.spec.tiling.points
 
     def room(self) -> tuple[Scratch, ...]:
         count = len(self.spec.distinct) * self._per_operator
@@ -270,7 +270,7 @@ class SegmentFactors:
     def segment(self) -> list[Statement]:
         """Is the thread's segment unlike the others, and where are its factors?"""
         if not self._kept:
-            m = self.spec.form.points
+            m = self.spec.tiling.points
             outside = (J0 < _STEADY_LOW, J0 + m > _STEADY_HIGH)
             return [let("edge", any_of(outside), BOOL)]
         count, operators = self._per_operator, len(self.spec.distinct)
@@ -281,7 +281,7 @@ class SegmentFactors:
 
     def at(self, table: str, k: int, i: Expr) -> Expr:
         """Of point i of a segment that is not like the others; ``table``: lower, inverse or upper."""
-        m = self.spec.form.points
+        m = self.spec.tiling.points
         if not self._kept:
             return self.code.table(k, table)[chained(J0 + OVERLAP * m, i)]
         return Name(f"own{k}")[chained(value(_TABLES.index(table) * m), i)]

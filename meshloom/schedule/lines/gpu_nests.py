@@ -12,8 +12,7 @@ from functools import partial
 
 from meshloom.schedule.lines.gpu_block import ASKED, ForGroup, LineRows
 from meshloom.schedule.lines.gpu_solve import SegmentNest
-from meshloom.schedule.lines.spec import Group
-from meshloom.schedule.lines.terms import (
+from meshloom.schedule.lines.nest_parts import (
     ACROSS,
     CELLS,
     CHUNK,
@@ -49,6 +48,7 @@ from meshloom.schedule.lines.terms import (
     neighbours,
     pass_over_tiles,
 )
+from meshloom.schedule.lines.spec import Group
 from meshloom.schedule.nest.code import Pass, Scratch
 from meshloom.schedule.nest.nodes import (
     BOOL,
@@ -88,7 +88,7 @@ class SharedNest(SegmentNest):
         stencils = [one.stencil for one in self.spec.distinct]
         far = [abs(o) for s in stencils for row in s.closures for o in row]
         self.halo = max([self.reach, *far])
-        self.contiguous, self.gap = self.spec.form.kind == "contiguous", self.spec.form.spaced(self.spec.dtype)
+        self.contiguous, self.gap = self.spec.tiling.kind == "contiguous", self.spec.tiling.spaced(self.spec.dtype)
         #: May solutions go from registers to the fields? Where points of lines side by side are, too, and no result
         #: needs two operands.
         self.straight = not self.contiguous and (self.spec.separable or len(self.spec.operands) == 1)
@@ -104,7 +104,7 @@ class SharedNest(SegmentNest):
         row = a + self.m
         return row + (Grouped(row) >> (self.m.bit_length() - 1)) if self.gap else row
 
-    def beside(self, offset: Expr) -> Expr:
+    def row_from_first(self, offset: Expr) -> Expr:
         """Row in shared memory that is so far from the first one of the thread's segment, halo included."""
         m = self.m
         if not self.gap:
@@ -118,7 +118,7 @@ class SharedNest(SegmentNest):
         return Name(f"s{v}")[place]
 
     def made(self) -> Pass:
-        side = max(1, self.spec.form.side)
+        side = max(1, self.spec.tiling.side)
         together = [range(first, min(first + side, self.count)) for first in range(0, self.count, side)]
         solved = Block((*self._solving(), *(self._solve(operands) for operands in together)))
         factors = (*self.factors.loaded(), *self.factors.pivots())
@@ -170,8 +170,8 @@ class SharedNest(SegmentNest):
 
     def _solving(self) -> list[Statement]:
         """While lines are solved, segments of several lines lie side by side in a warp: those at the ends together."""
-        beside = [*self._side_by_side(), self._wanted, self._mine(OWN.equals(SLOT))] if self.contiguous else []
-        return [*beside, let("j0", FIRST + SLOT * self.m), *self.factors.segment()]
+        own = [*self._side_by_side(), self._wanted, self._mine(OWN.equals(SLOT))] if self.contiguous else []
+        return [*own, let("j0", FIRST + SLOT * self.m), *self.factors.segment()]
 
     def _element(self, row: Expr) -> Expr:
         return chained(START, row) if self.contiguous else START + Grouped(row) * STEP
@@ -216,7 +216,7 @@ class SharedNest(SegmentNest):
         m, reach = self.m, self.reach
         made: list[Statement] = []
         for v in operands:
-            place = self.kept(v, self.beside(Grouped(POINT - reach)))
+            place = self.kept(v, self.row_from_first(Grouped(POINT - reach)))
             around = self.unrolled(Store(self.f(v, POINT), place), end=m + 2 * reach)
             right = Block((*self.rooms([f"f{v}"], m + 2 * reach), around, *self.right_hand_sides(v)))
             made += [*self.rooms([f"x{v}"], m), right]
@@ -282,7 +282,7 @@ class StridedNest(SegmentNest):
 
             body.append(If(MINE, tuple(self.each(store))))
         scratch = self.carries(self.count)
-        if self.spec.form.exchange:
+        if self.spec.tiling.exchange:
             scratch += (Scratch(self.t, EDGES.name, 2 * self.reach * self.count * CELLS),)
         return pass_over_tiles(body, scratch)
 
@@ -307,12 +307,12 @@ class StridedNest(SegmentNest):
 
     def _right_hand_sides(self, vs: Sequence[int]) -> list[Statement]:
         m, reach = self.m, self.reach
-        known: list[Statement] = [Barrier()] if self.spec.form.special else []
+        known: list[Statement] = [Barrier()] if self.spec.tiling.special else []
         room = self.rooms([f"x{v}" for v in vs], m)
         if not reach and all(self._identity(v) for v in vs):
             return [*room, *self._loads(vs, "x"), *(self.beyond(v) for v in vs), *known]
         made = self.rooms([f"f{v}" for v in vs], m + 2 * reach)
-        if self.spec.form.exchange:
+        if self.spec.tiling.exchange:
             made += [*self._loads(vs, "f", first=reach, count=m), *self._exchanged(vs)]
             known = []
         else:

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from meshloom.schedule.lines.along import Offsets
 from meshloom.schedule.lines.gpu_block import EDGE, BlockNest, pivot
-from meshloom.schedule.lines.tables import closure_width
-from meshloom.schedule.lines.terms import (
+from meshloom.schedule.lines.nest_parts import (
     CELLS,
     CHUNK,
     CHUNKS,
@@ -35,6 +34,7 @@ from meshloom.schedule.lines.terms import (
     neighbours,
     right_hand_side,
 )
+from meshloom.schedule.lines.tables import closure_width
 from meshloom.schedule.nest.code import Scratch
 from meshloom.schedule.nest.nodes import (
     INT,
@@ -65,7 +65,7 @@ from meshloom.schedule.nest.nodes import (
 #: In shared memory: what segments give to those behind and before them.
 FORWARD_CARRIES, BACKWARD_CARRIES = Name("forward_carries"), Name("backward_carries")
 _ENDS, _CARRY, _WEIGHT, _FROM, _PART = map(Name, ("ends", "carry", "weight", "t", "part"))
-_AT, _END, _LAST, _BESIDE, _SHARE = map(Name, ("at", "end", "last", "beside", "share"))
+_AT, _END, _LAST, _NEXT_END, _SHARE = map(Name, ("at", "end", "last", "next_end", "share"))
 MOST_UNROLLED = 8  # carries
 
 
@@ -200,7 +200,7 @@ class SegmentNest(BlockNest):
 
     def _carry(self, v: int, operands: Sequence[int], *, forward: bool) -> Statement:
         """What comes in from the neighbours, and what that changes in the segment."""
-        k, m, count = self.spec.number(v), self.m, self.spec.form.carries
+        k, m, count = self.spec.number(v), self.m, self.spec.tiling.carries
         carries, products, turn = (FORWARD_CARRIES, "forward", 0) if forward else (BACKWARD_CARRIES, "backward", 1)
         before, behind = neighbours(_FROM, WINDOW)
         collect = (
@@ -245,15 +245,15 @@ class SegmentNest(BlockNest):
 
         def end(row: Expr) -> Body:
             term = joined[Grouped(row) * 2 * CHUNKS + Q] * _ENDS[_AT + Q]
-            total = For("q", value(0), 2 * CHUNKS, (Store(_BESIDE, term, "+"),), bare=True)
-            return variable("beside", 0, self.t), let("at", self._ends_of_line(v)), total
+            total = For("q", value(0), 2 * CHUNKS, (Store(_NEXT_END, term, "+"),), bare=True)
+            return variable("next_end", 0, self.t), let("at", self._ends_of_line(v)), total
 
         (before, behind), low, high = neighbours(CHUNK, CHUNKS), joints[2 * CHUNK], joints[2 * CHUNK + 1]
         share = Store(self.x(v, POINT), Select((J0 + POINT).equals(_LAST), _SHARE, value(0)), "-")
         own = all_of([_LAST >= J0, _LAST < J0 + self.m, high.differs(0)])
         first = all_of([SLOT.equals(0), low.differs(0)])
         return [
-            If(first, (*end(before * 2 + 1), Store(self.x(v, 0), low * _BESIDE, "-"))),
-            If(own, (*end(behind * 2), let("share", high * _BESIDE, self.t), self.unrolled(share)),
+            If(first, (*end(before * 2 + 1), Store(self.x(v, 0), low * _NEXT_END, "-"))),
+            If(own, (*end(behind * 2), let("share", high * _NEXT_END, self.t), self.unrolled(share)),
                given=let("last", self._last_row())),
         ]  # fmt: skip

@@ -12,7 +12,7 @@ from meshloom.schedule.choice.candidate import Candidate
 from meshloom.schedule.lines import on_cpu, on_gpu, systems, systems_gpu
 from meshloom.schedule.lines.base import LineMethod
 from meshloom.schedule.lines.reference import direct, krylov
-from meshloom.schedule.lines.spec import LineForm, LineGeometry, LineSpec
+from meshloom.schedule.lines.spec import LineGeometry, LineSpec, LineTiling
 from meshloom.schedule.nest.code import Pass
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
@@ -29,14 +29,14 @@ class Segmented(LineMethod):
     name = "segmented"
     summary = "one pass: segments of lines in registers, joined by the carries of their neighbours"
 
-    def forms(
+    def tilings(
         self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target
-    ) -> tuple[Candidate[LineForm], ...]:
+    ) -> tuple[Candidate[LineTiling], ...]:
         if not target.is_simt:
-            return on_cpu.forms(spec, lines, target)
+            return on_cpu.tilings(spec, lines, target)
         if spec.systems:
-            return systems.forms(spec, lines, wish, target)
-        return (Candidate(on_gpu.form(spec, lines, wish, target)),)
+            return systems.tilings(spec, lines, wish, target)
+        return (Candidate(on_gpu.tiling(spec, lines, wish, target)),)
 
     def plan(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> Plan:
         if spec.systems:
@@ -55,8 +55,8 @@ class Segmented(LineMethod):
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
         assert isinstance(spec, LineSpec)
         if spec.systems:
-            return [("work", spec.dtype, spec.values)] if spec.form.kind == systems.SWEPT else []
-        return [("ends", spec.dtype, on_gpu.ends_per_point(spec))] if spec.form.levels == 2 else []
+            return [("work", spec.dtype, spec.values)] if spec.tiling.kind == systems.SWEPT else []
+        return [("ends", spec.dtype, on_gpu.ends_per_point(spec))] if spec.tiling.levels == 2 else []
 
     def line_passes(self, spec: LineSpec, plan: Plan, *, target: Target) -> list[Pass]:
         if not target.is_simt:

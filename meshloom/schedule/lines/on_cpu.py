@@ -14,9 +14,7 @@ import numpy as np
 
 from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.lines.along import OperatorAlong
-from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePlan, LinePointCode, LineSpec
-from meshloom.schedule.lines.tables import OperatorTables, closure_tables, closure_width, decay_points
-from meshloom.schedule.lines.terms import (
+from meshloom.schedule.lines.nest_parts import (
     ACROSS,
     AT,
     LANES,
@@ -40,6 +38,8 @@ from meshloom.schedule.lines.terms import (
     pass_over_tiles,
     right_hand_side,
 )
+from meshloom.schedule.lines.spec import LineGeometry, LinePlan, LinePointCode, LineSpec, LineTiling
+from meshloom.schedule.lines.tables import OperatorTables, closure_tables, closure_width, decay_points
 from meshloom.schedule.nest.code import BLOCK, Pass, Scratch
 from meshloom.schedule.nest.nodes import (
     Block,
@@ -67,7 +67,7 @@ WORK = "work"  # the buffer of what the sweep forwards leaves
 BEGIN, HERE, FACTOR, INVERSE, T = map(Name, ("begin", "here", "factor", "inverse", "t"))
 
 
-def forms(spec: LineSpec, lines: LineGeometry, target: Target) -> tuple[Candidate[LineForm], ...]:
+def tilings(spec: LineSpec, lines: LineGeometry, target: Target) -> tuple[Candidate[LineTiling], ...]:
     """Lines that go side by side: as many as keep the buffers in the cache; ranked."""
     numbers, row = target.cpu.lines, lines.length * spec.dtype.itemsize
     there = lines.lanes * (lines.outer if lines.contiguous else 1)
@@ -79,7 +79,7 @@ def forms(spec: LineSpec, lines: LineGeometry, target: Target) -> tuple[Candidat
         return f"there are {there} lines" if tile > least and tile >= 2 * there else None
 
     kind, widths = "contiguous" if lines.contiguous else "strided", {min(tile, most) for tile in numbers.side_by_side}
-    return rank(Candidate(LineForm(kind, 1, 0, t), declined=declined(t)) for t in sorted(widths, reverse=True))
+    return rank(Candidate(LineTiling(kind, 1, 0, t), declined=declined(t)) for t in sorted(widths, reverse=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class SweepPlan(LinePlan):
 
 def plan(name: str, spec: LineSpec, lines: LineGeometry) -> SweepPlan:
     """Tables of the factors, and how many tiles there are."""
-    tile = spec.form.tile
+    tile = spec.tiling.tile
     across = -(-lines.lanes // tile)
     tiles = -(-lines.count // tile) if lines.contiguous else across * lines.outer
     rows, found = lines.length + 2 * spec.reach + 2, tuple(_tables(spec, one, lines.length) for one in spec.distinct)
@@ -127,9 +127,9 @@ class SweepNest:
     """What a thread does with a tile of lines; ``l`` numbers them, ``j`` the points of a line."""
 
     def __init__(self, spec: LineSpec, plan: Plan):
-        self.spec, self.w, self.t, self.code = spec, spec.form.tile, spec.ctype, LinePointCode(spec, plan)
+        self.spec, self.w, self.t, self.code = spec, spec.tiling.tile, spec.ctype, LinePointCode(spec, plan)
         self.first = spec.reach + 1  # rows of a buffer before that of the first point
-        self.contiguous = spec.form.kind == "contiguous"
+        self.contiguous = spec.tiling.kind == "contiguous"
 
     def made(self) -> Pass:
         """One pass over tiles of lines."""

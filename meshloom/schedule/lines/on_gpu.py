@@ -28,7 +28,7 @@ from meshloom.schedule.lines.segments import (
     separate_tables,
     tables,
 )
-from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePlan, LineSpec
+from meshloom.schedule.lines.spec import LineGeometry, LinePlan, LineSpec, LineTiling
 from meshloom.schedule.lines.tables import OperatorTables, closure_tables
 from meshloom.schedule.nest.code import Pass
 from meshloom.schedule.plan.declare import (
@@ -50,29 +50,29 @@ from meshloom.target import SHARED_ROW, GpuLineNumbers, Target
 _WISHES = ("points", "tile", "prefetch", "registers", "threads", "batch", "side", "shared", "pair", "exchange")
 
 
-def form(spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: Target) -> LineForm:
+def tiling(spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: Target) -> LineTiling:
     """How lines are cut up."""
     numbers = target.gpu.lines
     group = min(wish.get("group", _group(spec, lines, target)), len(spec.operands)) if spec.separable else 0
-    spec = replace(spec, form=replace(spec.form, group=group))
-    usual = (_contiguous_form if lines.contiguous else _strided_form)(spec, lines, target)
+    spec = replace(spec, tiling=replace(spec.tiling, group=group))
+    usual = (_contiguous_tiling if lines.contiguous else _strided_tiling)(spec, lines, target)
     wished: dict[str, Any] = {k: v for k, v in wish.items() if k in _WISHES}
     made = replace(usual, group=group, **wished)
-    made = replace(made, pair=bool(made.pair) and _may_pair(replace(spec, form=made), lines))
+    made = replace(made, pair=bool(made.pair) and _may_pair(replace(spec, tiling=made), lines))
     segments = made.segments(lines.length)
     if "tile" not in wish:
         made = replace(made, tile=_tile(spec, lines, segments, made, target))
     if lines.contiguous:  # a line, or a part of it, and others beside it: not more than a block can have
         made = replace(made, tile=min(made.tile, max(1, target.block_threads // min(segments, numbers.chunk_threads))))
-    needed = _carries(replace(spec, form=made), lines)  # fewer would be wrong
+    needed = _carries(replace(spec, tiling=made), lines)  # fewer would be wrong
     made = replace(made, carries=max(wish.get("carries", 0), needed))
-    made = replace(made, exchange=bool(made.exchange) and _may_exchange(replace(spec, form=made), lines))
-    made = _within_shared(replace(spec, form=made), lines, target)
-    if _fits(replace(spec, form=made), lines, numbers):
-        kinds, _ = special_segments(replace(spec, form=made), lines)
+    made = replace(made, exchange=bool(made.exchange) and _may_exchange(replace(spec, tiling=made), lines))
+    made = _within_shared(replace(spec, tiling=made), lines, target)
+    if _fits(replace(spec, tiling=made), lines, numbers):
+        kinds, _ = special_segments(replace(spec, tiling=made), lines)
         return replace(made, special=not spec.periodic and int(kinds.max(initial=0)) <= numbers.most_special)
     made = replace(made, group=min(group, 1), shared=False, pair=False, levels=2)
-    made = _within_shared(replace(spec, form=made), lines, target)
+    made = _within_shared(replace(spec, tiling=made), lines, target)
     return replace(made, carries=_most_segments(made))
 
 
@@ -95,12 +95,12 @@ def _through_shared(spec: LineSpec, lines: LineGeometry, numbers: GpuLineNumbers
     return common and (lines.contiguous or not _large(spec, lines, numbers))
 
 
-def _contiguous_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
+def _contiguous_tiling(spec: LineSpec, lines: LineGeometry, target: Target) -> LineTiling:
     """Many small blocks, and a look ahead where the cache cannot hold everything anyway."""
     numbers, double = target.gpu.lines, spec.dtype.itemsize == 8
     prefetch = numbers.prefetched_blocks * target.multiprocessors if _large(spec, lines, numbers) else 0
     threads = min(numbers.chunk_threads, target.block_threads)
-    usual = LineForm("contiguous", threads=threads, most=threads)
+    usual = LineTiling("contiguous", threads=threads, most=threads)
     if _together(spec) > 1:
         return replace(usual, points=_points(lines, numbers.several_points, numbers), prefetch=prefetch)
     points = _points(lines, numbers.points, numbers)
@@ -110,36 +110,36 @@ def _contiguous_form(spec: LineSpec, lines: LineGeometry, target: Target) -> Lin
     return replace(usual, points=points, registers=registers, prefetch=prefetch if double and spec.plain else 0)
 
 
-def _strided_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
+def _strided_tiling(spec: LineSpec, lines: LineGeometry, target: Target) -> LineTiling:
     """As many operands in registers as there are; of plain loops tiles whose rows are whole cache lines near each
     other, wider ones, with twice the numbers in a thread, where they are not. Pairs of lines make wide loads."""
     numbers, together, most = target.gpu.lines, _together(spec), target.block_threads
     if together > 1 and spec.separable and _through_shared(spec, lines, numbers):
         points = _points(lines, numbers.several_points, numbers)
-        return LineForm("strided", points, tile=numbers.several_lines, threads=most // 2, shared=True)
+        return LineTiling("strided", points, tile=numbers.several_lines, threads=most // 2, shared=True)
     if together > 1:
         several = numbers.points_of_operands
         points = _points(lines, several[min(bisect_left(numbers.operands, together), len(several) - 1)], numbers)
         share = 2 if together == 2 else numbers.share_of_many
-        return LineForm("strided", points, tile=numbers.tile, threads=most // share)
+        return LineTiling("strided", points, tile=numbers.tile, threads=most // share)
     if not spec.plain:
         light, points = _light(spec, numbers), _points(lines, numbers.points, numbers)
         threads, tile, registers = (most, numbers.light_tile, numbers.light_registers) if light else (
             most // 2, numbers.tile, 0)  # fmt: skip
         prefetched = light and _large(spec, lines, numbers)
-        return LineForm("strided", points, tile=tile, threads=threads, registers=registers, exchange=True,
+        return LineTiling("strided", points, tile=tile, threads=threads, registers=registers, exchange=True,
                         prefetch=numbers.prefetched_points // (tile * lines.length) if prefetched else 0)  # fmt: skip
-    return _plain_strided_form(spec, lines, target)
+    return _plain_strided_tiling(spec, lines, target)
 
 
-def _plain_strided_form(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
+def _plain_strided_tiling(spec: LineSpec, lines: LineGeometry, target: Target) -> LineTiling:
     numbers, double, row = target.gpu.lines, spec.dtype.itemsize == 8, lines.step * spec.dtype.itemsize
     near = row < numbers.far_apart and row % target.cache_line == 0 and lines.length <= target.block_threads
     pair = _may_pair(spec, lines) and not (double and near)
     kind = f"{'double' if double else 'single'}_{'near' if near else 'far'}{'_pair' if pair else ''}"
     found = numbers.strided[kind]
     pays = double and near and spec.periodic and _large(spec, lines, numbers)
-    return LineForm("strided", _points(lines, found["points"], numbers), tile=found["tile"], pair=pair,
+    return LineTiling("strided", _points(lines, found["points"], numbers), tile=found["tile"], pair=pair,
                     threads=target.block_threads // found["share"], registers=found["registers"],
                     prefetch=numbers.prefetched_near * target.multiprocessors if pays else 0)  # fmt: skip
 
@@ -151,13 +151,13 @@ def _large(spec: LineSpec, lines: LineGeometry, numbers: GpuLineNumbers) -> bool
 
 def _may_pair(spec: LineSpec, lines: LineGeometry) -> bool:
     """Can a thread take two lines at a time? Values that are just loaded and stored may come in pairs."""
-    return spec.single and not spec.form.shared and bool(lines.pairs)
+    return spec.single and not spec.tiling.shared and bool(lines.pairs)
 
 
 def _may_exchange(spec: LineSpec, lines: LineGeometry) -> bool:
     """Are the points next to every segment of a line those of a segment next to it in the block?"""
-    uncut = lines.length % spec.form.points == 0 and spec.form.segments(lines.length) <= _most_segments(spec.form)
-    return uncut and not lines.contiguous and not spec.form.shared and spec.reach <= spec.form.points
+    uncut = lines.length % spec.tiling.points == 0 and spec.tiling.segments(lines.length) <= _most_segments(spec.tiling)
+    return uncut and not lines.contiguous and not spec.tiling.shared and spec.reach <= spec.tiling.points
 
 
 def _light(spec: LineSpec, numbers: GpuLineNumbers) -> bool:
@@ -172,79 +172,79 @@ def _points(lines: LineGeometry, most: int, numbers: GpuLineNumbers) -> int:
 
 def _together(spec: LineSpec) -> int:
     """Operands that a thread holds in its registers at a time."""
-    return spec.form.group or len(spec.operands)
+    return spec.tiling.group or len(spec.operands)
 
 
-def _tile(spec: LineSpec, lines: LineGeometry, segments: int, form: LineForm, target: Target) -> int:
+def _tile(spec: LineSpec, lines: LineGeometry, segments: int, tiling: LineTiling, target: Target) -> int:
     """Lines of a block: contiguous ones to fill it, others as many as make loads wide and still fit."""
     numbers = target.gpu.lines
     if lines.contiguous:
-        room = target.shared_unasked // ((segments + 2) * (form.points + 1) * _together(spec) * spec.dtype.itemsize)
+        room = target.shared_unasked // ((segments + 2) * (tiling.points + 1) * _together(spec) * spec.dtype.itemsize)
         threads = numbers.line_threads if _together(spec) == 1 else numbers.line_threads // 2
         return max(1, min(threads // segments, lines.outer, room))
-    spec = replace(spec, form=form)
+    spec = replace(spec, tiling=tiling)
     lines = held(spec, lines)
-    tile, blocks = form.tile, lines.count * len(spec.groups)
-    least, wanted = numbers.narrow["pair" if form.pair else "single"], numbers.few_blocks * target.multiprocessors
-    while tile > least and (tile * segments > form.threads or blocks < wanted * tile):
+    tile, blocks = tiling.tile, lines.count * len(spec.groups)
+    least, wanted = numbers.narrow["pair" if tiling.pair else "single"], numbers.few_blocks * target.multiprocessors
+    while tile > least and (tile * segments > tiling.threads or blocks < wanted * tile):
         tile //= 2
     while tile * segments < numbers.line_threads and tile < min(numbers.widest, lines.lanes):
         tile *= 2
     return tile
 
 
-def _most_segments(form: LineForm) -> int:
+def _most_segments(tiling: LineTiling) -> int:
     """Segments of a line that a block can take."""
-    return form.most if form.kind == "contiguous" else max(1, form.threads // form.tile)
+    return tiling.most if tiling.kind == "contiguous" else max(1, tiling.threads // tiling.tile)
 
 
-def _within_shared(spec: LineSpec, lines: LineGeometry, target: Target) -> LineForm:
-    """The form, with smaller blocks where shared memory has no room for its own."""
+def _within_shared(spec: LineSpec, lines: LineGeometry, target: Target) -> LineTiling:
+    """The tiling, with smaller blocks where shared memory has no room for its own."""
     numbers = target.gpu.lines
     while _shared_bytes(spec, lines, numbers) > target.shared:
-        if (smaller := _smaller(spec.form, numbers)) == spec.form:
+        if (smaller := _smaller(spec.tiling, numbers)) == spec.tiling:
             break
-        spec = replace(spec, form=smaller)
-    return spec.form
+        spec = replace(spec, tiling=smaller)
+    return spec.tiling
 
 
-def _smaller(form: LineForm, numbers: GpuLineNumbers) -> LineForm:
-    """A form that needs less shared memory; the same where there is none."""
-    if form.exchange:
-        return replace(form, exchange=False)
-    if form.tile > 1:
-        return replace(form, tile=form.tile // 2, threads=max(form.threads // 2, numbers.fewest_segments))
-    if form.kind == "contiguous":
-        return replace(form, most=max(_most_segments(form) // 2, numbers.fewest_segments))
-    return replace(form, threads=max(form.threads // 2, numbers.fewest_segments))
+def _smaller(tiling: LineTiling, numbers: GpuLineNumbers) -> LineTiling:
+    """A tiling that needs less shared memory; the same where there is none."""
+    if tiling.exchange:
+        return replace(tiling, exchange=False)
+    if tiling.tile > 1:
+        return replace(tiling, tile=tiling.tile // 2, threads=max(tiling.threads // 2, numbers.fewest_segments))
+    if tiling.kind == "contiguous":
+        return replace(tiling, most=max(_most_segments(tiling) // 2, numbers.fewest_segments))
+    return replace(tiling, threads=max(tiling.threads // 2, numbers.fewest_segments))
 
 
 def _shared_bytes(spec: LineSpec, lines: LineGeometry, numbers: GpuLineNumbers) -> int:
     """Shared memory of a block, at most: operands, what segments hand over, factors of segments unlike the others."""
-    form, size, count = spec.form, spec.dtype.itemsize * (2 if spec.form.pair else 1), _together(spec)
+    tiling, size, count = spec.tiling, spec.dtype.itemsize * (2 if spec.tiling.pair else 1), _together(spec)
     cut = cut_of(spec, lines)
-    cells, special = cut.window * form.tile, 0 if spec.periodic else numbers.most_special
-    factors = special * len(spec.distinct) * 3 * form.points
-    if form.kind == "contiguous" or form.shared:
-        values = count * form.tile * _padded(cut, form, spec.dtype) + 2 * min(max(1, form.side), count) * cells
+    cells, special = cut.window * tiling.tile, 0 if spec.periodic else numbers.most_special
+    factors = special * len(spec.distinct) * 3 * tiling.points
+    if tiling.kind == "contiguous" or tiling.shared:
+        values = count * tiling.tile * _padded(cut, tiling, spec.dtype) + 2 * min(max(1, tiling.side), count) * cells
     else:
-        values = 2 * count * cells * (1 + (spec.reach if form.exchange else 0))
+        values = 2 * count * cells * (1 + (spec.reach if tiling.exchange else 0))
     return (values + factors) * size
 
 
 def cut_of(spec: LineSpec, lines: LineGeometry) -> Cut:
     """How a line is cut: whole while it fits a block, else in windows that overlap by the carries (on two levels: that
     do not)."""
-    form, segments, most = spec.form, spec.form.segments(lines.length), _most_segments(spec.form)
-    if segments <= most or not form.carries:
-        return Cut(lines.length, form.points, segments)
-    overlap = 0 if form.levels == 2 else form.carries
+    tiling, segments, most = spec.tiling, spec.tiling.segments(lines.length), _most_segments(spec.tiling)
+    if segments <= most or not tiling.carries:
+        return Cut(lines.length, tiling.points, segments)
+    overlap = 0 if tiling.levels == 2 else tiling.carries
     windows = -(-segments // max(most - 2 * overlap, 1))
-    return Cut(lines.length, form.points, -(-segments // windows) + 2 * overlap, overlap)  # windows of one size
+    return Cut(lines.length, tiling.points, -(-segments // windows) + 2 * overlap, overlap)  # windows of one size
 
 
 def _carries(spec: LineSpec, lines: LineGeometry) -> int:
-    uncut = Cut(lines.length, spec.form.points, spec.form.segments(lines.length))
+    uncut = Cut(lines.length, spec.tiling.points, spec.tiling.segments(lines.length))
     return max(carries_needed(tables(one, uncut, spec.dtype), uncut, spec.dtype) for one in spec.distinct)
 
 
@@ -276,13 +276,13 @@ def special_segments(spec: LineSpec, lines: LineGeometry) -> tuple[np.ndarray, n
 
 def held(spec: LineSpec, lines: LineGeometry) -> LineGeometry:
     """The lines as threads take them: one by one, or in pairs."""
-    paired = lines.pairs if spec.form.pair else None
+    paired = lines.pairs if spec.tiling.pair else None
     return paired or lines
 
 
 def ends_per_point(spec: LineSpec) -> int:
     """Room for the ends of parts on two levels, two for each operand, by the points of a line."""
-    longest = _most_segments(spec.form) * spec.form.points
+    longest = _most_segments(spec.tiling) * spec.tiling.points
     return -(-4 * len(spec.operands) // longest)  # a part may be half as long as it could be
 
 
@@ -338,42 +338,42 @@ class WindowPlan(LinePlan):
 
 def plan(name: str, spec: LineSpec, lines: LineGeometry) -> WindowPlan:
     """Tables of the factors, and how lines are dealt out."""
-    form, cut, taken = spec.form, cut_of(spec, lines), held(spec, lines)
-    made = [(separate_tables if form.levels == 2 else tables)(one, cut, spec.dtype) for one in spec.distinct]
-    across = -(-taken.outer // form.tile) if lines.contiguous else -(-taken.lanes // form.tile)
+    tiling, cut, taken = spec.tiling, cut_of(spec, lines), held(spec, lines)
+    made = [(separate_tables if tiling.levels == 2 else tables)(one, cut, spec.dtype) for one in spec.distinct]
+    across = -(-taken.outer // tiling.tile) if lines.contiguous else -(-taken.lanes // tiling.tile)
     per_group = across * cut.chunks * (1 if lines.contiguous else taken.outer)
     return WindowPlan(
-        name, cut.window * form.tile, taken.places,
+        name, cut.window * tiling.tile, taken.places,
         tuple(_operator_tables(spec, cut, *both) for both in zip(spec.distinct, made, strict=True)),
-        SpecialSegments(*special_segments(spec, lines)) if form.special else None,
+        SpecialSegments(*special_segments(spec, lines)) if tiling.special else None,
         cut.window, cut.overlap, cut.core, cut.chunks, across,
         steady_low=max(one.first for one in made), steady_high=min(one.last for one in made),
-        cells=cut.window * form.tile, padded=_padded(cut, form, spec.dtype), per_group=per_group,
+        cells=cut.window * tiling.tile, padded=_padded(cut, tiling, spec.dtype), per_group=per_group,
         tiles=per_group * len(spec.groups),
     )  # fmt: skip
 
 
 def _operator_tables(spec: LineSpec, cut: Cut, operator: OperatorAlong, made: SegmentTables) -> WindowTables:
-    dtype, form = spec.dtype, spec.form
+    dtype, tiling = spec.dtype, spec.tiling
     return WindowTables(
         made.lower, made.inverse, made.upper, *closure_tables(operator.stencil, dtype),
         made.forward.astype(dtype), made.backward.astype(dtype),
-        np.array(further_turns(made, cut, form.carries), dtype),
+        np.array(further_turns(made, cut, tiling.carries), dtype),
         np.array([operator.matrix.constants[1] * operator.scale], dtype),
-        JointTables(*joints(operator, cut, dtype)) if form.levels == 2 else None,
+        JointTables(*joints(operator, cut, dtype)) if tiling.levels == 2 else None,
     )  # fmt: skip
 
 
-def _padded(cut: Cut, form: LineForm, dtype: np.dtype) -> int:
+def _padded(cut: Cut, tiling: LineTiling, dtype: np.dtype) -> int:
     """Entries of a line in shared memory: segments of several lines, side by side, must lie in different banks."""
     banks = SHARED_ROW // dtype.itemsize
-    wanted, least = max(1, banks // form.tile), (cut.window + 2) * (form.points + form.spaced(dtype))
-    if form.kind != "contiguous":
+    wanted, least = max(1, banks // tiling.tile), (cut.window + 2) * (tiling.points + tiling.spaced(dtype))
+    if tiling.kind != "contiguous":
         return least
     return least + (wanted - least) % banks
 
 
 def passes(spec: LineSpec, plan: Plan) -> list[Pass]:
     """One pass over tiles of lines; on two levels, one for the ends of parts and one with the ends known."""
-    kind = SharedNest if spec.form.kind == "contiguous" or spec.form.shared else StridedNest
-    return [kind(spec, plan, level).made() for level in ((1, 2) if spec.form.levels == 2 else (0,))]
+    kind = SharedNest if spec.tiling.kind == "contiguous" or spec.tiling.shared else StridedNest
+    return [kind(spec, plan, level).made() for level in ((1, 2) if spec.tiling.levels == 2 else (0,))]

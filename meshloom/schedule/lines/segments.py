@@ -130,5 +130,5 @@ def joints(operator: OperatorAlong, cut: Cut, dtype: np.dtype) -> tuple[np.ndarr
     a part's first and last rows are, over the scale that its ends carry."""
     size = cut.window * cut.points
     parts = operator.matrix.parts(cut.length, size)
-    beside = np.array([entry for part in parts for entry in (part[0, 0], part[-1, 2])])
-    return operator.matrix.joints(cut.length, size).astype(dtype), (beside / operator.scale).astype(dtype)
+    couplings = np.array([entry for part in parts for entry in (part[0, 0], part[-1, 2])])
+    return operator.matrix.joints(cut.length, size).astype(dtype), (couplings / operator.scale).astype(dtype)

@@ -25,7 +25,7 @@ Group = tuple[int, ...]  # numbers of operands
 
 
 @dataclass(frozen=True)
-class LineForm:
+class LineTiling:
     """How a line loop is cut up; everything here is part of the generated text.
 
     ``kind``: "strided" or "contiguous" lines. On a GPU a thread owns ``points`` consecutive points of a line and adds
@@ -55,10 +55,10 @@ class LineForm:
         return " ".join(f"{one.name}={value}" for one in fields(self)
                         if (value := getattr(self, one.name)) != one.default)  # fmt: skip
 
-    def in_words(self, lines: int, points: int, *, together: bool) -> str:
-        """For a person, of so many lines of so many points. ``together``: is it for a GPU?"""
+    def in_words(self, lines: int, points: int, *, is_simt: bool) -> str:
+        """For a person, of so many lines of so many points. ``is_simt``: is it for a GPU?"""
         tile = min(self.tile, lines)
-        if not together:
+        if not is_simt:
             return f"{self.kind} lines{f'; side by side: {tile}' if tile > 1 else ''}"
         said = {"kind", "points", "carries", "tile", *(["most"] if self.most >= self.threads else [])}
         others = [f"{f.name}={getattr(self, f.name)}" for f in fields(self)
@@ -77,7 +77,7 @@ class LineForm:
         return int(self.kind == "contiguous" or self.tile * dtype.itemsize < SHARED_ROW)
 
 
-#: What may be asked of a form, from and to; "transposed" is for the method "thomas".
+#: What may be asked of a tiling, from and to; "transposed" is for the method "thomas".
 TUNING = {
     "points": (1, 256), "tile": (1, 1024), "prefetch": (0, 2**20), "registers": (0, 255), "threads": (32, 1024),
     "batch": (1, 256), "side": (1, 64), "shared": (0, 1), "pair": (0, 1), "exchange": (0, 1), "group": (1, 1024),
@@ -86,7 +86,7 @@ TUNING = {
 
 
 def as_tuning(loop: str, wish: Mapping[str, int] | None) -> dict[str, int]:
-    """Entries of a form that somebody asks for, checked."""
+    """Entries of a tiling that somebody asks for, checked."""
     found = {}
     for key, value in (wish or {}).items():
         if key not in TUNING:
@@ -112,7 +112,7 @@ class LineSpec(LoopSpec):
     dtype: np.dtype = FLOAT64
     axis: int = 0
     plain: bool = False  # neither before nor after: operands are loads and results are stores
-    form: LineForm = field(default=LineForm())
+    tiling: LineTiling = field(default=LineTiling())
     systems: SystemsAlong | None = None
 
     @property
@@ -155,7 +155,7 @@ class LineSpec(LoopSpec):
     def groups(self) -> list[Group]:
         """The operands that blocks of their own take together."""
         count = len(self.operands)
-        size = self.form.group or count
+        size = self.tiling.group or count
         return [tuple(range(first, min(first + size, count))) for first in range(0, count, size)]
 
     @property
@@ -185,7 +185,7 @@ class LineSpec(LoopSpec):
     @property
     def single(self) -> bool:
         """Does a block take one operand, just loaded, to one result, just stored, with points side by side in both?"""
-        alone = self.form.group == 1 or len(self.operands) == 1
+        alone = self.tiling.group == 1 or len(self.operands) == 1
         return alone and self.plain and all(p.dim == 1 or p.layout.kind == "soa" for p in self.params)
 
     def number(self, operand: int) -> int:
@@ -218,9 +218,9 @@ class LinePlaces:
 
 @dataclass(frozen=True)
 class LineGeometry(LinePlaces):
-    """The same, where ``spare`` places behind are nobody's, which no generated code asks for."""
+    """The same, where ``padding`` places behind are nobody's, which no generated code asks for."""
 
-    spare: int = 0
+    padding: int = 0
 
     @property
     def places(self) -> LinePlaces:
@@ -231,7 +231,7 @@ class LineGeometry(LinePlaces):
     def pairs(self) -> LineGeometry | None:
         """The same lines two by two, with pairs of points for points; None where they are not side by side so. The last
         one may have a place that is nobody's next to it."""
-        lanes = self.lanes + (self.lanes % 2 if self.spare else 0)
+        lanes = self.lanes + (self.lanes % 2 if self.padding else 0)
         numbers = (self.step, lanes, self.outer_step, self.inner_step, self.offset)
         if any(one % 2 for one in numbers):
             return None
@@ -263,9 +263,9 @@ def geometry(grid: Grid, axis: int) -> LineGeometry:
     if len(others) == 2 and others[0][1] == others[1][0] * others[1][1]:
         others = [(others[0][0] * others[1][0], others[1][1])]
     (outer, outer_step), (inner, inner_step) = [(1, 0), (1, 0), *others][-2:]
-    spare = grid.places[last] - grid.first[last] - grid.shape[last] if axis != last and not grid.ghosts[last] else 0
+    padding = grid.places[last] - grid.first[last] - grid.shape[last] if axis != last and not grid.ghosts[last] else 0
     return LineGeometry(
-        grid.shape[axis], grid.strides[axis], lanes, outer * inner, inner, outer_step, inner_step, offset, spare
+        grid.shape[axis], grid.strides[axis], lanes, outer * inner, inner, outer_step, inner_step, offset, padding
     )
 
 

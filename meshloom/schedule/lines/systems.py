@@ -21,7 +21,7 @@ import numpy as np
 
 from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.lines.along import SystemsAlong
-from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePlan, LineSpec
+from meshloom.schedule.lines.spec import LineGeometry, LinePlan, LineSpec, LineTiling
 from meshloom.schedule.plan.declare import ANY, REALS, Array, PlanNumber, Reals, holds, maybe
 from meshloom.target import SHARED_ROW, Target
 
@@ -44,11 +44,11 @@ class SystemsPlan(LinePlan):
     lines: int = holds(PlanNumber(), "how many there are")
 
 
-def forms(
+def tilings(
     spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], target: Target
-) -> tuple[Candidate[LineForm], ...]:
+) -> tuple[Candidate[LineTiling], ...]:
     """How lines may be cut up on a GPU, ranked; what was asked for first, where it fits."""
-    found = gpu_forms(spec, lines, target)
+    found = gpu_tilings(spec, lines, target)
     usual, wished = found[0].what, {k: v for k, v in wish.items() if k in _WISHES}
     if usual.kind == SWEPT or not wished:
         return found
@@ -56,7 +56,7 @@ def forms(
     return rank([Candidate(made, declined=None if _fits(spec, lines, made, target) else _NO_ROOM), *found])
 
 
-def gpu_forms(spec: LineSpec, lines: LineGeometry, target: Target) -> tuple[Candidate[LineForm], ...]:
+def gpu_tilings(spec: LineSpec, lines: LineGeometry, target: Target) -> tuple[Candidate[LineTiling], ...]:
     """Of contiguous lines short segments; of others longer ones, so that few have to be looked at where lines hardly
     decay, rows of a tile that are whole cache lines, and half of the threads that a block may have at most; longer
     segments, and narrower tiles, where these are too few."""
@@ -70,22 +70,22 @@ def gpu_forms(spec: LineSpec, lines: LineGeometry, target: Target) -> tuple[Cand
     for most in (target.block_threads // 2, target.block_threads):
         for kind, points, tile in tries:
             points = min(points, max(numbers.least_points, 1 << (lines.length - 1).bit_length()))
-            made = LineForm(kind, points, tile=tile, threads=most)
+            made = LineTiling(kind, points, tile=tile, threads=most)
             declined = _too_much(spec, lines, made, target)
             tiled = made if declined else replace(made, tile=_widened(spec, lines, made, target))
             offered.append(Candidate(tiled, declined=declined))
-    return rank([*offered, Candidate(LineForm(SWEPT, 1, 0, 1))])
+    return rank([*offered, Candidate(LineTiling(SWEPT, 1, 0, 1))])
 
 
-def _too_much(spec: LineSpec, lines: LineGeometry, form: LineForm, target: Target) -> str | None:
+def _too_much(spec: LineSpec, lines: LineGeometry, tiling: LineTiling, target: Target) -> str | None:
     """Why lines cannot be cut so; None where they can."""
-    numbers, filled = target.gpu.systems, form.points * len(spec.operands)
-    cells = form.segments(lines.length) * form.tile
-    if filled > numbers.most_numbers and form.points > numbers.few_points:
+    numbers, filled = target.gpu.systems, tiling.points * len(spec.operands)
+    cells = tiling.segments(lines.length) * tiling.tile
+    if filled > numbers.most_numbers and tiling.points > numbers.few_points:
         return f"{filled} numbers in a thread, more than {numbers.most_numbers}"
-    if cells > form.threads:
-        return f"{cells} threads in a block, more than {form.threads}"
-    return None if _fits(spec, lines, form, target) else _NO_ROOM
+    if cells > tiling.threads:
+        return f"{cells} threads in a block, more than {tiling.threads}"
+    return None if _fits(spec, lines, tiling, target) else _NO_ROOM
 
 
 def _side_by_side(spec: LineSpec) -> int:
@@ -93,45 +93,45 @@ def _side_by_side(spec: LineSpec) -> int:
     return max((one.dim for one in spec.params if not one.is_global and one.layout.kind == "aos"), default=1)
 
 
-def _widened(spec: LineSpec, lines: LineGeometry, form: LineForm, target: Target) -> int:
+def _widened(spec: LineSpec, lines: LineGeometry, tiling: LineTiling, target: Target) -> int:
     """Lines of a block, more where they are short."""
-    tile, there = form.tile, lines.outer if lines.contiguous else lines.lanes
-    while 2 * tile * form.segments(lines.length) <= target.gpu.systems.line_threads and tile < there:
-        if not _fits(spec, lines, replace(form, tile=2 * tile), target):
+    tile, there = tiling.tile, lines.outer if lines.contiguous else lines.lanes
+    while 2 * tile * tiling.segments(lines.length) <= target.gpu.systems.line_threads and tile < there:
+        if not _fits(spec, lines, replace(tiling, tile=2 * tile), target):
             break
         tile *= 2
     return tile
 
 
-def _fits(spec: LineSpec, lines: LineGeometry, form: LineForm, target: Target) -> bool:
+def _fits(spec: LineSpec, lines: LineGeometry, tiling: LineTiling, target: Target) -> bool:
     """Has a block the threads and the shared memory for lines so cut?"""
-    cells = form.segments(lines.length) * form.tile
+    cells = tiling.segments(lines.length) * tiling.tile
     carries = 4 * cells
-    values = len(spec.operands) * form.tile * _padded(lines, form, spec.dtype) if form.kind == "contiguous" else 0
+    values = len(spec.operands) * tiling.tile * _padded(lines, tiling, spec.dtype) if tiling.kind == "contiguous" else 0
     return cells <= target.block_threads and (carries + values) * spec.dtype.itemsize <= target.shared
 
 
-def _padded(lines: LineGeometry, form: LineForm, dtype: np.dtype) -> int:
+def _padded(lines: LineGeometry, tiling: LineTiling, dtype: np.dtype) -> int:
     """Entries of a contiguous line in shared memory; one is left out after each segment, so that segments side by side
     lie in different banks, and lines side by side follow on."""
-    segments, banks = form.segments(lines.length), SHARED_ROW // dtype.itemsize
-    least = segments * (form.points + 1)
+    segments, banks = tiling.segments(lines.length), SHARED_ROW // dtype.itemsize
+    least = segments * (tiling.points + 1)
     return least + (segments - least) % banks
 
 
 def plan(name: str, spec: LineSpec, lines: LineGeometry, target: Target) -> SystemsPlan:
     """Tables, padded to whole segments, and how lines are dealt out."""
-    form, systems, segments = spec.form, spec.systems, spec.form.segments(lines.length)
+    tiling, systems, segments = spec.tiling, spec.systems, spec.tiling.segments(lines.length)
     assert systems is not None
-    rows = lines.length if not target.is_simt else segments * form.points
-    beside = lines.outer if lines.contiguous else lines.lanes
-    across = -(-beside // form.tile)
-    block = 1 if not target.is_simt else segments * form.tile
-    if form.kind == SWEPT:
+    rows = lines.length if not target.is_simt else segments * tiling.points
+    adjacent = lines.outer if lines.contiguous else lines.lanes
+    across = -(-adjacent // tiling.tile)
+    block = 1 if not target.is_simt else segments * tiling.tile
+    if tiling.kind == SWEPT:
         block = target.gpu.systems.swept_threads
     lower, upper = (_table(systems, which, rows, spec.dtype) for which in ("lower", "upper"))
     return SystemsPlan(
-        name, block, lines.places, lower, upper, lines.length + 2, segments, _padded(lines, form, spec.dtype), across,
+        name, block, lines.places, lower, upper, lines.length + 2, segments, _padded(lines, tiling, spec.dtype), across,
         across * (1 if lines.contiguous else lines.outer), lines.count,
     )  # fmt: skip
 

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from meshloom.schedule.lines.gpu_block import LineNest
-from meshloom.schedule.lines.spec import LinePointCode, LineSpec
-from meshloom.schedule.lines.systems import SWEPT, beyond
-from meshloom.schedule.lines.tables import negligible
-from meshloom.schedule.lines.terms import (
+from meshloom.schedule.lines.nest_parts import (
     ACROSS,
     ALONG_LINE,
     J0,
@@ -39,6 +36,9 @@ from meshloom.schedule.lines.terms import (
     pass_over_tiles,
     start_of_line,
 )
+from meshloom.schedule.lines.spec import LinePointCode, LineSpec
+from meshloom.schedule.lines.systems import SWEPT, beyond
+from meshloom.schedule.lines.tables import negligible
 from meshloom.schedule.nest.code import BLOCK, ITEM, Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
     BOOL,
@@ -68,15 +68,15 @@ from meshloom.schedule.plan.plan import Plan, part_of
 #: What a segment makes of what comes in: (share, product), its own and those of all segments in shared memory.
 SHARE, PRODUCT, CARRY, WEIGHT, T = map(Name, ("share", "product", "carry", "weight", "t"))
 #: The number of a segment among those before, nearest first, itself, and its place in shared memory.
-REACHED, FROM, THERE = map(Name, ("reached", "from", "there"))
+REACHED, FROM, CELL = map(Name, ("reached", "from", "cell"))
 
 
 def passes(spec: LineSpec, plan: Plan, at_once: int) -> list[Pass]:
     """One pass over tiles of lines, or over lines that are swept. ``at_once``: segments whose shares are read before it
     is asked whether they count."""
-    if spec.form.kind == SWEPT:
+    if spec.tiling.kind == SWEPT:
         return [SweptSystems(spec, plan).made()]
-    kind = ContiguousSystems if spec.form.kind == "contiguous" else StridedSystems
+    kind = ContiguousSystems if spec.tiling.kind == "contiguous" else StridedSystems
     return [kind(spec, plan, at_once).made()]
 
 
@@ -120,12 +120,12 @@ class SystemsNest(LineNest):
         """What comes in by the other segments, then along the own one."""
         i = POINT if forward else self.m - 1 - POINT
         here, inverse = self.x(v, i), self.coefficient("inverse", i)
-        beside = self.coefficient("lower" if forward else "upper", i)
+        entry = self.coefficient("lower" if forward else "upper", i)
         way = "forward" if forward else "backward"
         shares, products = Name(f"{way}_shares"), Name(f"{way}_products")
         own = inverse * here if forward else here
-        find = self.unrolled(let("t", inverse * beside, self.t), Store(SHARE, own - T * SHARE), Store(PRODUCT, -T, "*"))
-        go = inverse * (here - beside * CARRY) if forward else here - inverse * beside * CARRY
+        find = self.unrolled(let("t", inverse * entry, self.t), Store(SHARE, own - T * SHARE), Store(PRODUCT, -T, "*"))
+        go = inverse * (here - entry * CARRY) if forward else here - inverse * entry * CARRY
         return [
             Block((variable("share", 0, self.t), variable("product", 1, self.t), find,
                    Store(shares[self.cell(SLOT)], SHARE), Store(products[self.cell(SLOT)], PRODUCT))),
@@ -148,9 +148,9 @@ class SystemsNest(LineNest):
         one = (
             let("reached", Q + Name("u")),
             let("from", before),
-            let("there", self.cell(Grouped(place) if place is not before else FROM)),
-            Store(CARRY, Select(REACHED < count, WEIGHT * shares[THERE], self.number(0.0)), "+"),
-            Store(WEIGHT, Select(REACHED < count, products[THERE], self.number(1.0)), "*"),
+            let(CELL.name, self.cell(Grouped(place) if place is not before else FROM)),
+            Store(CARRY, Select(REACHED < count, WEIGHT * shares[CELL], self.number(0.0)), "+"),
+            Store(WEIGHT, Select(REACHED < count, products[CELL], self.number(1.0)), "*"),
         )
         some = For("u", value(0), value(self.at_once), one, INT, unroll=0)
         counts = no(Grouped(all_of([WEIGHT <= least, WEIGHT >= -least])))

@@ -2,7 +2,7 @@
 
 ``holds(Array(OFFSETS, ANY), "where each color begins")`` is an array of 64-bit numbers of any length, in words and for
 the machine. Everything that is known about a plan next to its meaning follows from that: which arrays it has, of which
-type and shape, which may be missing (``form.py``); how it is kept on disk (``plan_cache.py``); what generated code
+type and shape, which may be missing (``schema.py``); how it is kept on disk (``plan_cache.py``); what generated code
 calls its arrays and numbers (``plan.py``). Fields may hold arrays, numbers, pairs of slots, other such dataclasses, and
 tables of these by the number of a map or of a target set. What follows from the arrays, such as how many blocks there
 are, is not kept next to them: it is a ``size``.

@@ -50,7 +50,7 @@ class Plan:
         return tuple(leaves(self))
 
     def check(self, topology: Topology) -> None:
-        """Raise PlanError unless the plan, whose form is right, is right for these maps."""
+        """Raise PlanError unless the plan, whose schema is right, is right for these maps."""
 
     def blocks(self, items: int) -> int:
         """How many blocks may have a share of a Global, in a loop over so many items on a CPU."""

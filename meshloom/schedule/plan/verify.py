@@ -13,8 +13,8 @@ import numpy as np
 from meshloom.errors import KernelError
 from meshloom.mesh.core import Map
 from meshloom.native.algorithms import wrong_incidence
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology
+from meshloom.schedule.plan.schema import demand
 
 
 def check_permutation(plan: Plan, name: str, array: np.ndarray, size: int) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 from meshloom.errors import ScheduleError, nearest, shown
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import Pass
-from meshloom.schedule.plan.form import check_form, demand
 from meshloom.schedule.plan.plan import Plan, Topology
+from meshloom.schedule.plan.schema import check_schema, demand
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import CPU, Target
 
@@ -167,7 +167,7 @@ def verify(plan: Plan, topology: Topology, *, target: Target | None = None, vari
     if target is not None:
         expected = strategy(plan.strategy).plan_type(target=target, variant=variant)
         demand(type(plan) is expected, plan, f"its type is {type(plan).__name__}, expected {expected.__name__}")
-    check_form(plan, topology)
+    check_schema(plan, topology)
     plan.check(topology)
 
 

@@ -14,8 +14,8 @@ from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import ElementCode, Sink, accumulated, row_of
 from meshloom.schedule.nest.nodes import Atomic, Expr, If, Statement
 from meshloom.schedule.plan.declare import FLAGS, Array, Flags, Place, Table, holds, spaces
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import lost_stamps
 from meshloom.schedule.spec import LoopSpec, SpecParam
 from meshloom.schedule.strategies.common.blocks import BlockPlan, BlocksTogether, BlockStrategy, SerialBlocks
@@ -86,7 +86,7 @@ class BlockAtomic(BlockStrategy):
         return merge
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
-        moved = work.compulsory + work.again + work.added_again
+        moved = work.compulsory + work.reload_reads + work.reload_updates
         shared = (self.fitted(target, "atomics") - 1 / max(work.loads, 1.0)) * work.elements * work.components
         return Cost(moved, work.flops, atomics=shared, updates=2 * work.elements * work.components)
 

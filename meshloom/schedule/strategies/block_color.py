@@ -15,8 +15,8 @@ from meshloom.native.algorithms import color_blocks
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import POSITION, Pass, accumulated
 from meshloom.schedule.plan.declare import ANY, NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, holds
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import check_offsets, check_permutation, lost_stamps
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import SERIAL
@@ -86,6 +86,6 @@ class BlockColor(BlockStrategy):
         return [replace(one, colors=colors, block_number=number) for one in made]
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
-        moved = self.fitted(target, "bytes") * work.compulsory + work.again + work.added_again
+        moved = self.fitted(target, "bytes") * work.compulsory + work.reload_reads + work.reload_updates
         return Cost(moved, work.flops, updates=work.elements * work.components, rounds=work.colors,
-                    at_once=max(work.blocks, 1) / work.colors)  # fmt: skip
+                    concurrent_blocks=max(work.blocks, 1) / work.colors)  # fmt: skip

@@ -38,8 +38,8 @@ from meshloom.schedule.nest.nodes import (
     value,
 )
 from meshloom.schedule.plan.declare import Listed, Part, Place, PlanNumber, holds
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import POINTS, Strategy
 from meshloom.schedule.strategies.common.points import (

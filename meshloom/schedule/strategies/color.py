@@ -33,8 +33,8 @@ from meshloom.schedule.plan.declare import (
     holds,
     maybe,
 )
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import check_offsets, lost_stamps, visited
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import Strategy
@@ -123,7 +123,7 @@ class Color(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         colors = max(2, round(work.incidences / max(work.targets, 1)) + 2)
-        moved = work.compulsory * colors / self.fitted(target, "reused") + work.again + work.added_again
+        moved = work.compulsory * colors / self.fitted(target, "reused") + work.reload_reads + work.reload_updates
         return Cost(moved, work.flops, updates=work.elements * work.components, launches=colors)
 
 

@@ -31,7 +31,7 @@ class Direct(Strategy):
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(plan, VisitPlan)
-        return [vector_pass(spec) if spec.share.elements > 1 else element_pass(spec, plan)]
+        return [vector_pass(spec) if spec.per_thread.count > 1 else element_pass(spec, plan)]
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         return Cost(work.compulsory, work.flops)

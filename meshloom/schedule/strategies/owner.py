@@ -29,8 +29,8 @@ from meshloom.schedule.strategies.common.gather import (
     store_accumulators,
 )
 from meshloom.schedule.strategies.common.neighbours import (
-    MARKED,
-    THERE,
+    IRREGULAR,
+    VALID,
     NeighbourPlan,
     RoleTables,
     TabledIncidence,
@@ -38,7 +38,7 @@ from meshloom.schedule.strategies.common.neighbours import (
     slot_rows,
     tabled,
 )
-from meshloom.schedule.strategies.common.role_gather import LISTED, RoleGather
+from meshloom.schedule.strategies.common.symmetric_gather import LISTED, SymmetricGather
 from meshloom.schedule.strategies.common.visits import element_pass, visiting
 from meshloom.target import CPU, Target
 
@@ -66,21 +66,21 @@ class Owner(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         repeated = work.incidences / max(work.elements, 1) + bool(spec.other_outputs)
-        moved = work.compulsory + 4 * work.incidences + 8 * work.targets + work.gathered_again
+        moved = work.compulsory + 4 * work.incidences + 8 * work.targets + work.reload_gathers
         # Threads that ask for much at every visit need many registers, so fewer of them run at a time.
         crowding = max(1.0, work.gathered / max(work.incidences, 1) / self.fitted(target, "roomy_visit"))
         return Cost(moved, work.flops * repeated, visits=work.targets, requests=crowding * work.gathered)
 
 
-def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, together: bool) -> list[Pass]:
+def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, is_simt: bool) -> list[Pass]:
     groups, arity, found = columns_of(spec, m), spec.maps[m].arity, plan.gathers[m]
     code = ElementCode(spec, ())
     offsets = part_of(plan, "gathers", m, "offsets")
     roots = [n for g in groups for n in g.nodes]
     if (tables := role_tables(found)) is not None:
-        return [replace(_role_pass(spec, m, plan, found), extra_items=_marked(spec, m, plan, tables))]
+        return [replace(_symmetric_pass(spec, m, plan, found), extra_items=_marked(spec, m, plan, tables))]
     regular = None
-    if together and isinstance(found, TabledIncidence) and found.degree:
+    if is_simt and isinstance(found, TabledIncidence) and found.degree:
         rows = (*slot_rows(code, m, loads(roots), plan, padded=found.padded), *code.whole_rows(roots))
         parts = slices(spec, code, groups, arity)
         body = (*rows, *(_if_there(parts) if found.padded else parts))
@@ -88,14 +88,14 @@ def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, together: bool) -> 
         if found.padded and found.in_tables.all():  # then nobody takes the general way, which costs registers
             before, after = load_accumulators(spec, groups), store_accumulators(spec, groups)
             return [_over_all(m, (let("t", ITEM), *before, loop, *after))]
-        regular = If(part_of(plan, "gathers", m, "tables", "entry")[TARGET] > MARKED, (loop,))
+        regular = If(part_of(plan, "gathers", m, "tables", "entry")[TARGET] > IRREGULAR, (loop,))
     return [_over_all(m, over_targets(spec, groups, incident(spec, m, plan), offsets, regular))]
 
 
 def _if_there(parts: Body) -> Body:
     """What an element gives, added only where there is one; loaded in any case, so that no load waits for another."""
     values = tuple(one for one in parts if isinstance(one, Let))
-    return (*values, If(THERE, tuple(one for one in parts if not isinstance(one, Let))))
+    return (*values, If(VALID, tuple(one for one in parts if not isinstance(one, Let))))
 
 
 def _over_all(m: int, body: Body) -> Pass:
@@ -112,10 +112,10 @@ def _marked(spec: LoopSpec, m: int, plan: GatherPlan, tables: RoleTables) -> tup
     return part_of(plan, "gathers", m, "tables", "n_marked"), Phase(body)
 
 
-def _role_pass(spec: LoopSpec, m: int, plan: GatherPlan, found: Incidence) -> Pass:
+def _symmetric_pass(spec: LoopSpec, m: int, plan: GatherPlan, found: Incidence) -> Pass:
     """Symmetric kernels on a GPU: the tables' targets, each by one thread."""
     assert isinstance(found, TabledIncidence)
-    groups, gather = columns_of(spec, m), RoleGather.of(spec, m, plan, found)
+    groups, gather = columns_of(spec, m), SymmetricGather.of(spec, m, plan, found)
     known: dict[Node, Expr] = {}
     gathered = (*gather.loading(known), *gather.adding(known))
     stores = If(LISTED, tuple(store_accumulators(spec, groups)))

@@ -58,13 +58,13 @@ class Staged(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         moved = work.compulsory + 2 * work.staged + 4 * work.incidences + 8 * work.targets
-        moved += work.again + work.staged_again
+        moved += work.reload_reads + work.reload_stage
         return Cost(moved, work.flops, launches=2, visits=work.targets, requests=work.requested)
 
 
-def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], plan: GatherPlan, together: bool) -> Pass:
+def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], plan: GatherPlan, is_simt: bool) -> Pass:
     """A pass over the targets of a map that merges the staged columns."""
-    arity, degree = spec.maps[map_number].arity, plan.gathers[map_number].degree if together else 0
+    arity, degree = spec.maps[map_number].arity, plan.gathers[map_number].degree if is_simt else 0
     offsets, entries = (part_of(plan, "gathers", map_number, word) for word in ("offsets", "entries"))
     incident = (*split_entry(entries, arity), *Stage(spec, ROWS).merge(groups, arity, ELEMENT))
     phase = Phase(over_targets(spec, groups, incident, offsets, unroll(incident, offsets, degree)))

@@ -65,8 +65,8 @@ from meshloom.schedule.plan.declare import (
     racy_maps,
     size,
 )
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import check_offsets, check_permutation
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.common.atomics import Atomics, Taking, exchanged
@@ -103,8 +103,8 @@ class StripPlan(Plan):
     def _check_meetings(self, m: int, found: Meetings, arity: int) -> None:
         for pairs in (found.kept, found.lower, found.upper, found.ends):
             demand(all(slot < arity for pair in pairs for slot in pair), self, f"a slot of map {m} does not exist")
-        kept, beside = [pair.slot for pair in found.kept], _slots((*found.lower, *found.upper))
-        for group in (kept, [pair.other for pair in found.kept], beside, _slots(found.ends)):
+        kept, across = [pair.slot for pair in found.kept], _slots((*found.lower, *found.upper))
+        for group in (kept, [pair.other for pair in found.kept], across, _slots(found.ends)):
             demand(len(set(group)) == len(group), self, "a slot is in two pairs")
         given = {pair.other for pair in (*found.lower, *found.upper)}
         demand(not given & set(kept), self, "what is kept is given away")
@@ -137,14 +137,14 @@ class Strip(Atomics):
         return [Pass("strips", count, (Phase(body, together=True),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
-        moved = work.compulsory + 4 * work.elements + work.again + work.added_again
-        added = self.fitted(target, "atomics") * (1 - work.beside) * work.elements * work.components
-        return Cost(moved, work.flops, atomics=added, crowded=added * work.crowded, requests=work.requested)
+        moved = work.compulsory + 4 * work.elements + work.reload_reads + work.reload_updates
+        added = self.fitted(target, "atomics") * (1 - work.target_reuse) * work.elements * work.components
+        return Cost(moved, work.flops, atomics=added, contended=added * work.contention, requests=work.requested)
 
 
 #: Where the block begins, the strips of this step and the next element; has the strip an element in this step, and the
 #: next one?
-FRONT, STRIPS, NEXT, HERE, BESIDE = (Name(word) for word in ("front", "count", "next", "here", "beside"))
+FRONT, STRIPS, NEXT, HERE, NEXT_STRIP = (Name(word) for word in ("front", "count", "next", "here", "next_strip"))
 
 
 @dataclass
@@ -180,7 +180,7 @@ class StripCode:
     def _next_element(self) -> Body:
         """The element of this step; that of the next one is asked for now and needed later."""
         step, steps, strips = Name("step"), self._of("steps"), self._of("strips")
-        there = (HERE.name, all_of([INSIDE, AT < STRIPS])), (BESIDE.name, all_of([FOLLOWED, AT + 1 < STRIPS]))
+        there = (HERE.name, all_of([INSIDE, AT < STRIPS])), (NEXT_STRIP.name, all_of([FOLLOWED, AT + 1 < STRIPS]))
         ask = (Store(STRIPS, steps[step + 2] - steps[step + 1]),
                Store(NEXT, strips[steps[step + 1] + least(AT, STRIPS - 1)]))  # fmt: skip
         return Let(BOOL, there), let("e", NEXT), If(step + 1 < self._of("n_steps"), ask)
@@ -261,9 +261,9 @@ class StripCode:
         made: list[Statement] = []
         for m, found in self.meetings.items():
             for taker, giver in found.lower:
-                made += self._taken(m, taker, giver, (LANE + 1, LANE - 1), (BESIDE, LANE > 0))
+                made += self._taken(m, taker, giver, (LANE + 1, LANE - 1), (NEXT_STRIP, LANE > 0))
             for taker, giver in found.upper:
-                made += self._taken(m, taker, giver, (LANE - 1, LANE + 1), (LANE > 0, BESIDE))
+                made += self._taken(m, taker, giver, (LANE - 1, LANE + 1), (LANE > 0, NEXT_STRIP))
         return made
 
     def _taken(

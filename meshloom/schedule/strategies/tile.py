@@ -51,23 +51,23 @@ class Tile(Strategy):
         return targets + ([element_pass(spec, plan)] if spec.other_outputs else [])
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
-        again = work.tiles + bool(spec.other_outputs)
+        evaluations = work.tiles + bool(spec.other_outputs)
         # ``tiles`` is for larger blocks; smaller ones share more elements with others.
         elements = self.fitted(target, "shared") * target.numbers.block(self.name) * work.tiles
         shared = elements * work.staged / max(work.targets, 1)
         waiting = self.fitted(target, "waiting")  # at the barrier nobody asks for anything
         moved = work.compulsory + 8 * work.incidences + 8 * work.targets
-        moved += again * work.gathered_again + work.mapped_again
-        return Cost(moved, work.flops * again, shared=shared, visits=work.targets,
-                    requests=waiting * again * work.requested)  # fmt: skip
+        moved += evaluations * work.reload_gathers + work.reload_maps
+        return Cost(moved, work.flops * evaluations, shared=shared, visits=work.targets,
+                    requests=waiting * evaluations * work.requested)  # fmt: skip
 
 
-def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], plan: TilePlan, together: bool) -> Pass:
+def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], plan: TilePlan, is_simt: bool) -> Pass:
     def named(word: str) -> Name:
         return part_of(plan, "tiled", m, word)
 
-    degree, offsets, first = plan.tiled[m].degree if together else 0, named("offsets"), named("tile_offsets")
-    arity, stage = spec.maps[m].arity, Stage(spec, named("largest"), apart=together)
+    degree, offsets, first = plan.tiled[m].degree if is_simt else 0, named("offsets"), named("tile_offsets")
+    arity, stage = spec.maps[m].arity, Stage(spec, named("largest"), apart=is_simt)
     own = (let("e", named("tile_elements")[ITEM]), let("l", ITEM - first[BLOCK]))
     body = (*own, *staging(ElementCode(spec, ()), groups, Name("l"), stage.stores))
     evaluate = Phase(body, first[BLOCK], first[BLOCK + 1], independent=True)

@@ -14,8 +14,8 @@ from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import COUNT, FOLLOWED, INSIDE, LANE, ElementCode, Pass, Phase, merged, row_of
 from meshloom.schedule.nest.nodes import Body, Cast, Expr, If, Name, Select, Shuffle, Statement, let, no
 from meshloom.schedule.plan.declare import Pair, Pairs, Table, holds, racy_maps
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.common.atomics import Atomics, Taking, exchanged
 from meshloom.schedule.strategies.common.strip_decomposition import pairs_beside
@@ -64,9 +64,9 @@ class WarpAtomic(Atomics):
         return [Pass("elements", COUNT, (Phase(body, together=True),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
-        moved = work.compulsory + work.again + work.added_again
-        added = (1 - work.beside) * work.elements * work.components
-        return Cost(moved, work.flops, atomics=added, crowded=added * work.crowded, requests=work.requested)
+        moved = work.compulsory + work.reload_reads + work.reload_updates
+        added = (1 - work.target_reuse) * work.elements * work.components
+        return Cost(moved, work.flops, atomics=added, contended=added * work.contention, requests=work.requested)
 
 
 def _pairs(plan: WarpPlan, m: int | None) -> dict[int, int]:

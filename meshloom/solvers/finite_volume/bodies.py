@@ -74,11 +74,11 @@ class Cylinder(FiniteVolumeCase):
         """
         x, centre = self.mesh.coordinates.numpy(), self.mesh.cell_centroids
         on_axis = (np.abs(x[:, 1]) < 1e-9 * np.abs(x[:, 0])) & (x[:, 0] > 0.0)
-        beside = self.mesh.lists.cells.nodes.measured(lambda nodes: on_axis[nodes].sum(axis=1).astype(float)) >= 2.0
+        at_axis = self.mesh.lists.cells.nodes.measured(lambda nodes: on_axis[nodes].sum(axis=1).astype(float)) >= 2.0
         speed = float(np.linalg.norm(self.stream[1:-1]))
         rise = self.gradients()[:, 1, 1]
         u = (self.cell_fields()["velocity"][:, 0] - 0.5 * rise * centre[:, 1]) / speed
-        upper, lower = (np.flatnonzero(beside & side) for side in (centre[:, 1] > 0.0, centre[:, 1] < 0.0))
+        upper, lower = (np.flatnonzero(at_axis & side) for side in (centre[:, 1] > 0.0, centre[:, 1] < 0.0))
         first, second = (side[np.argsort(centre[side, 0])] for side in (upper, lower))
         return 0.5 * (centre[first, 0] + centre[second, 0]), 0.5 * (u[first] + u[second])
 

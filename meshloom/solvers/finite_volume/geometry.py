@@ -300,9 +300,9 @@ def _of_patches(shape: _Shape, matrix: np.ndarray) -> np.ndarray:
     few, (first, second) = shape.has_few_neighbours, shape.cells.T
     total = matrix.copy()
     for own, other in ((first, second), (second, first)):
-        of, beside = own[few[own]], other[few[own]]
+        of, neighbour = own[few[own]], other[few[own]]
         for place in np.ndindex(matrix.shape[1:]):
-            total[:, *place] += np.bincount(of, matrix[beside, *place], minlength=len(matrix))
+            total[:, *place] += np.bincount(of, matrix[neighbour, *place], minlength=len(matrix))
     return total
 
 

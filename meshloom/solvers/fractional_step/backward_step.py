@@ -17,6 +17,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.case import Chart, defaults
 from meshloom.config import option, section
+from meshloom.solvers.fractional_step.boundary_conditions import HIGH, LOW, Condition, Inflow, Outflow, Wall
 from meshloom.solvers.fractional_step.case import MONITORS, IncompressibleCase
 from meshloom.solvers.fractional_step.cells import CellGrid, even_edges, graded_edges
 from meshloom.solvers.fractional_step.options import (
@@ -26,7 +27,6 @@ from meshloom.solvers.fractional_step.options import (
     DirectPressureOptions,
     IncompressibleConfig,
 )
-from meshloom.solvers.fractional_step.sides import HIGH, LOW, Condition, Inflow, Outflow, Wall
 
 NOWHERE = 1e30  # stands for a place that there is not
 SHORTEST_VIEW = 6.0  # step heights behind the step that pictures show, at least
@@ -88,7 +88,7 @@ class BackwardStep(IncompressibleCase):
         self._x = cells.grid.field("x", dtype=dtype, data=np.repeat(cells.axes[0].centres[:, None], cells.shape[1], 1))
         return cells
 
-    def sides(self) -> dict[tuple[int, str], Condition]:
+    def conditions(self) -> dict[tuple[int, str], Condition]:
         comes_in = Inflow(lambda x, y: (self.inlet(), 0.0))
         return {(0, LOW): comes_in, (0, HIGH): Outflow(), (1, LOW): Wall(), (1, HIGH): Wall()}
 

@@ -12,13 +12,13 @@ import meshloom as ml
 from meshloom.case import BROKEN, GridCase, Image, Limit, Streamlines
 from meshloom.case.even_steps import EvenSteps
 from meshloom.errors import ConfigError
+from meshloom.solvers.fractional_step.boundary_conditions import Condition
 from meshloom.solvers.fractional_step.cells import CellGrid, Velocity
 from meshloom.solvers.fractional_step.energy import LOST, EnergyBudget
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
 from meshloom.solvers.fractional_step.implicit import LEFT, RESIDUAL
 from meshloom.solvers.fractional_step.options import STAGGERED
 from meshloom.solvers.fractional_step.schemes import SCHEMES, TimeScheme
-from meshloom.solvers.fractional_step.sides import Condition
 from meshloom.solvers.fractional_step.staggered import StaggeredFlow
 from meshloom.solvers.stable import doubts_longer, step_settings
 
@@ -53,7 +53,7 @@ class IncompressibleCase(GridCase):
         form = StaggeredFlow if config.scheme.form == STAGGERED else IncompressibleFlow
         self.flow = form(
             self.cells,
-            self.sides(),
+            self.conditions(),
             self.viscosity,
             EvenSteps(step, config.time.end),
             scheme=scheme,
@@ -77,7 +77,7 @@ class IncompressibleCase(GridCase):
     def make_cells(self, dtype: Any) -> CellGrid: ...
 
     @abstractmethod
-    def sides(self) -> Mapping[tuple[int, str], Condition]:
+    def conditions(self) -> Mapping[tuple[int, str], Condition]:
         """What holds at every closed end: (axis, "low" or "high") -> condition."""
 
     @property

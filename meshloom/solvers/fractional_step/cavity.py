@@ -15,11 +15,11 @@ import numpy as np
 
 from meshloom.case import Chart, defaults
 from meshloom.config import option, section
+from meshloom.solvers.fractional_step.boundary_conditions import HIGH, LOW, Condition, Wall
 from meshloom.solvers.fractional_step.case import MONITORS, IncompressibleCase
 from meshloom.solvers.fractional_step.cells import CellGrid, stretched_edges
-from meshloom.solvers.fractional_step.middle import Line
+from meshloom.solvers.fractional_step.centreline import Centreline
 from meshloom.solvers.fractional_step.options import IncompressibleConfig
-from meshloom.solvers.fractional_step.sides import HIGH, LOW, Condition, Wall
 
 LID = (1, HIGH)
 STRETCH_DOC = "narrows cells towards walls by a hyperbolic tangent; 0: all alike, 2: the widest 13 times the narrowest"
@@ -72,7 +72,7 @@ class Cavity(IncompressibleCase):
         edges = [stretched_edges(n, 0.0, 1.0, mesh.stretch) for n in mesh.cells]
         return CellGrid(edges, [False] * len(edges), dtype=dtype)
 
-    def sides(self) -> dict[tuple[int, str], Condition]:
+    def conditions(self) -> dict[tuple[int, str], Condition]:
         walls: dict[tuple[int, str], Condition] = {
             (axis, end): Wall() for axis in range(self.cells.rank) for end in (LOW, HIGH)
         }
@@ -83,8 +83,8 @@ class Cavity(IncompressibleCase):
 
     def look(self) -> None:
         u_centre, v_min = self.looked
-        Line(self.cells).value(self.flow.velocity, 0, u_centre)
-        Line(self.cells, 0).least(self.flow.velocity, 1, v_min)
+        Centreline(self.cells).value(self.flow.velocity, 0, u_centre)
+        Centreline(self.cells, 0).least(self.flow.velocity, 1, v_min)
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         """Velocities along the lines through the middle, with Ghia's values in a square where there are any."""
@@ -92,7 +92,8 @@ class Cavity(IncompressibleCase):
 
     def _chart(self, name: str, axis: int, component: int, at_end: float) -> Chart:
         """``at_end``: the velocity of the wall at the upper end."""
-        centres, values = self.cells.axes[axis].centres, Line(self.cells, axis).profile(self.flow.velocity, component)
+        centres = self.cells.axes[axis].centres
+        values = Centreline(self.cells, axis).profile(self.flow.velocity, component)
         places, found = np.concatenate([[0.0], centres, [1.0]]), np.concatenate([[0.0], values, [at_end]])
         known_at, known = ghia(name, self.config.flow.reynolds) if self.cells.rank == 2 else (np.zeros(0), np.zeros(0))
         x = np.union1d(places, known_at)

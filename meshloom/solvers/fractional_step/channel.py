@@ -21,12 +21,12 @@ from meshloom.case import Chart, defaults
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.fractional_step import turbulence
+from meshloom.solvers.fractional_step.boundary_conditions import HIGH, LOW, Condition, Wall
 from meshloom.solvers.fractional_step.case import MONITORS, IncompressibleCase
 from meshloom.solvers.fractional_step.cells import CellGrid, Velocity, even_edges, spacings, stretched_edges
+from meshloom.solvers.fractional_step.operators import area, volume
 from meshloom.solvers.fractional_step.options import MethodConfig, ProblemConfig
-from meshloom.solvers.fractional_step.sides import HIGH, LOW, Condition, Wall
 from meshloom.solvers.fractional_step.statistics import ChannelStatistics
-from meshloom.solvers.fractional_step.terms import area, volume
 
 AUTO, REST, TURBULENT = STARTS = ("auto", "rest", "turbulent")
 TURBULENT_FROM = 100.0  # the friction Reynolds number from which on turbulence lives on
@@ -123,7 +123,7 @@ class Channel(IncompressibleCase):
             return float(mesh.stretch)
         return stretch_for(mesh.cells[1], self.viscosity) if self.turbulent else 0.0
 
-    def sides(self) -> dict[tuple[int, str], Condition]:
+    def conditions(self) -> dict[tuple[int, str], Condition]:
         return {(1, LOW): Wall(), (1, HIGH): Wall()}
 
     @property

@@ -68,8 +68,8 @@ class Formulas:
         across = self.through(metrics, axis, self.here) * (q[step] - q[self.here])
         if self.orthogonal:
             return across
-        beside = self.sheared(metrics, q, axis, self.here) + self.sheared(metrics, q, axis, step)
-        return across + 0.5 * beside
+        sheared = self.sheared(metrics, q, axis, self.here) + self.sheared(metrics, q, axis, step)
+        return across + 0.5 * sheared
 
     def gained(self, metrics: Any, q: Any) -> Any:
         """What flows into the cell of the point by slopes of q; shear at the point itself cancels."""

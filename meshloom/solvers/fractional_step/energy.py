@@ -14,9 +14,9 @@ from typing import ClassVar
 import numpy as np
 
 import meshloom as ml
+from meshloom.solvers.fractional_step.boundary_conditions import LOW, Boundaries, Side
 from meshloom.solvers.fractional_step.cells import Offset, along, spacings
-from meshloom.solvers.fractional_step.sides import LOW, Boundaries, Side
-from meshloom.solvers.fractional_step.terms import area
+from meshloom.solvers.fractional_step.operators import area
 
 LOST, BEFORE = "energy_lost", "energy_before"
 
@@ -69,19 +69,19 @@ def add_power_of_sides(
     cells = boundaries.cells
     for side in boundaries.sides:
         if side.lets_through:
-            kernel = _power_of_side(side.axis, _beside(side), staggered, cells.even)
+            kernel = _power_of_side(side.axis, _cells_of(side), staggered, cells.even)
             kernel(side.faces, faces, *(cells.before(one) for one in (u, p)), side.outwards, power, *cells.widths)
 
 
-def _beside(side: Side) -> tuple[Offset, Offset]:
+def _cells_of(side: Side) -> tuple[Offset, Offset]:
     """From a face of the side to the cell inside, and to the ghost beyond."""
     here, before = along(side.cells.rank, side.axis, 0), along(side.cells.rank, side.axis, -1)
     return (here, before) if side.end == LOW else (before, here)
 
 
 @cache
-def _power_of_side(axis: int, beside: tuple[Offset, Offset], staggered: bool, even: tuple[bool, ...]) -> ml.Kernel:
-    inside, beyond = beside
+def _power_of_side(axis: int, cells: tuple[Offset, Offset], staggered: bool, even: tuple[bool, ...]) -> ml.Kernel:
+    inside, beyond = cells
 
     @ml.kernel
     def power_of_side(

@@ -24,14 +24,14 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.case.even_steps import EvenSteps, tick
-from meshloom.solvers.fractional_step.carried import CENTRAL, REACH
+from meshloom.solvers.fractional_step.boundary_conditions import Boundaries, Condition
 from meshloom.solvers.fractional_step.cells import CellGrid, Velocity
+from meshloom.solvers.fractional_step.convective_flux import CENTRAL, REACH
 from meshloom.solvers.fractional_step.energy import EnergyBudget, add_power_of_sides
 from meshloom.solvers.fractional_step.implicit import CrankNicolson
+from meshloom.solvers.fractional_step.operators import kernels
 from meshloom.solvers.fractional_step.pressure import AUTO, PressureSolver
 from meshloom.solvers.fractional_step.schemes import RK3, TimeScheme, TimeStage
-from meshloom.solvers.fractional_step.sides import Boundaries, Condition
-from meshloom.solvers.fractional_step.terms import kernels
 
 _NOTHING_BEFORE = (0.0, 1.0, 0.0)  # what start, now and fading are where nothing goes before
 LARGEST = float(np.finfo(np.float32).max)  # stands for a change that nobody has measured yet
@@ -46,7 +46,7 @@ class IncompressibleFlow:
     def __init__(
         self,
         cells: CellGrid,
-        sides: Mapping[tuple[int, str], Condition],
+        conditions: Mapping[tuple[int, str], Condition],
         viscosity: float,
         clock: EvenSteps,
         *,
@@ -58,16 +58,16 @@ class IncompressibleFlow:
         force: float = 0.0,
         look: Callable[[], None] | None = None,
     ):
-        """``sides``: what holds at every closed end. ``convection``: see ``carried``. ``fade``: see above, a step
-        unless said. ``force``: what drives the fluid along the first axis, per mass. ``look``: more loops at the end of
-        a step."""
+        """``conditions``: what holds at every closed end. ``convection``: see ``face_value``. ``fade``: see above, a
+        step unless said. ``force``: what drives the fluid along the first axis, per mass. ``look``: more loops at the
+        end of a step."""
         self.cells, self.viscosity, self.clock, self.scheme, self.force = cells, viscosity, clock, scheme, force
         self._look, self.reach = look, REACH[convection]
         self.fading = 1.0 / (clock.step if fade is None else fade)
         if scheme.implicit:  # which takes the rate of fading from two steps, and is stable up to this one
             self.fading = min(self.fading, 0.5 / clock.step)
         grid, dtype = cells.grid, cells.dtype
-        self.boundaries = Boundaries(cells, sides)
+        self.boundaries = Boundaries(cells, conditions)
         self.solver = PressureSolver(cells, solver, tolerance)
         self.velocity, self.u_star = (grid.field(name, cells.rank, dtype=dtype) for name in ("velocity", "u_star"))
         self.faces = grid.field("faces", cells.rank, dtype=dtype)

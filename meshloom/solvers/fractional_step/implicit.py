@@ -24,8 +24,8 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, along, spacings
-from meshloom.solvers.fractional_step.staggered_terms import staggered_laplacian
-from meshloom.solvers.fractional_step.terms import laplacian
+from meshloom.solvers.fractional_step.operators import laplacian
+from meshloom.solvers.fractional_step.staggered_operators import staggered_laplacian
 
 LEFT = {np.dtype(np.float64): 1e-13, np.dtype(np.float32): 1e-7}  # of an error, after all sweeps
 RESIDUAL = "viscous_residual"

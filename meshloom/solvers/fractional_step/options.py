@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from meshloom.case import FamilyConfig, OutputOptions, RunOptions, schedule_table
 from meshloom.config import option, section
-from meshloom.solvers.fractional_step.carried import CENTRAL, CONVECTIONS
+from meshloom.solvers.fractional_step.convective_flux import CENTRAL, CONVECTIONS
 from meshloom.solvers.fractional_step.pressure import AUTO, FAST, SOLVERS
 from meshloom.solvers.fractional_step.schemes import RK3, SCHEMES
 

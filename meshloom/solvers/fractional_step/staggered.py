@@ -14,12 +14,12 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.errors import ConfigError
+from meshloom.solvers.fractional_step.boundary_conditions import LOW
 from meshloom.solvers.fractional_step.cells import CellGrid, Velocity
-from meshloom.solvers.fractional_step.face_sides import FaceSides
 from meshloom.solvers.fractional_step.flow import IncompressibleFlow
 from meshloom.solvers.fractional_step.implicit import CrankNicolson
-from meshloom.solvers.fractional_step.sides import LOW
-from meshloom.solvers.fractional_step.staggered_terms import seen, staggered_kernels
+from meshloom.solvers.fractional_step.staggered_boundaries import StaggeredBoundaries
+from meshloom.solvers.fractional_step.staggered_operators import seen, staggered_kernels
 
 
 class StaggeredFlow(IncompressibleFlow):
@@ -33,7 +33,7 @@ class StaggeredFlow(IncompressibleFlow):
             raise ConfigError("scheme.form: staggered does not know of solid cells; take collocated")
         self._at_faces = staggered_kernels(cells.even, convection)
         super().__init__(cells, *given, convection=convection, **options)
-        self.face_sides = FaceSides(self.boundaries)
+        self.face_boundaries = StaggeredBoundaries(self.boundaries)
 
     def _latest(self, number: int) -> ml.Field:
         """The velocities that a stage makes; before the first those of the step before. Two fields take turns."""
@@ -49,7 +49,7 @@ class StaggeredFlow(IncompressibleFlow):
             do.predict(cells.grid, *known, new, *widths)
         else:
             do.predict_blended(cells.grid, *known, self.faces, stage.start, stage.now, new, *widths)
-        self.face_sides.close(new)
+        self.face_boundaries.close(new)
         self.boundaries.balance(new)
         source = (cells.both_faces(new), self.dt, stage.now)
         self._do.outflow_of_cells(cells.grid, *source, self.solver.b, *cells.widths)
@@ -66,8 +66,8 @@ class StaggeredFlow(IncompressibleFlow):
         return self.faces
 
     def fill_unknowns(self, u: ml.Field) -> None:
-        self.face_sides.close(u)
-        self.face_sides.fill(u, 1)
+        self.face_boundaries.close(u)
+        self.face_boundaries.fill(u, 1)
 
     def without_pressure(self, u: ml.Field) -> None:
         cells = self.cells
@@ -79,12 +79,12 @@ class StaggeredFlow(IncompressibleFlow):
         slopes = (cells.before(p), self.dt, stage.now)
         if number < len(self.scheme.stages) - 1:
             self._do.project_faces_in_place(cells.grid, *slopes, new, *cells.widths)
-            self.face_sides.fill(new, self.reach)
+            self.face_boundaries.fill(new, self.reach)
             return
         self.change.value = 0.0
         self._at_faces.project_last(cells.grid, new, *slopes, self.faces, self.change, *cells.widths)
-        self.face_sides.keep_outflow(new, self.faces)
-        self.face_sides.fill(self.faces, self.reach)
+        self.face_boundaries.keep_outflow(new, self.faces)
+        self.face_boundaries.fill(self.faces, self.reach)
         self._measure()
         self.budget.close()
 
@@ -93,13 +93,13 @@ class StaggeredFlow(IncompressibleFlow):
         if not callable(velocity):
             return super()._begin_with(velocity, one)
         self.faces.assign(self.cells.through_first_faces(velocity))
-        return lambda: self.face_sides.close(self.faces)
+        return lambda: self.face_boundaries.close(self.faces)
 
     def _project_start(self, one: ml.Global) -> None:
-        self.face_sides.fill(self.faces, self.reach)
+        self.face_boundaries.fill(self.faces, self.reach)
 
     def fill_sides(self) -> None:
-        self.face_sides.fill(self.faces, self.reach)
+        self.face_boundaries.fill(self.faces, self.reach)
 
     def _measure(self) -> None:
         cells, told = self.cells, (self.energy, self.divergence, self.budget.power)

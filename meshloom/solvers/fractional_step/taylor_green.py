@@ -16,10 +16,10 @@ import numpy as np
 import meshloom as ml
 from meshloom.case import Chart
 from meshloom.config import option, section
+from meshloom.solvers.fractional_step.boundary_conditions import Condition
 from meshloom.solvers.fractional_step.case import MONITORS, IncompressibleCase
 from meshloom.solvers.fractional_step.cells import CellGrid, Velocity, even_edges
 from meshloom.solvers.fractional_step.options import IncompressibleConfig
-from meshloom.solvers.fractional_step.sides import Condition
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class DecayingVortices(IncompressibleCase):
         cells = self.config.mesh.cells
         return CellGrid([even_edges(n, 0.0, 2.0 * math.pi) for n in cells], [True] * len(cells), dtype=dtype)
 
-    def sides(self) -> dict[tuple[int, str], Condition]:
+    def conditions(self) -> dict[tuple[int, str], Condition]:
         return {}
 
     def fastest(self) -> tuple[float, ...]:

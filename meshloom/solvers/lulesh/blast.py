@@ -87,7 +87,7 @@ class Lulesh(Case):
         """One step."""
         mesh, nodes, cells = self.mesh, self.mesh.nodes, self.mesh.cells
         corners, dt = mesh.cell_nodes, self.dt
-        mirrors, sides, beside = _held_nodes(mesh), _sides(mesh), _beside(mesh)
+        mirrors, sides, neighbours = _held_nodes(mesh), _sides(mesh), _neighbours(mesh)
         clock, pairs, at_origin, partners = self._watched()
         increment, forces, move, kinematics, material, watch_origin, watch_symmetry = kernels(self.config)
 
@@ -104,7 +104,7 @@ class Lulesh(Case):
             move(nodes, dt, self.mass, mirrors, force, self.velocity, self.x)
             kinematics(cells, dt, self.x[corners], self.velocity[corners], self.volume0, v_new, spread,
                        length, gradients, lengths, self.least_volume)  # fmt: skip
-            material(cells, sides, gradients, *(gradients[one] for one in beside), lengths, spread, length, v_new,
+            material(cells, sides, gradients, *(gradients[one] for one in neighbours), lengths, spread, length, v_new,
                      self.v, self.e, self.p, self.q, self.sound, self.courant, self.hydro, self.largest_q)  # fmt: skip
             watch_origin(clock, self.e[at_origin], self.origin)
             watch_symmetry(pairs, self.e[partners], *self.symmetry)
@@ -176,7 +176,7 @@ def _held_nodes(mesh: ml.Mesh) -> ml.Field:
     return mesh.nodes.field("mirrors", dtype=np.int32, data=bits)
 
 
-def _beside(mesh: ml.Mesh) -> list[ml.Map]:
+def _neighbours(mesh: ml.Mesh) -> list[ml.Map]:
     """From every element to the two next to it along xi, eta and zeta."""
     across = mesh.cell_cells.indices
     return [ml.Map(mesh.cells, mesh.cells, across[:, ends], name)

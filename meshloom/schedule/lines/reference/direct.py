@@ -16,9 +16,7 @@ import numpy as np
 from meshloom.schedule.choice.candidate import Candidate
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.base import LineMethod
-from meshloom.schedule.lines.spec import LineForm, LineGeometry, LinePlan, LinePointCode, LineSpec
-from meshloom.schedule.lines.tables import FactorTables
-from meshloom.schedule.lines.terms import (
+from meshloom.schedule.lines.nest_parts import (
     ALONG_LINE,
     LENGTH,
     LINES,
@@ -32,6 +30,8 @@ from meshloom.schedule.lines.terms import (
     lower_of,
     start_of_line,
 )
+from meshloom.schedule.lines.spec import LineGeometry, LinePlan, LinePointCode, LineSpec, LineTiling
+from meshloom.schedule.lines.tables import FactorTables
 from meshloom.schedule.nest.code import BLOCK, ITEM, ROUND, Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
     BOOL,
@@ -107,7 +107,7 @@ class LineOperand:
     spec: LineSpec
     code: LinePointCode
     v: int
-    together: bool
+    is_simt: bool
 
     @property
     def t(self) -> str:
@@ -132,7 +132,7 @@ class Classic(LineMethod):
 
     plans: type[ClassicPlan] = ClassicPlan
     shared_vectors = 0  # values per point that a block keeps in shared memory; 0: none
-    shared_values = 0  # beside these
+    shared_values = 0  # besides these
     threads = 128
 
     def declines(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> str | None:
@@ -154,13 +154,13 @@ class Classic(LineMethod):
         """Rows that a line is padded to."""
         return length
 
-    def forms(
+    def tilings(
         self, spec: LineSpec, lines: LineGeometry, wish: Mapping[str, int], *, target: Target
-    ) -> tuple[Candidate[LineForm], ...]:
-        return (Candidate(LineForm(self.kind(lines, wish), 1, 0, 1)),)
+    ) -> tuple[Candidate[LineTiling], ...]:
+        return (Candidate(LineTiling(self.kind(lines, wish), 1, 0, 1)),)
 
     def kind(self, lines: LineGeometry, wish: Mapping[str, int]) -> str:
-        """Of a form."""
+        """Of a tiling."""
         return "contiguous" if lines.contiguous else "strided"
 
     def plan(self, spec: LineSpec, lines: LineGeometry, *, target: Target) -> Plan:
@@ -228,8 +228,8 @@ class Thomas(Classic):
         return CornerTables(lower, inverse * operator.scale, upper, made.corner, np.array([made.mix]))
 
     def counts(self, lines: LineGeometry) -> dict[str, Any]:
-        along, beside = -(-lines.length // EDGE), -(-lines.count // EDGE)
-        return {"squares": along * beside, "along": along}
+        along, across = -(-lines.length // EDGE), -(-lines.count // EDGE)
+        return {"squares": along * across, "along": along}
 
     def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
         assert isinstance(spec, LineSpec)
@@ -237,7 +237,7 @@ class Thomas(Classic):
 
     def passes_of(self, one: LineOperand) -> list[Pass]:
         load, found = one.loaded()
-        if one.spec.form.kind == "strided":
+        if one.spec.tiling.kind == "strided":
             return [_sweeps(one, (start_of(ITEM),), load, found, one.stored(X))]
         return [
             _transposed(one, [*load, Store(SQUARE, found)], Store(WORK, SQUARE), load=True),
@@ -289,7 +289,7 @@ BELOW, MIDDLE, ABOVE, RIGHT = map(Name, ("s_below", "s_middle", "s_above", "s_ri
 #: Numbers of the plan.
 PADDED_ROWS, DOUBLINGS = map(Name, ("padded_rows", "doublings"))
 #: An equation, how far its neighbours are, the one behind and whether it is there, the solution of the one before.
-K, H, UP, THERE, BEFORE = map(Name, ("k", "h", "up", "there", "before"))
+K, H, UP, VALID, BEFORE = map(Name, ("k", "h", "up", "valid", "before"))
 #: Multiples of its neighbours that are added to it; the halves of memory that a step reads and writes.
 ALPHA, GAMMA, OLD, NOW = map(Name, ("alpha", "gamma", "old", "now"))
 
@@ -363,12 +363,12 @@ def _halved(t: str) -> Body:
     """Equation ``k`` without its neighbours ``k - h`` and ``up``, which may not be there."""
 
     def there(one: Expr) -> Expr:
-        return Select(THERE, one, value(0))
+        return Select(VALID, one, value(0))
 
     alpha, gamma = -BELOW[K] / MIDDLE[K - H], there(-ABOVE[K] / MIDDLE[UP])
     return (
         lets(h=Cast(INDEX, value(1)) << ROUND, k=(ITEM + 1) * 2 * H - 1, up=K + H),
-        let("there", UP < PADDED_ROWS, BOOL),
+        let(VALID.name, UP < PADDED_ROWS, BOOL),
         Let(t, (("alpha", alpha), ("gamma", gamma))),
         Store(MIDDLE[K], ALPHA * ABOVE[K - H] + Grouped(there(GAMMA * BELOW[UP])), "+"),
         Store(RIGHT[K], ALPHA * RIGHT[K - H] + Grouped(there(GAMMA * RIGHT[UP])), "+"),

@@ -11,10 +11,10 @@ from abc import abstractmethod
 import numpy as np
 
 from meshloom.schedule.lines.along import OperatorAlong
+from meshloom.schedule.lines.nest_parts import LENGTH, LINES, J, X, along_line, any_of
 from meshloom.schedule.lines.reference.direct import Classic, LineOperand, MatrixTables, start_of
 from meshloom.schedule.lines.spec import LineGeometry, LineSpec
 from meshloom.schedule.lines.tables import negligible
-from meshloom.schedule.lines.terms import LENGTH, LINES, J, X, along_line, any_of
 from meshloom.schedule.nest.code import BLOCK, Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
     INT,
@@ -79,10 +79,10 @@ class _Krylov(Classic):
         return MatrixTables(below, middle, above, np.array([operator.scale]))
 
     def passes_of(self, one: LineOperand) -> list[Pass]:
-        line = _Line(one.spec, one.code, one.v, one.together)
+        line = _Line(one.spec, one.code, one.v, one.is_simt)
         body = (*line.right_hand_side(), *line.limits(), self._starts(line), *line.result())
         scratch = [Scratch(line.t, f"s_{n}", LENGTH) for n in self.vectors]
-        if line.together:
+        if line.is_simt:
             scratch.append(Scratch(line.t, ROOM.name, value(self.threads)))
         phase = Phase(body, of_block=True)
         return [Pass("iterated", LINES, (phase,), blocked=True, scratch=tuple(scratch))]
@@ -118,7 +118,7 @@ class _Line(LineOperand):
 
     def loop(self, *inside: Statement) -> list[Statement]:
         """For all points, which threads take together where there are several."""
-        if not self.together:
+        if not self.is_simt:
             return [along_line(*inside)]
         return [For("j", Thread(), LENGTH, inside, step=Threads()), Barrier()]
 
@@ -134,7 +134,7 @@ class _Line(LineOperand):
         """``name``: the sum of a term over the line."""
         found = Name(name)
         made = [variable(name, 0, self.t), *self.loop(Store(found, term, "+"))]
-        return [*made, Store(found, call("ml_block_sum", found, ROOM))] if self.together else made
+        return [*made, Store(found, call("ml_block_sum", found, ROOM))] if self.is_simt else made
 
     def right_hand_side(self) -> list[Statement]:
         """To shared memory, with nothing solved yet, and its size."""

@@ -30,9 +30,9 @@ class Atomics(Strategy):
         return [Pass("elements", COUNT, (Phase(body),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
-        moved = work.compulsory + work.again + work.added_again
+        moved = work.compulsory + work.reload_reads + work.reload_updates
         added = work.elements * work.components
-        return Cost(moved, work.flops, atomics=added, crowded=added * work.crowded, requests=work.requested)
+        return Cost(moved, work.flops, atomics=added, contended=added * work.contention, requests=work.requested)
 
 
 @dataclass(frozen=True)

@@ -38,14 +38,14 @@ from meshloom.schedule.plan.declare import (
     size,
     targets,
 )
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import distinct
 from meshloom.schedule.strategies.common.gather import GatherPlan, Incidence, entry_parts, roomy_degree, usual_degree
-from meshloom.schedule.strategies.common.one_ring import find_rings
+from meshloom.schedule.strategies.common.one_ring import find_one_rings
 
-GAP, MARKED = -1, -2
-THERE = Name("there")  # is there an element at this place of a padded table?
+GAP, IRREGULAR = -1, -2
+VALID = Name("valid")  # is there an element at this place of a padded table?
 
 
 # ----- what a plan holds ----------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class SlotTables:
         """Tables say what offsets, entries and maps say."""
         counts, arity = np.diff(found.offsets), topology.maps[m][0].shape[1]
         listed = found.in_tables
-        marked = (self.entry[:, ~listed] == MARKED).all()
+        marked = (self.entry[:, ~listed] == IRREGULAR).all()
         demand(marked, plan, "a target with another number of elements is not marked in the neighbour table")
         for u, row in enumerate(self.entry):
             there = listed & (u < counts)
@@ -130,7 +130,7 @@ class RoleTables:
         there = self._checked_marks(plan, table, near)
         filled, leads_to = table[there], _flat(topology.maps[m][0][: topology.elements])
         counts = np.einsum("tu->t", there.view(np.uint8))  # at most 8 each; much faster than a sum over short rows
-        full = (counts == np.diff(found.offsets)) | (near[:, 0] == MARKED)
+        full = (counts == np.diff(found.offsets)) | (near[:, 0] == IRREGULAR)
         sound = full.all() and (not len(filled) or filled.max() < len(leads_to))
         sound = sound and distinct(filled, len(leads_to)) == len(filled)
         sound = sound and (leads_to[filled] == np.repeat(np.arange(targets, dtype=leads_to.dtype), counts)).all()
@@ -142,11 +142,11 @@ class RoleTables:
 
     def _checked_marks(self, plan: Plan, table: np.ndarray, near: np.ndarray) -> np.ndarray:
         """(targets, degree): where the tables hold an element."""
-        there, marked = table >= 0, near[:, 0] == MARKED
+        there, marked = table >= 0, near[:, 0] == IRREGULAR
         listed = np.empty(0, np.int32) if self.marked is None else self.marked
         same = np.array_equal(listed, np.flatnonzero(marked))
         demand(same, plan, "the list of marked targets does not fit the marks")
-        apart = not there[marked].any() and (near[marked] == MARKED).all()
+        apart = not there[marked].any() and (near[marked] == IRREGULAR).all()
         demand(apart, plan, "a marked target is in the tables too")
         demand(((near >= 0) == there).all(), plan, "a gap of the neighbour table is none, or the other way around")
         return there
@@ -222,7 +222,7 @@ def tabled(topology: Topology, m: int, found: Incidence, most_lost: float) -> Ta
 # ----- by slot --------------------------------------------------------------------------------------------------
 def _by_slot(topology: Topology, m: int, found: TabledIncidence) -> SlotTables:
     table, _ = _padded(found.offsets, found.entries, found.degree)
-    table[~found.in_tables] = MARKED
+    table[~found.in_tables] = IRREGULAR
     known, kind = np.maximum(table, 0), topology.index_type
     arity = topology.maps[m][0].shape[1]
     near = {}
@@ -236,14 +236,14 @@ def slot_rows(
     code: ElementCode, m: int, addresses: set[tuple[int, int, int]], plan: Plan, *, padded: bool
 ) -> list[Statement]:
     """Statements that give element ``e``, slot ``s`` and the rows of the ``u``-th incident element of target ``t``; in
-    a padded table ``there`` as well, and element 0 where there is none."""
+    a padded table ``valid`` as well, and element 0 where there is none."""
     spec, tables, u, targets = code.spec, ("gathers", m, "tables"), Name("u"), Name(f"targets{m}")
     entry: Expr = part_of(plan, *tables, "entry")[u * targets + TARGET]
     made: list[Statement] = []
     if padded:
         stored = Name("stored")
-        made += [let(stored.name, entry), let(THERE.name, stored > GAP, BOOL)]
-        entry = Select(THERE, stored, Number(0))
+        made += [let(stored.name, entry), let(VALID.name, stored > GAP, BOOL)]
+        entry = Select(VALID, stored, Number(0))
     made += entry_parts(entry, spec.maps[m].arity)
     for k, slot in code.used_rows(addresses):
         place = (u * spec.maps[k].arity + slot) * targets + TARGET
@@ -258,7 +258,7 @@ def _in_roles(topology: Topology, m: int, bare: TabledIncidence, most_lost: floa
     seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in others.items()}
     rings: dict[int, np.ndarray] = {}
     for k in sorted(topology.swapped[m] - {m}) if not topology.in_order else ():
-        found = find_rings(seen[k][:, :, 0], seen[k][:, :, 1], table >= 0)
+        found = find_one_rings(seen[k][:, :, 0], seen[k][:, :, 1], table >= 0)
         if not rings and (fits & ~found.closed).sum() <= most_lost * len(table):
             fits &= found.closed
             table = np.where(found.place < 0, -1, np.take_along_axis(table, np.maximum(found.place, 0), axis=1))
@@ -266,7 +266,7 @@ def _in_roles(topology: Topology, m: int, bare: TabledIncidence, most_lost: floa
             rings[k] = found.nodes
     table[~fits] = -1
     other = np.where(table < 0, GAP, _flat(topology.maps[m][0])[np.maximum(table, 0) ^ 1])
-    other[~fits] = MARKED
+    other[~fits] = IRREGULAR
 
     def flat(array: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(array, topology.index_type).reshape(-1)

@@ -1,4 +1,4 @@
-"""Rings: the incident elements of a target put in a circle, each beginning where the one before it ended.
+"""One-rings: the incident elements of a target put in a circle, each beginning where the one before it ended.
 
 The sides of a cell go around it: the second node of one is the first node of the next. Found in the maps alone, this
 halves what has to be known about the nodes: position u of the ring holds the first node of element u, and the second
@@ -13,7 +13,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Rings:
+class OneRings:
     """``place`` (targets, degree): which of the target's elements stands at a position, -1 for a gap.
 
     ``nodes`` (targets, degree): what the ring holds there. ``closed`` (targets,): all elements found their place.
@@ -24,8 +24,8 @@ class Rings:
     closed: np.ndarray
 
 
-def find_rings(first: np.ndarray, second: np.ndarray, present: np.ndarray) -> Rings:
-    """Rings of all targets at once; ``first`` and ``second`` (targets, degree) are the two ends of each element."""
+def find_one_rings(first: np.ndarray, second: np.ndarray, present: np.ndarray) -> OneRings:
+    """Of all targets at once; ``first`` and ``second`` (targets, degree) are the two ends of each element."""
     count, degree = first.shape
     rows = np.arange(count)
     preceded = np.zeros_like(present)
@@ -45,7 +45,7 @@ def find_rings(first: np.ndarray, second: np.ndarray, present: np.ndarray) -> Ri
         free[rows[found], at[found]] = False
         awaited = np.where(found, second[rows, at], -1)
     closed = ~free.any(axis=1) & ((awaited < 0) | (awaited == nodes[:, 0]))
-    return Rings(place, nodes, closed)
+    return OneRings(place, nodes, closed)
 
 
 def along_map(

@@ -290,8 +290,8 @@ def tiles(spec: LoopSpec) -> tuple[Candidate[Index], ...]:
     long_lines = spec.box.lengths[last] >= numbers.long_lines
     vector = min(VECTOR // max(sizes, default=VECTOR), spec.box.grain) if long_lines else 1
 
-    def tile(along: int, beside: int) -> Index:
-        return tuple(along if a == last else beside if a == slow else 1 for a in range(last + 1))
+    def tile(along: int, across: int) -> Index:
+        return tuple(along if a == last else across if a == slow else 1 for a in range(last + 1))
 
     most = 1 if slow is None else spec.box.lengths[slow]
     if spec.box.variant != "plain":
@@ -303,18 +303,18 @@ def tiles(spec: LoopSpec) -> tuple[Candidate[Index], ...]:
     most_loaded = numbers.most_loaded if stored else numbers.most_to_reduce
     most_nodes = numbers.most_nodes if stored else numbers.most_nodes_to_reduce
 
-    def declined(along: int, beside: int) -> str | None:
-        chosen, room = tile(along, beside), most_loaded if beside > 1 else numbers.most_in_a_row
-        if beside > most:
-            return f"{beside} points next to each other, not {most}: lines are short, or much is stored"
-        if along * beside * nodes > most_nodes:
-            return f"{along * beside * nodes} operations, more than {most_nodes}"
+    def declined(along: int, across: int) -> str | None:
+        chosen, room = tile(along, across), most_loaded if across > 1 else numbers.most_in_a_row
+        if across > most:
+            return f"{across} points next to each other, not {most}: lines are short, or much is stored"
+        if along * across * nodes > most_nodes:
+            return f"{along * across * nodes} operations, more than {most_nodes}"
         if not _near(spec, chosen):
             return _TOO_FAR
         return f"{filled} registers, more than {room}" if (filled := _loaded(spec, chosen)) > room else None
 
     rows = numbers.unrolled if slow is not None else (1,)
-    found = {tile(along, beside): declined(along, beside) for along, beside in product((vector, 1), rows)}
+    found = {tile(along, across): declined(along, across) for along, across in product((vector, 1), rows)}
     found[tile(1, 1)] = None  # whatever it loads
     return rank(Candidate(one, declined=why) for one, why in found.items())
 

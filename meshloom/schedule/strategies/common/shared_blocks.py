@@ -33,8 +33,8 @@ from meshloom.schedule.plan.declare import (
     size,
     spaces,
 )
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import check_offsets, lost_stamps, visited
 from meshloom.schedule.spec import LoopSpec, SpecParam
 from meshloom.schedule.strategies.common.gather import Columns, columns_of, stage_of, staging

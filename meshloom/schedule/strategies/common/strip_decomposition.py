@@ -83,9 +83,9 @@ def updates(maps: Sequence[np.ndarray], strips: Strips, meetings: Sequence[Meeti
     """Updates of targets per element that are left when strips and their neighbours have joined what they can."""
     left = 0.0
     for rows, found in zip(maps, meetings, strict=True):
-        along, beside = _hits(rows, strips)
-        joined = sum(along[pair] for pair in found.kept) + sum(beside[pair] for pair in found.lower)
-        left += rows.shape[1] - (joined + sum(beside[g, t] for t, g in found.upper)) / max(len(rows), 1)
+        along, across = _hits(rows, strips)
+        joined = sum(along[pair] for pair in found.kept) + sum(across[pair] for pair in found.lower)
+        left += rows.shape[1] - (joined + sum(across[g, t] for t, g in found.upper)) / max(len(rows), 1)
     return left
 
 
@@ -177,11 +177,11 @@ def _agreeing(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 def _meetings(rows: np.ndarray, strips: Strips, least: float) -> Meetings:
     """``least``: hits from which on slots meet often."""
-    (along, beside), arity = _hits(rows, strips), rows.shape[1]
+    (along, across), arity = _hits(rows, strips), rows.shape[1]
     disjoint = _disjoint([(a, arity + b) for a, b in _often(along, least)])  # a slot may be kept and take what was kept
     kept = [Pair(a, b - arity) for a, b in disjoint]
     sources = {a for a, _ in kept}
-    pairs = [(i, j) for i, j in _often(beside, least) if i != j]
+    pairs = [(i, j) for i, j in _often(across, least) if i != j]
     in_steps = _disjoint([(i, j) for i, j in pairs if not {i, j} <= sources])
     return Meetings(
         tuple(kept),

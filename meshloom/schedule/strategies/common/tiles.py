@@ -22,8 +22,8 @@ from meshloom.schedule.plan.declare import (
     racy_maps,
     size,
 )
-from meshloom.schedule.plan.form import demand
 from meshloom.schedule.plan.plan import Plan, Topology
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import check_incidence, check_offsets
 from meshloom.schedule.strategies.common.gather import usual_degree
 from meshloom.schedule.strategies.common.visits import VisitPlan

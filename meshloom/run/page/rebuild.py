@@ -12,7 +12,7 @@ import numpy as np
 from meshloom.errors import UserError, one_line
 from meshloom.io.monitors import read_monitors
 from meshloom.run.facts import UNFINISHED, Monitors, RunFacts, read_facts
-from meshloom.run.folder import RunFolder, claim, is_run, settled
+from meshloom.run.folder import RunFolder, claim, is_run, recover
 from meshloom.run.names import CHECKPOINT, REPORT, restart_command
 from meshloom.run.page.numbers import number
 from meshloom.run.page.render import write_page
@@ -30,7 +30,7 @@ class FromSettings:
     settings: tuple[SettingRow, ...]
 
 
-def remake_page(run: Path, read_settings: Callable[[Path], FromSettings]) -> Path:
+def rebuild_page(run: Path, read_settings: Callable[[Path], FromSettings]) -> Path:
     """Write the page of the run in a folder again; returns it. ``read_settings`` reads the ``run.toml`` of a case.
 
     UserError where there is no run, where one is being written, and where its account is something else.
@@ -39,7 +39,7 @@ def remake_page(run: Path, read_settings: Callable[[Path], FromSettings]) -> Pat
         raise UserError(f"{run}: no such folder; give the folder of a run")
     if not is_run(run):
         raise UserError(f"{run}: this folder holds no run; give one such as runs/airfoil-001")
-    settled(run)
+    recover(run)
     folder = claim(run.name, run, goes_on=True)
     try:
         monitors = _monitors(folder)

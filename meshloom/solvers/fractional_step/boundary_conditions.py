@@ -1,4 +1,4 @@
-"""What holds at the sides of the domain: walls, lids, symmetry, inflow and outflow, each as values of ghost cells.
+"""Boundary conditions of the domain: walls, lids, symmetry, inflow and outflow, each as values of ghost cells.
 
 A ghost cell is the mirror image of a cell inside: the mean of the two is the value at the side. So it holds twice that
 value minus the one inside where the velocity is given, and the one inside where its slope is zero.
@@ -16,7 +16,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.errors import MeshError, shown
 from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, along, spacings
-from meshloom.solvers.fractional_step.terms import area
+from meshloom.solvers.fractional_step.operators import area
 
 LOW, HIGH = "low", "high"
 GIVEN, FREE = -1.0, 1.0  # what the value inside counts in the ghost: the velocity itself is given, or its slope is zero
@@ -37,13 +37,13 @@ class Wall:
         given = np.atleast_1d(np.asarray(self.velocity, float))
         if given.ndim != 1 or len(given) > cells.rank or not np.isfinite(given).all():
             raise MeshError(
-                f"sides: the velocity of a wall is up to {cells.rank} numbers here, got {shown(self.velocity)}"
+                f"conditions: the velocity of a wall is up to {cells.rank} numbers here, got {shown(self.velocity)}"
             )
         velocity = np.array([*given, *(0.0,) * (cells.rank - len(given))])
         if velocity[axis] != 0.0:
             name = ml.Grid.axis_names[axis]
             raise MeshError(
-                f"sides: the wall at the {end} end of {name} has a velocity of {shown(self.velocity)}, which goes"
+                f"conditions: the wall at the {end} end of {name} has a velocity of {shown(self.velocity)}, which goes"
                 f" through it: its component along {name} must be 0, or say Inflow"
             )
         return velocity
@@ -80,7 +80,8 @@ class Inflow:
         at = [np.squeeze(one, axis) for one in np.meshgrid(*places, indexing="ij")]
         given = self.profile(*at)
         if not isinstance(given, Sequence | np.ndarray) or len(given) != cells.rank:
-            raise MeshError(f"sides: the profile of an inflow must give {cells.rank} components, got {shown(given)}")
+            components = f"{cells.rank} components, got {shown(given)}"
+            raise MeshError(f"conditions: the profile of an inflow must give {components}")
         return np.stack([np.broadcast_to(np.asarray(part, float), at[0].shape) for part in given], axis=-1)
 
 
@@ -181,11 +182,11 @@ class Boundaries:
         ends = [(axis, end) for axis in closed for end in (LOW, HIGH)]
         if {*ends} != {*conditions}:
             names = ", ".join(f"({axis}, {end!r})" for axis, end in ends) or "none"
-            raise MeshError(f"sides: give a condition for each end of the closed axes, which are {names}; got"
+            raise MeshError(f"conditions: give a condition for each end of the closed axes, which are {names}; got"
                             f" {', '.join(map(str, conditions)) or 'none'}")  # fmt: skip
         for place, one in conditions.items():
             if not isinstance(one, Wall | Symmetry | Inflow | Outflow):
-                raise MeshError(f"sides: at {place} must be a Wall, Symmetry, Inflow or Outflow, got {shown(one)}")
+                raise MeshError(f"conditions: at {place} must be a Wall, Symmetry, Inflow or Outflow, got {shown(one)}")
         self.sides = [Side(cells, axis, end, conditions[axis, end]) for axis, end in ends]
         self.ways_out = [one for one in self.sides if one.condition.lets_out]
         area = sum(float(one.areas.sum()) for one in self.ways_out)
@@ -195,7 +196,7 @@ class Boundaries:
             [[flow, abs(flow)] for flow in (one.given_outflow() for one in self.sides)] or [[0, 0]], 0
         )
         if not self.ways_out and abs(excess) > 1e-9 * size:
-            raise MeshError(f"sides: {-excess:g} more flows in than out, and no side is an Outflow")
+            raise MeshError(f"conditions: {-excess:g} more flows in than out, and no side is an Outflow")
 
     def fill_velocity(self, u: ml.Field, layers: int = 1) -> None:
         """The ghosts of velocities, so many layers of them; inside a program this is recorded."""

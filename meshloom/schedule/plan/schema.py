@@ -1,4 +1,4 @@
-"""The form of a plan: does it hold what its type declares, of the declared types and shapes?
+"""The schema of a plan: does it hold what its type declares, of the declared types and shapes?
 
 Checked before anything else about a plan: code follows what arrays say.
 """
@@ -17,9 +17,9 @@ from meshloom.schedule.plan.plan import Path, Plan, Topology
 _COUNT = 2**40  # more than any size
 
 
-def check_form(plan: Plan, topology: Topology) -> None:
+def check_schema(plan: Plan, topology: Topology) -> None:
     """Raise PlanError unless the plan holds just what its type declares."""
-    _Form(plan).check(plan, Place(topology, (plan,)), ())
+    _SchemaCheck(plan).check(plan, Place(topology, (plan,)), ())
 
 
 def demand(condition: Any, plan: Plan, what: str) -> None:
@@ -28,7 +28,7 @@ def demand(condition: Any, plan: Plan, what: str) -> None:
         raise PlanError(f"plan of '{plan.strategy}' (block {plan.block}) is wrong: {what}")
 
 
-class _Form:
+class _SchemaCheck:
     """The check of one plan; everything is told by where it stands."""
 
     def __init__(self, plan: Plan):

@@ -40,14 +40,14 @@ from meshloom.schedule.nest.walk import substituted
 from meshloom.schedule.plan.plan import Plan, part_of
 from meshloom.schedule.spec import Address, LoopSpec
 from meshloom.schedule.strategies.common.gather import accumulator
-from meshloom.schedule.strategies.common.neighbours import GAP, MARKED, OwnRing, RoleTables, TabledIncidence
+from meshloom.schedule.strategies.common.neighbours import GAP, IRREGULAR, VALID, OwnRing, RoleTables, TabledIncidence
 
 #: The number of an element of the target, the target's row of ``near`` there, and: is the target in the tables?
 AROUND, NEAR, LISTED = Name("v"), Name("near"), Name("listed")
 
 
 @dataclass(frozen=True)
-class RoleGather:
+class SymmetricGather:
     """What the elements of map ``m`` give to target ``t``."""
 
     spec: LoopSpec
@@ -59,7 +59,9 @@ class RoleGather:
     along: OwnRing | None = None  # a map of the targets that names the ring's nodes
 
     @classmethod
-    def of(cls, spec: LoopSpec, m: int, plan: Plan, found: TabledIncidence, along: OwnRing | None = None) -> RoleGather:
+    def of(
+        cls, spec: LoopSpec, m: int, plan: Plan, found: TabledIncidence, along: OwnRing | None = None
+    ) -> SymmetricGather:
         outputs = tuple(o for o in spec.racy_outputs if spec.params[o.param].map == m and o.slot == 0)
         assert isinstance(found.tables, RoleTables)
         return cls(spec, m, found.degree, plan, found.tables, outputs, along)
@@ -86,9 +88,9 @@ class RoleGather:
         fetch, roots = self.fetched, [o.value for o in self.outputs]
         computed, values = graph.statements(roots, lambda n: fetch.values[n.value], known=dict(known),
                                             arrays=fetch.code.array_of)  # fmt: skip
-        added = If(Name("there"), tuple(self._add(o, one) for o, one in zip(self.outputs, values, strict=True)))
-        there = let("there", Piece(NEAR, AROUND) > GAP, BOOL)
-        return [around(self.degree, (there, *computed, added))]
+        added = If(VALID, tuple(self._add(o, one) for o, one in zip(self.outputs, values, strict=True)))
+        valid = let(VALID.name, Piece(NEAR, AROUND) > GAP, BOOL)
+        return [around(self.degree, (valid, *computed, added))]
 
     @cached_property
     def fetched(self) -> Fetch:
@@ -112,7 +114,7 @@ class RoleGather:
     @property
     def _listed(self) -> Expr:
         """Is the target in the tables?"""
-        return Number(True, BOOLS) if self.tables.marked is None else Piece(NEAR, Number(0)).differs(MARKED)
+        return Number(True, BOOLS) if self.tables.marked is None else Piece(NEAR, Number(0)).differs(IRREGULAR)
 
     def _known_to_target(self, roots: list[Node]) -> list[Node]:
         """Nodes that need nothing but the target's own values, globals and constants, in order."""
@@ -135,7 +137,7 @@ def around(degree: int, body: Body) -> For:
 class Fetch:
     """Loads of everything that the elements need: statements, and each value at element ``v``."""
 
-    def __init__(self, gather: RoleGather, wanted: list[Node]):
+    def __init__(self, gather: SymmetricGather, wanted: list[Node]):
         self.gather, self.code, self.spec = gather, ElementCode(gather.spec, ()), gather.spec
         self.values: dict[Address, Expr] = {}
         self.statements: list[Statement] = []

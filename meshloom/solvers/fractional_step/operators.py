@@ -1,4 +1,4 @@
-"""The terms of the equations in one cell, and the kernels made of them; one text for two and three axes.
+"""The discrete operators in one cell, and the kernels made of them; one text for two and three axes.
 
     du/dt + div(U u) = -grad p + nu lap u + f,    div U = 0
 
@@ -16,20 +16,20 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.fractional_step.carried import CENTRAL, FaceRow, carried
 from meshloom.solvers.fractional_step.cells import Spacing, along, spacings
+from meshloom.solvers.fractional_step.convective_flux import CENTRAL, FaceRow, face_value
 
 FIRST, LAST = 0, 1  # the faces of a cell along an axis: its own, and that of the cell so many steps behind it
 _OUTWARDS = {FIRST: -1, LAST: 1}  # the step to the cell beyond a face
 
 
 def convection(u: Any, faces: Any, axes: Sequence[Spacing], component: int, how: str = CENTRAL) -> Any:
-    """div(U u_c): what flows out through the faces, as ``carried`` has it."""
+    """div(U u_c): what flows out through the faces, as ``face_value`` has it."""
     found: Any = 0.0
     for axis, one in enumerate(axes):
         here, _, behind = _places(one, axis)
-        out = faces[behind][axis] * carried(faces[behind][axis], row_of_cells(u, one, component, 1, how), how)
-        into = faces[here][axis] * carried(faces[here][axis], row_of_cells(u, one, component, 0, how), how)
+        out = faces[behind][axis] * face_value(faces[behind][axis], row_of_cells(u, one, component, 1, how), how)
+        into = faces[here][axis] * face_value(faces[here][axis], row_of_cells(u, one, component, 0, how), how)
         found = found + (out - into) / one.width()
     return found
 
@@ -75,7 +75,7 @@ def stored(faces: Any, one: Spacing, face: int) -> Any:
 
 def slope_at_face(p: Any, one: Spacing, face: int = FIRST) -> Any:
     """dp/dx at the first or last face of the cell along an axis, from the two cells next to it; none at a solid."""
-    before, behind = _beside(one, face)
+    before, behind = _cells_of_face(one, face)
     return one.if_open(_OUTWARDS[face], (p[behind] - p[before]) / one.distance(face), 0.0)
 
 
@@ -86,11 +86,11 @@ def slope_at_centre(p: Any, one: Spacing) -> Any:
 
 def interpolated(u: Any, one: Spacing, face: int = FIRST) -> Any:
     """The velocity along an axis at the first or last face of the cell; none through that of a solid."""
-    before, behind = _beside(one, face)
+    before, behind = _cells_of_face(one, face)
     return one.if_open(_OUTWARDS[face], one.at_face(u[before][one.axis], u[behind][one.axis], face), 0.0)
 
 
-def _beside(one: Spacing, face: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _cells_of_face(one: Spacing, face: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The cells before and behind a face of the cell."""
     return along(one.rank, one.axis, face - 1), along(one.rank, one.axis, face)
 

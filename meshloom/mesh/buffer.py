@@ -22,7 +22,7 @@ T = TypeVar("T")
 _versions = count(1)
 
 
-class Stored(Sent):
+class Buffered(Sent):
     """Values in a flat buffer that may move: to another layout, to a device and back.
 
     Loops refer to it, and it refers to loops weakly: a field, which is large, goes at once when nobody wants it.
@@ -137,10 +137,10 @@ class Stored(Sent):
         self._watchers.add(watcher)
 
 
-def sharing_memory(storages: Iterable[Stored], written: Collection[Stored]) -> tuple[Stored, Stored] | None:
+def sharing_memory(storages: Iterable[Buffered], written: Collection[Buffered]) -> tuple[Buffered, Buffered] | None:
     """Two of some fields and globals whose values lie, in part at least, at the same places, one of them written."""
     found = sorted(((*_extent(one._storage), one) for one in set(storages)), key=lambda entry: entry[:2])
-    reach: list[tuple[int, Stored]] = []  # those that may not have ended yet
+    reach: list[tuple[int, Buffered]] = []  # those that may not have ended yet
     for start, end, one in found:
         reach = [(last, other) for last, other in reach if last > start]
         for _, other in reach:

@@ -11,7 +11,7 @@ from meshloom.errors import MeshError
 _MOST_LISTED = 12
 
 
-class Fault(MeshError):
+class ValidationError(MeshError):
     """A MeshError about cells and nodes.
 
     ``text`` has places for them: ``{cells[0]}`` is the first cell, ``{cells}`` all of them, ``{node}`` the first node,
@@ -24,17 +24,18 @@ class Fault(MeshError):
         listed, node = f"({_Numbers(self.nodes)})", self.nodes[0] if self.nodes else None
         super().__init__(text.format(cells=_Numbers(self.cells), nodes=listed, node=node) + place)
 
-    def placed(self, x: np.ndarray) -> Fault:
+    def placed(self, x: np.ndarray) -> ValidationError:
         """The same with the place of its nodes: their mean, given the coordinates (n, d) of all."""
         known = [node for node in self.nodes if 0 <= node < len(x)]
         if self.place or not known:
             return self
         mean = ", ".join(f"{value:.6g}" for value in x[known].mean(axis=0))
-        return Fault(self.text, cells=self.cells, nodes=self.nodes, place=f" (near {mean})")
+        return ValidationError(self.text, cells=self.cells, nodes=self.nodes, place=f" (near {mean})")
 
-    def renumbered(self, cells: np.ndarray | None, nodes: np.ndarray | None) -> Fault:
+    def renumbered(self, cells: np.ndarray | None, nodes: np.ndarray | None) -> ValidationError:
         """The same with the numbers that a file gives its cells and nodes; None: they are ours."""
-        return Fault(self.text, cells=_named(self.cells, cells), nodes=_named(self.nodes, nodes), place=self.place)
+        named = {"cells": _named(self.cells, cells), "nodes": _named(self.nodes, nodes)}
+        return ValidationError(self.text, **named, place=self.place)
 
 
 class _Numbers(list[int]):

@@ -1,8 +1,8 @@
-"""The terms of the equations for velocities that live at faces (F. H. Harlow and J. E. Welch, 1965), and the kernels.
+"""The discrete operators for velocities that live at faces (F. H. Harlow and J. E. Welch, 1965), and the kernels.
 
 U[a] is the velocity along axis a at the first face of a cell along it. Its own cell reaches from the centre of the cell
 before to that of the cell behind the face. What flows into such a cell is half of what flows into either of the two, so
-that it has no divergence where they have none; with means of two values carried along, convection makes no energy then.
+that it has no divergence where they have none; with means of two values convected, convection makes no energy then.
 """
 
 from __future__ import annotations
@@ -15,9 +15,16 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.solvers.fractional_step.carried import CENTRAL, REACH, FaceRow, carried
 from meshloom.solvers.fractional_step.cells import CellGrid, Spacing, along, moved, spacings
-from meshloom.solvers.fractional_step.terms import area, divergence, least_width, row_of_cells, slope_at_face, volume
+from meshloom.solvers.fractional_step.convective_flux import CENTRAL, REACH, FaceRow, face_value
+from meshloom.solvers.fractional_step.operators import (
+    area,
+    divergence,
+    least_width,
+    row_of_cells,
+    slope_at_face,
+    volume,
+)
 
 
 def seen(cells: CellGrid, u: ml.Field, reach: int) -> ml.Arg:
@@ -35,7 +42,7 @@ def staggered_convection(u: Any, axes: Sequence[Spacing], a: int, how: str) -> A
     for b, one in enumerate(axes):
         into, out = _through(u, axes, a, b)
         rows = [_row_of_faces(u, one, step, how) if a == b else row_of_cells(u, one, a, step, how) for step in (0, 1)]
-        flows = out * carried(out, rows[1], how) - into * carried(into, rows[0], how)
+        flows = out * face_value(out, rows[1], how) - into * face_value(into, rows[0], how)
         found = found + flows / (one.distance() if a == b else one.width())
     return found
 

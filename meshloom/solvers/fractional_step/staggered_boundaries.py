@@ -1,4 +1,4 @@
-"""What holds at the sides of the domain for velocities that live at faces.
+"""Boundary conditions for velocities that live at faces (a staggered grid).
 
 The velocity through a side is that of the faces on it: set where it is given, and the one before it where its slope is
 zero. All others are mirrored in ghosts: those along a side as values at centres are, those across it with the faces on
@@ -12,11 +12,11 @@ from functools import cache
 import numpy as np
 
 import meshloom as ml
+from meshloom.solvers.fractional_step.boundary_conditions import GIVEN, LOW, Boundaries, Inflow, Side
 from meshloom.solvers.fractional_step.cells import Offset, along
-from meshloom.solvers.fractional_step.sides import GIVEN, LOW, Boundaries, Inflow, Side
 
 
-class FaceSides:
+class StaggeredBoundaries:
     """The sides of some cells, for velocities ``u`` at their faces."""
 
     def __init__(self, boundaries: Boundaries):

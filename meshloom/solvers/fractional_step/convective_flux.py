@@ -1,4 +1,4 @@
-"""What a flow carries through a face: the mean of the two sides, or a parabola through two cells upstream and one down.
+"""The value in the convective flux through a face: the mean of both cells, or a parabola, two upstream and one down.
 
 A *row* is four values in a line, two before a face and two behind it, with the distances between them. Rows of values
 at centres are seen from faces, and those of values at faces from centres, where a staggered grid has the faces of its
@@ -26,8 +26,8 @@ class FaceRow:
     to_face: Any
 
 
-def carried(velocity: Any, row: FaceRow, convection: str) -> Any:
-    """The value that goes through a face with a velocity.
+def face_value(velocity: Any, row: FaceRow, convection: str) -> Any:
+    """The value that is convected through a face with a velocity.
 
     ``central``: the mean of its two cells, whatever their distances: convection moves kinetic energy about and
     makes none. ``quick``: B. P. Leonard's (1979), on a parabola through the two upstream and the one downstream, which

@@ -1,4 +1,4 @@
-"""Faces of large meshes from the sides of their cells, compiled from ``sides.cpp`` at first use."""
+"""Faces of large meshes from the sides of their cells, compiled from ``face_matching.cpp`` at first use."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def faces_of_sides(
     cells = (nodes, first, first_side, of, len(of), counts, sizes, local, int(counts.max()))
     runs = int(threads.in_use[0])
     beyond, totals = np.empty(int(first_side[-1]), nodes.dtype), np.zeros(4 * runs + 1, np.int64)
-    call("sides", f"match_sides_{suffix(nodes)}", *cells, n_nodes, beyond, totals, runs)
+    call("face_matching", f"match_sides_{suffix(nodes)}", *cells, n_nodes, beyond, totals, runs)
     if totals[-1]:
         return None
     ends = np.cumsum(totals[:-1].reshape(runs, 4), axis=0)
@@ -48,5 +48,5 @@ def faces_of_sides(
     count, length, alone, alone_length = ends[-1].tolist()
     inside = np.zeros(count + 1, np.int64), np.empty(length, nodes.dtype), np.empty((count, 2), nodes.dtype)
     outside = np.zeros(alone + 1, np.int64), np.empty(alone_length, nodes.dtype), np.empty(alone, nodes.dtype)
-    call("sides", f"fill_faces_{suffix(nodes)}", *cells, beyond, before, runs, *inside, *outside)
+    call("face_matching", f"fill_faces_{suffix(nodes)}", *cells, beyond, before, runs, *inside, *outside)
     return inside, outside

@@ -1,4 +1,4 @@
-"""Values in the middle of the cells: of the domain, and along lines through it.
+"""Values at the centre of the domain, and along the centrelines through it.
 
 Where an axis has an even number of cells its middle is a face, and the value there the mean of its two cells.
 """
@@ -17,7 +17,7 @@ from meshloom.solvers.fractional_step.cells import CellGrid
 Offsets = tuple[tuple[int, ...], ...]
 
 
-class Line:
+class Centreline:
     """The cells along one axis through the middle of all others; without an axis the middle itself."""
 
     def __init__(self, cells: CellGrid, axis: int | None = None):

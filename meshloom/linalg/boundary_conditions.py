@@ -1,4 +1,4 @@
-"""What a person says of the sides of a grid of cells: where its edges are, and what holds there; checked."""
+"""Boundary conditions of a grid of cells as a person gives them, and where the edges of cells are; checked."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class Neumann:
     slope: ArrayLike = 0.0
 
 
-Side = str | Dirichlet | Neumann | None
-Sides = Side | Sequence[Side]
+BoundaryCondition = str | Dirichlet | Neumann | None
+BoundaryConditions = BoundaryCondition | Sequence[BoundaryCondition]
 
 
 @dataclass(frozen=True, eq=False)
-class SideGiven:
+class SideCondition:
     """What holds at one side: DIRICHLET, NEUMANN or PERIODIC, and the ``value`` or slope there, which fits the side."""
 
     kind: str
     value: np.ndarray
 
 
-def sides_of(name: str, grid: Grid, which: str, given: Sides) -> list[SideGiven]:
+def conditions_of(name: str, grid: Grid, which: str, given: BoundaryConditions) -> list[SideCondition]:
     """What holds at the ``which`` ("low" or "high") side of every axis: one for all axes, or one for each. Periodic
     axes have no sides: one for all passes over them, in a list they are None or "periodic"."""
     several = isinstance(given, list | tuple)
@@ -55,14 +55,14 @@ def sides_of(name: str, grid: Grid, which: str, given: Sides) -> list[SideGiven]
     return [_side(name, grid, which, a, one, alone=several) for a, one in enumerate(listed)]
 
 
-def _side(name: str, grid: Grid, which: str, axis: int, given: Any, *, alone: bool) -> SideGiven:
+def _side(name: str, grid: Grid, which: str, axis: int, given: Any, *, alone: bool) -> SideCondition:
     """``alone``: it was given for this axis, not for all."""
     where = f"{name}: {which} side of axis {AXES[axis]}"
     kind, value = _kind(where, given)
     if grid.periodic[axis]:
         if alone and kind not in (None, PERIODIC):
             raise MeshError(f"{where}: grid {grid.name} is periodic there; give None, or make it with periodic=False")
-        return SideGiven(PERIODIC, np.zeros(()))
+        return SideCondition(PERIODIC, np.zeros(()))
     if kind in (None, PERIODIC):
         raise MeshError(f"{where}: grid {grid.name} is closed there; give {DIRICHLET!r} or {NEUMANN!r}, or make it with"
                         " periodic=True")  # fmt: skip
@@ -72,7 +72,7 @@ def _side(name: str, grid: Grid, which: str, axis: int, given: Any, *, alone: bo
         raise MeshError(f"{where}: its values must be one number or have shape {shape}, got {array.shape}")
     if not np.isfinite(array).all():
         raise MeshError(f"{where}: its values must be finite")
-    return SideGiven(str(kind), array if array.shape == () else np.expand_dims(array, axis))
+    return SideCondition(str(kind), array if array.shape == () else np.expand_dims(array, axis))
 
 
 def _kind(where: str, given: Any) -> tuple[str | None, ArrayLike]:
@@ -88,8 +88,8 @@ def _kind(where: str, given: Any) -> tuple[str | None, ArrayLike]:
                     f" {shown(given)}{hint}")  # fmt: skip
 
 
-def cells_of(name: str, grid: Grid, edges: Sequence[ArrayLike | None] | None, low: list[SideGiven],
-             high: list[SideGiven]) -> list[AxisCells]:  # fmt: skip
+def cells_of(name: str, grid: Grid, edges: Sequence[ArrayLike | None] | None, low: list[SideCondition],
+             high: list[SideCondition]) -> list[AxisCells]:  # fmt: skip
     """The cells along each axis."""
     if edges is None:
         edges = [None] * grid.rank
