@@ -9,6 +9,7 @@ from functools import cached_property
 
 from meshloom.errors import one_line
 from meshloom.mesh.core import Field
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.cost import seconds_by_count
 from meshloom.operation.fusion.groups import fusion_blocker
 from meshloom.operation.operation import Operation
@@ -75,7 +76,7 @@ class FusedProgram:
         if self.prologue:
             names = " + ".join(step.name for step in self.prologue)
             text_lines.append(f"  before the first one: {names}; later ones find it done by the one before")
-        stored = {w for step in self.body for w in step.writes}
+        stored = Dataflow(self.body).written
         text_lines += [f"  {f.name} is {v:g} everywhere between replays, so it is "
                        + ("not loaded at the start of one" if f in stored else "neither loaded nor stored")
                        for f, v in self.constants.items()]  # fmt: skip

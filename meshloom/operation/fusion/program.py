@@ -65,8 +65,8 @@ def _ways(graph: Dataflow, gathers: bool, rotates: bool) -> list[FusedProgram]:
 def _head(graph: Dataflow, gathers: bool) -> int:
     """How many operations at the start of a program may be done at its end instead, for the next replay: those that
     write temporary fields only, as far as they are one group. It may join the last one; the next could not follow."""
-    lasting = (not all(isinstance(w, Field) and w.temporary for w in one.writes) for one in graph.operations)
-    longest = next((k for k, lasts in enumerate(lasting) if lasts), len(graph.operations))
+    lasting = [one.defined_at for one in graph.versions if one.lasts and one.defined_at is not None]
+    longest = min(lasting, default=len(graph.operations))
     first = next((group.end for group in grouped(graph, gathers) if group.on is not None), longest)
     return min(first, longest)
 
