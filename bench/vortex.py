@@ -27,7 +27,7 @@ from bench.record import Record
 from bench.report import Goal
 from meshloom.backend import current
 from meshloom.operation.dataflow import Dataflow
-from meshloom.operation.fusion.into_lines import fused_into_lines
+from meshloom.operation.fusion.into_lines import fuse_epilogues, fuse_prologues
 from meshloom.operation.recorded import Recorded
 from meshloom.recording import recorder
 from meshloom.solvers.navier_stokes import TaylorGreen, VortexOutflow
@@ -99,13 +99,19 @@ class Piece:
         self._replay.run(times, ())
 
 
+def into_lines(function: Callable[[], None], *, on_gpu: bool) -> Dataflow:
+    """What a function records, with loops taken along by line loops or, as on a GPU, not."""
+    graph = fuse_prologues(Dataflow(ml.program(function).loops), on_gpu=on_gpu)
+    return fuse_epilogues(graph, on_gpu=on_gpu)
+
+
 class OtherWay:
     """The operations of a right-hand side with loops taken along by line loops where the back end would not, or not."""
 
     name = "other_right_hand_side"
 
     def __init__(self, function: Callable[[], None]):
-        graph = fused_into_lines(Dataflow(ml.program(function).loops), on_gpu=not current().target.is_simt)
+        graph = into_lines(function, on_gpu=not current().target.is_simt)
         loops = [one for one in graph.operations if not one.domain.all_memory]
         self._replay = current().recording([one.prepare() for one in loops], Dataflow(loops).waits)
 
@@ -166,8 +172,7 @@ def fused_loops(case: FlowCase) -> list[ml.Loop]:
         equations.take_slopes(flow.q, flow.slopes)
         equations.rate(flow.q, flow.slopes, rate)
 
-    loops = fused_into_lines(Dataflow(ml.program(right_hand_side).loops), on_gpu=False).operations
-    return [o for o in loops if o.domain.along_lines]
+    return [o for o in into_lines(right_hand_side, on_gpu=False).operations if o.domain.along_lines]
 
 
 def measure(case: FlowCase, bandwidth: float, *, rounds: int, target: float, both: bool = True) -> dict[str, Any]:

@@ -183,6 +183,37 @@ def test_what_was_not_stored_before_a_call_is_not_read_behind_it(backend: str, w
     assert b.numpy()[0] == (4.0 if what == "a fill" else 3.0)  # of the replay before one half was done
 
 
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+@pytest.mark.parametrize("anew", [False, True])
+def test_which_fill_a_value_behind_a_call_comes_from(backend: str, anew: bool) -> None:
+    """The same fill stands behind the call, too, so that the first one is left out; then that is another value than the
+    one that is read, unless something else sets all of it."""
+    ml.use(backend)
+    cells = ml.Set(N, "cells")
+    a, b = cells.field("a", data=1.0), cells.field("b", data=5.0)
+    more = [False]
+
+    def turn() -> None:
+        more[0] = True
+
+    @ml.program
+    def step() -> None:
+        b.fill(3.0)
+        ml.call(turn, reads=(), writes=())
+        if not more[0]:
+            b.fill(3.0)
+        elif anew:
+            to(cells, a, b)
+        add(cells, a, b)
+
+    if anew:
+        step.run(1)
+        assert b.numpy()[0] == 2.0
+    else:
+        with pytest.raises(ProgramError, match="turn has changed a Python value by which b is read behind it"):
+            step.run(1)
+
+
 @pytest.mark.parametrize("called", [False, True])
 def test_what_is_between_calls_is_done_once_in_every_replay(called: bool) -> None:
     """A replay may do what the next one begins with, but not where each of them is run by itself."""

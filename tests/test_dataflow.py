@@ -270,6 +270,7 @@ def check_elements(number: int) -> Dataflow:
     assert exact <= common, (number, exact - common, str(graph))
     check_versions(graph)
     check_waits(graph)
+    check_queries(graph)
     return graph
 
 
@@ -288,6 +289,27 @@ def test_who_waits_is_found_in_one_look_back() -> None:
     part_of_all = sum(len(one) for one in graph.waits())
     assert part_of_all <= 2 * 60
     check_waits(graph)
+
+
+def check_queries(graph: Dataflow) -> None:
+    """What versions answer is what a walk through the operations finds."""
+    operations, end = graph.operations, len(graph.operations)
+    looked_at, written = list[ml.Field | ml.Global](), set[ml.Field | ml.Global]()
+    for operation in operations:
+        looked_at += [one for one in operation.storages if one not in written and operation.needs(one)]
+        written |= set(operation.writes)
+    assert list(dict.fromkeys(one for _, one in graph.exposed_uses())) == list(dict.fromkeys(looked_at)), str(graph)
+    assert set(graph.written) == written and set(graph.storages) == {s for one in operations for s in one.storages}
+    assert set(graph.read) == {s for one in operations for s in one.reads}
+    for one in graph.storages:
+        for first, last in itertools.combinations(range(end + 1), 2):
+            writers = [k for k in range(first, last) if one in operations[k].writes]
+            assert graph.definitions(one, first, last) == writers
+            assert graph.changed_by(one, first, last) is (operations[writers[0]] if writers else None)
+        for k in graph.definitions(one, 0, end):
+            region = graph.written_region(one, k, k + 1)
+            same = (j for j in graph.consumers(one, k + 1, region) if graph.changed_by(one, k + 1, j) is None)
+            assert graph.uses(one, k) == [j for j in same if operations[j].needs(one)], str(graph)
 
 
 def check_versions(graph: Dataflow) -> None:

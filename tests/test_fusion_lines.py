@@ -11,7 +11,7 @@ import pytest
 import meshloom as ml
 from meshloom import compact
 from meshloom.operation.dataflow import Dataflow
-from meshloom.operation.fusion.into_lines import fused_into_lines
+from meshloom.operation.fusion.into_lines import fuse_epilogues, fuse_prologues
 from meshloom.schedule.lines import methods as line_methods
 
 BACK_ENDS = ["numpy", "cpu", "emulated"]
@@ -175,7 +175,8 @@ def test_taken_along_or_by_themselves(body: Callable[[World], None], ghosts: int
 
 def taken_along(function: Callable[[], None]) -> tuple[Any, ...]:
     """The operations that a function records, with loops taken into line loops as on a CPU."""
-    return fused_into_lines(Dataflow(ml.program(fuse=False)(function).loops), on_gpu=False).operations
+    graph = fuse_prologues(Dataflow(ml.program(fuse=False)(function).loops), on_gpu=False)
+    return fuse_epilogues(graph, on_gpu=False).operations
 
 
 def names(body: Callable[[World], None]) -> list[str]:
@@ -291,4 +292,5 @@ def test_a_gpu_keeps_its_light_passes() -> None:
     ml.use("emulated")
     w = World()
     loops = ml.program(lambda: makers_for_both_axes(w)).loops
-    assert fused_into_lines(Dataflow(loops), on_gpu=True).operations == loops
+    for one in (fuse_prologues, fuse_epilogues):
+        assert one(Dataflow(loops), on_gpu=True).operations == loops

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -26,6 +27,30 @@ GONE = {"_may_follow", "_why_not", "_maker", "_followers", "read_in", "needed_la
         "_constants", "dependencies", "Footprint", "footprint_of"}  # fmt: skip
 #: Where operations are told apart by what they read and write: the graph, and what is asked of a single one.
 ASKED_OF_ONE = {"operation/dataflow.py", "operation/operation.py"}
+#: What an operation says of the fields and globals that it uses.
+TOUCHES = {"reads", "writes", "written", "storages", "temporary_fields", "operands", "defines", "needs"}
+#: What a graph says of all of its operations, in whatever order they run.
+OF_ALL = {"read", "written", "storages"}
+#: Functions that look at what several operations use, and why none of them decides an order by it.
+ALLOWED = {
+    "dist/usage.py": {
+        "_maps": "which maps loops reach through", "_sets": "on which sets they are", "_steps": "how far they look",
+        "_due": "bytes that an exchange carries, whenever that is",
+    },
+    "operation/field_layouts.py": {"layouts_by_votes": "whose votes for a layout count"},
+    "operation/fusion/along_lines.py": {"graph": "puts the parts together, in the order that they have"},
+    "operation/fusion/compose.py": {"_points": "the offsets of all loops of a box"},
+    "operation/fusion/into_lines.py": {"_epilogue": "asks an operation about what the graph says that it waits for"},
+    "operation/fusion/recompute.py": {
+        "pairs_of": "asks those that the graph says to look at a value how far they look",
+        "_blocker": "what one loop that is made of two would change and look at",
+    },
+    "operation/passes.py": {"sink_initialisers": "asks the graph who touches first what a fill sets"},
+    "operation/recorded.py": {"difference": "two recordings of one program, side by side"},
+    "run/diagnose.py": {"_first_loop": "runs them one by one, and looks at what each has written"},
+}  # fmt: skip
+#: Functions that take a graph and give one, and are no pass.
+NO_PASS = {"passed": "goes through a list of them", "without_store": "a trial of recompute, which that may leave"}
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
@@ -39,29 +64,131 @@ def test_the_analyses_of_before_are_gone() -> None:
     assert not found
 
 
-def scans(tree: ast.Module) -> Iterator[str]:
-    """Functions that go through operations to find one that touches what another writes: comprehensions or loops with
-    both ``x in one.reads`` (or writes, or storages) and a walk over a list of operations behind a position."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            asked = [one.comparators[0] for one in ast.walk(node)
-                     if isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.In)]  # fmt: skip
-            asks = any(isinstance(one, ast.Attribute) and one.attr in ("reads", "writes", "storages") for one in asked)
-            behind = any(isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Slice)
-                         and ast.unparse(one.value).endswith("operations") for one in ast.walk(node))  # fmt: skip
-            if asks and behind:
-                yield node.name
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef]:
+    """Those of a file, methods and functions inside of others included."""
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
-def test_nobody_else_scans_a_program_for_who_touches_what() -> None:
-    found = {where: list(scans(tree)) for where, tree in trees() if where not in ASKED_OF_ONE}
-    assert not {where: names for where, names in found.items() if names}
+def names(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
-def test_the_test_finds_what_it_is_for() -> None:
-    text = "def f(operations, k, x):\n    return any(x in one.writes for one in operations[k + 1 :])\n"
-    assert list(scans(ast.parse(text))) == ["f"]
-    assert not list(scans(ast.parse("def f(graph, k, x):\n    return graph.changed_by(x, k, 9)\n")))
+def storage_functions(trees: Iterable[ast.AST]) -> set[str]:
+    """Functions that tell what an operation uses: from one to fields, globals or operands."""
+    return {node.name for tree in trees for node in functions(tree)
+            if node.args.args and "Operation" in annotation(node.args.args[0])
+            and re.search(r"Field|Global|Storage|Operand", annotation(node))}  # fmt: skip
+
+
+def annotation(node: ast.arg | ast.FunctionDef) -> str:
+    """What a parameter is, or what a function gives."""
+    said = node.annotation if isinstance(node, ast.arg) else node.returns
+    return "" if said is None else ast.unparse(said)
+
+
+def one_of_several(function: ast.FunctionDef) -> set[str]:
+    """Names in a function for one after the other of something, and for what is found by such a number."""
+    found = {name for node in ast.walk(function) if isinstance(node, ast.For | ast.comprehension)
+             for name in names(node.target)}  # fmt: skip
+    given = [(target, value) for node in ast.walk(function) for target, value in assigned(node)]
+    for _ in given:
+        found |= {name for target, value in given if isinstance(value, ast.Subscript) and names(value.slice) & found
+                  for name in names(target)}  # fmt: skip
+    return found
+
+
+def assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Targets of an assignment with their values, those of tuples one by one."""
+    if isinstance(node, ast.NamedExpr):
+        yield node.target, node.value
+    for target in node.targets if isinstance(node, ast.Assign) else ():
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            yield from zip(target.elts, node.value.elts, strict=False)
+        else:
+            yield target, node.value
+
+
+def asked_about(function: ast.FunctionDef, telling: set[str]) -> Iterator[ast.expr]:
+    """The expressions of which a function asks what they read, write or use, itself or by those that tell it."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and node.attr in TOUCHES and not ast.unparse(node.value).startswith("mode"):
+            yield node.value
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in telling and node.args:
+            yield node.args[0]
+
+
+def is_part(node: ast.AST) -> bool:
+    """Is it what a graph says of all operations, asked about a part of a list?"""
+    return (isinstance(node, ast.Attribute) and node.attr in OF_ALL and isinstance(node.value, ast.Call)
+            and ast.unparse(node.value.func) == "Dataflow"
+            and any(isinstance(one, ast.Slice) for one in ast.walk(node.value)))  # fmt: skip
+
+
+def scans(tree: ast.AST, telling: set[str]) -> Iterator[str]:
+    """Functions that look at what more than one operation reads, writes or uses: of one after the other, of those at
+    numbers that they go through, of a part of a list as a whole, or of two with names of their own."""
+    for node in functions(tree):
+        several = one_of_several(node)
+        asked = list(asked_about(node, telling))
+        listed = any(isinstance(one, ast.Name) and one.id in several for one in asked)
+        numbered = any(isinstance(one, ast.Subscript) and names(one.slice) & several for one in asked)
+        others = {one.arg for one in node.args.args if "Operation" not in annotation(one)}
+        others |= {name for one in ast.walk(node) for target, value in assigned(one) for name in names(target)
+                   if isinstance(value, ast.Call) or name in ("spec", "graph")}  # fmt: skip
+        named = {one.id for one in asked if isinstance(one, ast.Name)} - others - several
+        if listed or numbered or len(named) > 1 or any(map(is_part, ast.walk(node))):
+            yield node.name
+
+
+def test_nobody_else_looks_at_what_several_operations_use() -> None:
+    """Whoever decides by that asks the graph; the others are listed, each with its reason."""
+    listed = dict(trees())
+    telling = storage_functions(listed.values())
+    found = {where: set(scans(tree, telling)) for where, tree in listed.items() if where not in ASKED_OF_ONE}
+    assert {where: those for where, those in found.items() if those} == {w: set(those) for w, those in ALLOWED.items()}
+
+
+@pytest.mark.parametrize("text", [
+    "any(x in one.writes for one in operations[k + 1 :])",
+    "any(w is x for one in loops[k + 1 :] for w in one.writes)",
+    "{s for one in before for s in one.writes} & {s for one in behind for s in one.reads}",
+    "[one for one in group.parts[1:] if x in one.storages]",
+    "next(piece for piece in pieces[k:] if piece.defines(x))",
+    "any(x in operations[k].reads for k in range(3, 9))",
+    "any(graph.operations[j].needs(x) for j in positions)",
+    "{o.storage for loop in loops for o in loop.operands if o.mode.writes}",
+    "any(x in _around(loop) for loop in loops)",
+    "x in Dataflow(loops[k:]).written",
+    "not set(first.writes).isdisjoint(then.reads)",
+    "[s for one in map(again, loops) for s in one.temporary_fields]",
+])  # fmt: skip
+def test_a_scan_is_found_however_it_is_written(text: str) -> None:
+    assert list(scans(ast.parse(f"def f(x, k):\n    return {text}"), {"_around"})) == ["f"]
+
+
+def test_so_are_those_in_loops_and_methods() -> None:
+    text = """
+class A:
+    def by_position(self, x):
+        def inner(k):
+            loop, place = self.loops[k], k
+            return x in loop.writes
+        return [inner(k) for k in range(9)]
+    def by_loop(self):
+        found = set()
+        for one in self.loops:
+            found |= set(one.writes)
+        return found
+    def of_graph(self, k, x):
+        return self.graph.changed_by(x, k, 9) is None and x in self.graph.written
+    def of_one(self, loop: Operation):
+        return [one for one in loop.writes if one in loop.reads and loop.needs(one)]
+    def by_mode(self, modes):
+        return [mode for mode in modes if mode.writes]
+"""
+    assert set(scans(ast.parse(text), set())) == {"by_position", "by_loop"}
+    told = "def _around(loop: Operation) -> set[Field]: ...\ndef _long(loop: Operation) -> bool: ..."
+    assert storage_functions([ast.parse(told)]) == {"_around"}
 
 
 def test_loads_are_replaced_by_one_function() -> None:
@@ -90,17 +217,47 @@ def test_operands_of_what_is_put_together_are_merged_by_one_class() -> None:
     assert asking == {"linalg/lines.py"}, "of a spec, whose lines are loaded before they are stored"
 
 
+def passes_in(tree: ast.AST) -> Iterator[str]:
+    """Functions that take a graph, whichever parameter that is, and give one; methods of graphs, too."""
+    methods = {id(node) for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and one.name == "Dataflow"
+               for node in one.body}  # fmt: skip
+    for node in functions(tree):
+        given = [annotation(one) for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        takes = id(node) in methods or any(re.search(r"\bDataflow\b", one) for one in given)
+        if takes and re.search(r"\bDataflow\b", annotation(node)):
+            yield node.name
+
+
 def test_every_pass_is_in_the_lists() -> None:
-    """Public functions of the package from one graph to one graph."""
     listed = {one.__name__ for one in ALL}
-    found = set()
-    for _, tree in trees():
-        for node in tree.body:
-            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and node.args.args:
-                first, returns = node.args.args[0].annotation, node.returns
-                if first and returns and ast.unparse(first) == ast.unparse(returns) == "Dataflow":
-                    found.add(node.name)
-    assert found - {"passed"} == listed and len(listed) >= 4
+    found = {name for _, tree in trees() for name in passes_in(tree)}
+    assert found == listed | set(NO_PASS) and len(listed) >= 4
+
+
+def test_passes_are_found_wherever_they_are() -> None:
+    text = """
+def public(graph: Dataflow) -> Dataflow: ...
+def _private(graph: Dataflow, *, deep: bool = False) -> Dataflow: ...
+def by_another(most: int, /, graph: "Dataflow | None" = None) -> tuple[Dataflow, int]: ...
+def by_name(*, of: dataflow.Dataflow) -> Dataflow | None: ...
+def outer():
+    def inner(graph: Dataflow) -> Dataflow: ...
+class A:
+    def method(self, graph: Dataflow) -> "Dataflow": ...
+    def makes(self, loops: list[Operation]) -> Dataflow: ...
+class Dataflow:
+    def turned(self) -> Dataflow: ...
+def asks(graph: Dataflow) -> bool: ...
+"""
+    expected = {"public", "_private", "by_another", "by_name", "inner", "method", "turned"}
+    assert set(passes_in(ast.parse(text))) == expected
+
+
+def test_a_pass_is_named_in_its_list_and_by_nobody_else() -> None:
+    """Those of a program that another one repeats are gone through before it is recorded: it is refused by its name."""
+    listed = {one.__name__ for one in ALL}
+    naming = {where: names(tree) & listed for where, tree in trees() if where != "operation/passes.py"}
+    assert {where: found for where, found in naming.items() if found} == {"operation/repeated.py": {"check_defined"}}
 
 
 def test_nobody_fuses_programs_around_the_passes() -> None:

@@ -17,13 +17,12 @@ from meshloom.errors import ProgramError, one_line, shown
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.operation.dataflow_svg import Arrow, svg
-from meshloom.operation.domain import EVERYWHERE, INSIDE, Extent, Part, contains
+from meshloom.operation.domain import EVERYWHERE, INSIDE, Extent, Part, Region, contains, overlap, without
 from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
 
 #: How far an operation looks from its element to the value that it accesses, the nearest first.
 DISTANCES = SAME, OFFSETS, LINE, MAP, ALL_ELEMENTS = ("same element", "offsets", "line", "map", "whole")
-Region = Extent | Part  # which values of a field: of a grid those of a box may be named
 Storage = Field | Global
 Which = str | int | Operation  # of a program: by its name, which all calls have, its position, or as itself
 
@@ -53,6 +52,11 @@ class Version:
     number: int
     defined_at: int | None
     read_at: tuple[int, ...] = ()
+
+    @property
+    def lasts(self) -> bool:
+        """May it be looked at after a replay?"""
+        return not (isinstance(self.storage, Field) and self.storage.temporary)
 
     def __str__(self) -> str:
         return f"{self.storage.name}.{self.number}"
@@ -111,6 +115,26 @@ class Dataflow:
                 found[one.position].append((accesses, number))
         return found
 
+    def accessed(self, position: int, end: int) -> Iterator[DataAccess]:
+        """What operations from a position on, before ``end``, do with fields and globals."""
+        return (accesses[number] for uses in self._uses[position:end] for accesses, number in uses)
+
+    # ----- of all operations, in whatever order they run ----------------------------------------------------------
+    @cached_property
+    def storages(self) -> tuple[Storage, ...]:
+        """Fields and globals that they use, each once."""
+        return tuple(self._touching)
+
+    @cached_property
+    def written(self) -> tuple[Storage, ...]:
+        """What they change, each once."""
+        return tuple(dict.fromkeys(one for operation in self.operations for one in operation.writes))
+
+    @cached_property
+    def read(self) -> tuple[Storage, ...]:
+        """What they need to know, each once (``Operation.reads``)."""
+        return tuple(dict.fromkeys(one for operation in self.operations for one in operation.reads))
+
     # ----- dependences --------------------------------------------------------------------------------------------
     def dependences(self, first: Which | None = None, then: Which | None = None) -> tuple[Dependence, ...]:
         """Those of one operation on an earlier one: by name, position or the operations themselves; unsaid: of all."""
@@ -150,7 +174,7 @@ class Dataflow:
                 if replays:
                     break
                 yield earlier.position
-                if earlier.writes and _contains(earlier.region, accesses[number].region):
+                if earlier.writes and contains(earlier.region, accesses[number].region):
                     break
 
     @cached_property
@@ -183,29 +207,38 @@ class Dataflow:
     @cached_property
     def versions(self) -> tuple[Version, ...]:
         """Of each field and global what is there at first, and one for every operation that writes it."""
-        found: list[Version] = []
-        for storage, accesses in self.accesses.items():
-            writers: list[int | None] = [None, *dict.fromkeys(one.position for one in accesses if one.writes)]
-            read: list[list[int]] = [[] for _ in writers]
-            by_position: dict[int, list[DataAccess]] = {}
-            for one in accesses:
-                by_position.setdefault(one.position, []).append(one)
-            now = 0  # which version is there, of the first replay
-            for position, mine in by_position.items():
-                replaces = any(one.covers and one.region is EVERYWHERE for one in mine)
-                if not replaces or any(one.reads for one in mine):
-                    before = {now, len(writers) - 1} if now == 0 else {now}  # the last one, from the second replay on
-                    for number in before:
-                        read[number].append(position)
-                now += any(one.writes for one in mine)
-            numbered = zip(writers, read, strict=True)
-            found += [Version(storage, k, at, tuple(readers)) for k, (at, readers) in enumerate(numbered)]
-        return tuple(found)
+        return tuple(one for versions in self._versions.values() for one in versions)
+
+    @cached_property
+    def _versions(self) -> dict[Storage, list[Version]]:
+        return {one: _versions_of(one, accesses) for one, accesses in self.accesses.items()}
+
+    def definitions(self, one: Storage, position: int, end: int) -> list[int]:
+        """Operations from a position on, before ``end``, that make a new version of a field or global."""
+        made = (version.defined_at for version in self._versions.get(one, ()))
+        return [k for k in made if k is not None and position <= k < end]
 
     def changed_by(self, one: Storage, position: int, end: int) -> Operation | None:
-        """The first operation from a position on, before ``end``, that makes a new version of a field or global."""
-        between = (self.operations[k] for k in self._touching.get(one, ()) if position <= k < end)
-        return next((operation for operation in between if one in operation.writes), None)
+        """The first of them; None where what is there before ``end`` is the version of before the position."""
+        return next((self.operations[k] for k in self.definitions(one, position, end)), None)
+
+    def uses(self, one: Storage, position: int) -> list[int]:
+        """The def-use chain of the version that the operation at a position makes: those behind it, to the end of the
+        replay, that look at it."""
+        (made,) = [version for version in self._versions[one] if version.defined_at == position]
+        return [k for k in made.read_at if k > position and self.operations[k].needs(one)]
+
+    def exposed_uses(self) -> Iterator[tuple[Operation, Storage]]:
+        """What operations look at before any of the replay has written to it: a value of before (upward exposed)."""
+        for k, operation in enumerate(self.operations):
+            for one in dict.fromkeys(operation.storages):
+                if k in self._versions[one][0].read_at and operation.needs(one):
+                    yield operation, one
+
+    def written_region(self, one: Storage, position: int, end: int) -> Region:
+        """Where operations from a position on, before ``end``, write to a field; everywhere if that is not one box."""
+        found = {access.region for access in self.accessed(position, end) if access.storage is one and access.writes}
+        return found.pop() if len(found) == 1 else EVERYWHERE
 
     def next_use(self, one: Storage, position: int) -> int:
         """The first operation from a position on that uses a field or global; behind the last one where none does."""
@@ -261,6 +294,11 @@ class Dataflow:
                 if value is not None:
                     found[one] = value
         return found
+
+    def ended_by(self, one: Field) -> Operation | None:
+        """The first call behind which a temporary field has no values."""
+        touching = (self.operations[k] for k in self._touching.get(one, ()))
+        return next((each for each in touching if each.domain.is_call and each.defines(one)), None)
 
     def undefined(self) -> Iterator[tuple[Operation, Field]]:
         """Temporary fields of which an operation reads values that nothing has written in the same replay."""
@@ -337,13 +375,9 @@ def _distance(one: Operand) -> str:
     return OFFSETS if one.reach.looks_around else SAME
 
 
-def accessed_region(operation: Operation, one: Operand) -> Region:
-    """Where an operation may touch a field: all of it, unless points of a box are named."""
-    return _region_and_exact(operation, one)[0]
-
-
 def _region_and_exact(operation: Operation, one: Operand) -> tuple[Region, bool]:
-    """The same, and whether all values there are touched: not of an axis round whose end an operation looks."""
+    """Where an operation may touch a field: all of it, unless points of a box are named; and whether all values there
+    are touched: not of an axis round whose end an operation looks."""
     field, domain = one.storage, operation.domain
     if not isinstance(field, Field) or one.reach.map is not None or domain.all_memory or domain.is_call:
         return EVERYWHERE, True
@@ -365,12 +399,6 @@ def _region_and_exact(operation: Operation, one: Operand) -> tuple[Region, bool]
     return (tuple(low), tuple(high)), exact
 
 
-def written_region(operation: Operation, one: Storage) -> Region:
-    """Where an operation writes to a field; everywhere if that is not one box."""
-    found = {accessed_region(operation, o) for o in operation.operands if o.storage is one and o.mode.writes}
-    return found.pop() if len(found) == 1 else EVERYWHERE
-
-
 def number_set(operation: Operation, one: Field) -> float | None:
     """The number that an operation sets all of a field to; None where it does not."""
     if operation.domain.along_lines or not operation.domain.covers(one, EVERYWHERE):
@@ -385,18 +413,23 @@ def number_set(operation: Operation, one: Field) -> float | None:
     return number
 
 
-def _overlap(one: Region, other: Region) -> bool:
-    """Is there a value in both?"""
-    if isinstance(one, Extent) or isinstance(other, Extent):
-        return True
-    ends = zip(one[0], one[1], other[0], other[1], strict=True)
-    return all(a < d and c < b for a, b, c, d in ends)
-
-
-def _contains(outer: Region, inner: Region) -> bool:
-    if outer is EVERYWHERE or outer == inner:
-        return True
-    return not isinstance(outer, Extent) and not isinstance(inner, Extent) and contains(outer, inner)
+def _versions_of(storage: Storage, accesses: Sequence[DataAccess]) -> list[Version]:
+    """Those of one field or global, in order."""
+    writers: list[int | None] = [None, *dict.fromkeys(one.position for one in accesses if one.writes)]
+    read: list[list[int]] = [[] for _ in writers]
+    by_position: dict[int, list[DataAccess]] = {}
+    for one in accesses:
+        by_position.setdefault(one.position, []).append(one)
+    now = 0  # which version is there, of the first replay
+    for position, mine in by_position.items():
+        replaces = any(one.covers and one.region is EVERYWHERE for one in mine)
+        if not replaces or any(one.reads for one in mine):
+            before = {now, len(writers) - 1} if now == 0 else {now}  # the last one, from the second replay on
+            for number in before:
+                read[number].append(position)
+        now += any(one.writes for one in mine)
+    numbered = zip(writers, read, strict=True)
+    return [Version(storage, k, at, tuple(readers)) for k, (at, readers) in enumerate(numbered)]
 
 
 def _as_box(field: Field, read: DataAccess) -> Region:
@@ -420,21 +453,6 @@ def _is_written(region: Region, written: Sequence[Region]) -> bool:
     return not left
 
 
-def without(part: Part, other: Part) -> Iterator[Part]:
-    """What is left of a box where another one is taken out, as boxes."""
-    if not _overlap(part, other):
-        yield part
-        return
-    low, high = list(part[0]), list(part[1])
-    for axis in range(len(low)):
-        if low[axis] < other[0][axis]:
-            yield tuple(low), (*high[:axis], other[0][axis], *high[axis + 1 :])
-            low[axis] = other[0][axis]
-        if high[axis] > other[1][axis]:
-            yield (*low[:axis], other[1][axis], *low[axis + 1 :]), tuple(high)
-            high[axis] = other[1][axis]
-
-
 def _pairs(accesses: Sequence[DataAccess]) -> Iterator[tuple[str, DataAccess, DataAccess, int]]:
     """Kinds of dependence, the earlier access, the later one, and how many replays are between them."""
     for number, later in enumerate(accesses):
@@ -448,7 +466,7 @@ def _earlier(accesses: Sequence[DataAccess], number: int) -> Iterator[tuple[str,
     later = accesses[number]
     for back in range(1, len(accesses) + 1):
         earlier, replays = accesses[number - back], int(number < back)
-        if (earlier.position == later.position and not replays) or not _overlap(earlier.region, later.region):
+        if (earlier.position == later.position and not replays) or not overlap(earlier.region, later.region):
             continue
         if earlier.writes and later.reads:
             yield "flow", earlier, replays
@@ -456,5 +474,5 @@ def _earlier(accesses: Sequence[DataAccess], number: int) -> Iterator[tuple[str,
             yield "anti", earlier, replays
         if earlier.writes and later.writes:
             yield "output", earlier, replays
-        if earlier.covers and _contains(earlier.region, later.region):
+        if earlier.covers and contains(earlier.region, later.region):
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -25,6 +25,7 @@ class Extent(Enum):
 
 
 INSIDE, EVERYWHERE = Extent.INSIDE, Extent.EVERYWHERE
+Region = Extent | Part  # which values of a field: of a grid those of a box may be named
 
 
 class Domain(ABC):
@@ -236,7 +237,34 @@ class WholeFields(Domain):
         return "everything" if self.everything else "whole fields"
 
 
-def contains(outer: Part, inner: Part) -> bool:
-    """Are all points of a box among those of another?"""
+def contains(outer: Region, inner: Region) -> bool:
+    """Are all values, or points of a box, among those of another?"""
+    if outer is EVERYWHERE or outer == inner:
+        return True
+    if isinstance(outer, Extent) or isinstance(inner, Extent):
+        return False
     begins = all(a <= b for a, b in zip(outer[0], inner[0], strict=True))
     return begins and all(a >= b for a, b in zip(outer[1], inner[1], strict=True))
+
+
+def overlap(one: Region, other: Region) -> bool:
+    """Is there a value in both?"""
+    if isinstance(one, Extent) or isinstance(other, Extent):
+        return True
+    ends = zip(one[0], one[1], other[0], other[1], strict=True)
+    return all(a < d and c < b for a, b, c, d in ends)
+
+
+def without(part: Part, other: Part) -> Iterator[Part]:
+    """What is left of a box where another one is taken out, as boxes."""
+    if not overlap(part, other):
+        yield part
+        return
+    low, high = list(part[0]), list(part[1])
+    for axis in range(len(low)):
+        if low[axis] < other[0][axis]:
+            yield tuple(low), (*high[:axis], other[0][axis], *high[axis + 1 :])
+            low[axis] = other[0][axis]
+        if high[axis] > other[1][axis]:
+            yield (*low[:axis], other[1][axis], *low[axis + 1 :]), tuple(high)
+            high[axis] = other[1][axis]

@@ -23,7 +23,8 @@ from meshloom.kernel.sameness import IdentityDict
 from meshloom.mesh.core import Field, Global
 from meshloom.native.together import together
 from meshloom.operation.call import functions_of
-from meshloom.operation.operation import Operation
+from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.passes import is_dead_fill
 from meshloom.operation.replay import Way
 from meshloom.operation.tape import Tape, segment_of
 
@@ -98,27 +99,32 @@ def _place_behind(tape: Tape, place: int, new: Tape) -> int:
         if place == len(tape.pieces):
             return len(new.pieces)
         raise ProgramError(f"{changed} other functions are called before it{instead}")
-    calls = [k for k, one in enumerate(new.pieces, 1) if segment_of(one) is None]
-    behind = calls[len(made) - 1]
-    lost = _not_there(tape, new, behind)
+    lost = _not_there(tape, new, len(made))
     if lost:
         raise ProgramError(f"{changed} {lost[0]} is read behind it, which has no values: what was recorded before did"
                            f" not store it{instead}")  # fmt: skip
-    return behind
+    return [k for k, one in enumerate(new.pieces, 1) if segment_of(one) is None][len(made) - 1]
 
 
-def _not_there(tape: Tape, new: Tape, place: int) -> list[str]:
-    """Fields and globals that a new tape reads from a place on and the old one has not stored until there, by name:
-    those that the function itself makes are others now, temporary ones may have been fused away, fills left out."""
-    before, behind = (_operations(pieces) for pieces in (new.pieces[:place], new.pieces[place:]))
-    read = {s for one in behind for s in one.reads}
-    own = {s for one in before for s in one.writes} - {s for one in tape.operations for s in one.storages}
-    dropped = {s for one in tape.operations if one not in tape.loops for s in one.writes}
-    return sorted({s.name for s in read & (own | dropped | (_carried(new) - _carried(tape)))})
+def _not_there(tape: Tape, new: Tape, calls: int) -> list[str]:
+    """Fields and globals of which a new tape reads, behind so many calls, values that the old one has not stored until
+    there, by name: those that the function itself makes are others now, temporary ones may have been fused away, fills
+    left out."""
+    old, now = Dataflow(tape.operations), Dataflow(new.loops)
+    old_place, place = (_behind(graph, calls) for graph in (old, now))
+    fused_away = _carried(new) - _carried(tape)
+
+    def is_lost(one: Field | Global) -> bool:
+        if one not in old.storages:
+            return bool(now.definitions(one, 0, place))
+        return one in fused_away or any(is_dead_fill(old, k) for k in old.definitions(one, 0, old_place)[-1:])
+
+    return sorted({one.name for one in now.storages if now.consumers(one, place) and is_lost(one)})
 
 
-def _operations(pieces: Sequence[Operation]) -> list[Operation]:
-    return [each for one in pieces for each in one.composed or (one,)]
+def _behind(graph: Dataflow, calls: int) -> int:
+    """The position behind so many calls."""
+    return [k for k, one in enumerate(graph.operations, 1) if one.domain.is_call][calls - 1]
 
 
 def _carried(tape: Tape) -> set[Field]:

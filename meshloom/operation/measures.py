@@ -6,20 +6,21 @@ when it is recorded, and its replays never: so whatever runs it asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from weakref import ref
 
 from meshloom.errors import ProgramError
 from meshloom.mesh.core import Field
 from meshloom.mesh.owner_mesh import owner_of
 from meshloom.mesh.parts import MeshPart, measured_by
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.operation import Operation
 
 
 class Measures:
     """The fields of parts of a mesh, such as ``wall.normal``, among what operations use. It holds none of them."""
 
-    def __init__(self, operations: Iterable[Operation]):
+    def __init__(self, operations: Sequence[Operation]):
         self._measured = tuple([(ref(part), name) for part, name in _measured(operations)])
 
     def follow(self) -> None:
@@ -30,10 +31,10 @@ class Measures:
                 found.measure(name)
 
 
-def _measured(operations: Iterable[Operation]) -> Iterator[tuple[MeshPart, str]]:
+def _measured(operations: Sequence[Operation]) -> Iterator[tuple[MeshPart, str]]:
     """The parts and the names of their measures, each once."""
-    for one in dict.fromkeys(s for o in operations for s in o.storages if isinstance(s, Field)):
-        found = measured_by(one)
+    for one in Dataflow(operations).storages:
+        found = measured_by(one) if isinstance(one, Field) else None
         if found is not None:
             yield found
 
@@ -41,7 +42,7 @@ def _measured(operations: Iterable[Operation]) -> Iterator[tuple[MeshPart, str]]
 def check_nodes_stay(program: str, operations: Sequence[Operation]) -> None:
     """ProgramError where operations move the nodes of a mesh whose measures they use: what is measured on the host
     between two runs cannot follow what moves within one."""
-    written = {one for o in operations for one in o.writes}
+    written = Dataflow(operations).written
     for part, name in _measured(operations):
         mesh = owner_of(part)
         if mesh is not None and mesh.coordinates in written:

@@ -9,7 +9,7 @@ from meshloom.errors import KernelError
 from meshloom.mesh.number import PlainNumber
 from meshloom.operation.call import CalledFunction, called
 from meshloom.operation.dataflow import Dataflow
-from meshloom.operation.fusion.into_lines import fused_into_lines
+from meshloom.operation.fusion.into_lines import fuse_epilogues, fuse_prologues
 from meshloom.operation.fusion.recompute import recompute
 from meshloom.operation.fusion.split_boxes import split_boxes
 from meshloom.operation.fusion.trials import Trials
@@ -21,8 +21,7 @@ def complete_calls(graph: Dataflow) -> Dataflow:
     vague = [one for one in dict.fromkeys(graph.operations) if one.domain.everything]
     if not vague:
         return graph
-    storages = dict.fromkeys(s for o in graph.operations for s in o.storages)
-    used = [one for one in storages if not isinstance(one, PlainNumber)]
+    used = [one for one in graph.storages if not isinstance(one, PlainNumber)]
     made = {one: called(cast(CalledFunction, one.body), one.name, used) for one in vague}
     return Dataflow([made.get(one, one) for one in graph.operations])
 
@@ -30,7 +29,7 @@ def complete_calls(graph: Dataflow) -> Dataflow:
 def check_defined(graph: Dataflow) -> Dataflow:
     """KernelError where a temporary field is read before it is written: between replays it has no values."""
     for _, one in graph.undefined():
-        ended = next((o for o in graph.operations if o.domain.is_call and o.defines(one)), None)
+        ended = graph.ended_by(one)
         if ended is not None:
             blame = cast(CalledFunction, ended.body).blame
             raise KernelError(f"field {one.name} is temporary, and has no values behind {blame} make the field an"
@@ -46,13 +45,14 @@ def eliminate_dead_stores(graph: Dataflow) -> Dataflow:
     """Without the fills that nobody sees, because what comes next sets all of the field anew, or nothing comes next;
     where there are no others they stay. Ghosts that a set does not show, and copies of another rank's elements, are
     set by fills only, so that another operation does not replace them."""
-
-    def dead(position: int) -> bool:
-        fill = graph.operations[position]
-        return fill.domain.all_memory and not any(graph.is_live(one, position + 1) for one in fill.writes)
-
-    left = [one for k, one in enumerate(graph.operations) if not dead(k)]
+    left = [one for k, one in enumerate(graph.operations) if not is_dead_fill(graph, k)]
     return Dataflow(left) if left else graph
+
+
+def is_dead_fill(graph: Dataflow, position: int) -> bool:
+    """Is the operation there a fill that nobody sees?"""
+    fill = graph.operations[position]
+    return fill.domain.all_memory and not any(graph.is_live(one, position + 1) for one in fill.writes)
 
 
 def sink_initialisers(graph: Dataflow) -> Dataflow:
@@ -75,7 +75,7 @@ PASSES: tuple[Pass, ...] = (check_defined, eliminate_dead_stores)
 #: Before those that follow, which every trial goes through.
 WEIGHED_PASSES: tuple[WeighedPass, ...] = (recompute,)
 #: Before loops become one (``fusion/program.py``), in this order.
-FUSION_PASSES: tuple[Pass, ...] = (fused_into_lines, sink_initialisers, split_boxes)
+FUSION_PASSES: tuple[Pass, ...] = (fuse_prologues, fuse_epilogues, sink_initialisers, split_boxes)
 
 
 def passed(graph: Dataflow, passes: tuple[Pass, ...]) -> Dataflow:

@@ -18,7 +18,7 @@ from meshloom.operation.domain import Extent
 from meshloom.operation.measures import check_nodes_stay
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import Given
-from meshloom.operation.passes import check_defined, complete_calls
+from meshloom.operation.passes import RECORDED_PASSES, check_defined, passed
 from meshloom.operation.run_arguments import check_decides
 from meshloom.recording import Recorder, outside_program
 
@@ -69,11 +69,12 @@ class RepeatedProgram:
     def recorded(self, into: Recorder, loops: Sequence[Operation], own: Collection[Any]) -> Any:
         """Record it. ``loops``: what the program calls now; ``own``: fields that it has made for that, which are other
         ones when it runs; temporary ones end with it."""
-        written = {one for each in loops for one in each.writes}
+        called_now = Dataflow(loops)
+        written = called_now.written
         vague = any(one.domain.everything for one in loops)
         check_decides(self.program.name, None if vague else self.until, written)
         graph = self._checked(loops, own)
-        used = dict.fromkeys((*self.until.globals, *[one for each in loops for one in each.storages]))
+        used = dict.fromkeys((*self.until.globals, *called_now.storages))
         listed = [one for one in used if one not in own and not isinstance(one, PlainNumber)]
         temporary = [one for one in listed if isinstance(one, Field) and one.temporary]
         lasting = [one for one in listed if one not in temporary]
@@ -90,10 +91,9 @@ class RepeatedProgram:
         """The graph of what it calls; KernelError where it would look for values of a temporary field that the outer
         program has written, and whatever else is refused when it runs."""
         check_nodes_stay(self.program.name, tuple(loops))
-        graph = complete_calls(Dataflow(loops))
-        ended = {s for one in graph.operations if one.domain.is_call for s in one.storages if one.defines(s)}
+        graph = passed(Dataflow(loops), RECORDED_PASSES)
         for _, one in graph.undefined():
-            if one not in own and one not in ended:
+            if one not in own and graph.ended_by(one) is None:
                 raise KernelError(
                     f"program {self.program.name} runs by itself, also where another one repeats it, and has no values"
                     f" of the temporary field {one.name}, which it reads before it writes it; make the field an"

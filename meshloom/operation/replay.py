@@ -19,6 +19,7 @@ from meshloom.mesh.buffer import Buffered
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.globals import Comparison
 from meshloom.native.together import together
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.measures import Measures
 from meshloom.operation.operation import Operation
 from meshloom.operation.recorded import Outline
@@ -125,12 +126,12 @@ class ReadyProgram:
         self.states = tuple([one.state for one in self.kernels])
         backends = backends_of(loops)
         self._backend = backends.pop() if len(backends) == 1 else None
-        written = written_by(loops)
-        self._written = tuple([weakref.ref(one) for one in written])
+        graph = Dataflow(loops)
+        self._written = tuple([weakref.ref(one) for one in graph.written])
         self._measures = Measures(loops)
-        self._shared = mutexes_of(one for o in loops for one in o.storages)
-        self._temporaries = tuple([weakref.ref(one) for one in temporaries_among(written)])
-        for one in dict.fromkeys(place for o in loops for place in (*o.storages, *o.maps)):
+        self._shared = mutexes_of(graph.storages)
+        self._temporaries = tuple([weakref.ref(one) for one in temporaries_among(graph.written)])
+        for one in (*graph.storages, *dict.fromkeys(way for o in loops for way in o.maps)):
             one.watch(self)
 
     def invalidate(self) -> None:
@@ -182,11 +183,6 @@ def too_little_memory(name: str, times: int, error: MemoryError) -> ProgramError
 def backends_of(loops: Iterable[Operation]) -> set[Backend]:
     """Those that the operations run on; a fill runs wherever the memory is, and a call wherever it likes."""
     return {one.backend for one in loops if one.domain.compiled}
-
-
-def written_by(loops: Iterable[Operation]) -> tuple[Field | Global, ...]:
-    """What the operations change, each once."""
-    return tuple(dict.fromkeys(w for o in loops for w in o.writes))
 
 
 def temporaries_among(written: Iterable[Field | Global]) -> tuple[Field, ...]:

@@ -46,7 +46,6 @@ from meshloom.operation.replay import (
     prepared,
     temporaries_among,
     too_little_memory,
-    written_by,
 )
 from meshloom.recording import outside_program
 
@@ -82,9 +81,14 @@ class Tape:
         return graph.operations
 
     @cached_property
+    def _graph(self) -> Dataflow:
+        """The graph of these."""
+        return Dataflow(self.loops)
+
+    @cached_property
     def pieces(self) -> tuple[Operation, ...]:
         """Calls, and all that is between two of them as one operation, in the order in which they run."""
-        across = Dataflow(self.loops).temporaries_across_calls()
+        across = self._graph.temporaries_across_calls()
         found: list[Operation] = []
         for is_call, between in groupby(self.loops, _is_call):
             listed = tuple(between)
@@ -95,9 +99,8 @@ class Tape:
         """Some of its operations, none of them a call, as one; ``across``: temporary fields that live across calls."""
         made = Tape(self.name, loops, self._voted)
         made.loops, made.rotates = made.operations, False
-        made.carries = across & {s for o in loops for s in o.temporary_fields}
-        reads = tuple(dict.fromkeys(s for o in loops for s in o.reads))
-        return called(SegmentBody(made, reads, written_by(loops)), self.name)
+        made.carries = across.intersection(made._graph.storages)
+        return called(SegmentBody(made, made._graph.read, made._graph.written), self.name)
 
     @cached_property
     def calls(self) -> tuple[Operation, ...]:
@@ -116,7 +119,7 @@ class Tape:
         """The pieces, to run as all of it is to run now."""
         for one in filter(None, map(segment_of, self.pieces)):
             one.fuse, one.branches = self.fuse and not one.carries, self.branches
-            one.layouts = {f: best for f, best in self.layouts.items() if any(f in o.storages for o in one.loops)}
+            one.layouts = {f: best for f, best in self.layouts.items() if f in one._graph.storages}
         return self.pieces
 
     @property
@@ -140,7 +143,7 @@ class Tape:
         everything would be made ready again. So one votes for a field once, also where it is given it again."""
         if not self.laid_out:
             relayout(open_to(self.layouts, self._voted))
-            self._voted |= {one for o in self.loops for one in o.storages if isinstance(one, Field)}
+            self._voted |= {one for one in self._graph.storages if isinstance(one, Field)}
             self.laid_out = True
 
     def execute(self, times: int, way: Way, watched: Sequence[Global], *, can_start: bool | None = None) -> Replayed:
@@ -192,7 +195,7 @@ class Tape:
     def __call__(self) -> None:
         """A replay by itself, as a segment."""
         before = time.perf_counter()
-        self._performed(1, _once, ())
+        self._performed(1, lambda one, most: one.run(most, ()), ())
         for one in self.carries:
             one.undefined_after = ""
         self.spent = self.spent.plus(Spent(time.perf_counter() - before, 1))
@@ -233,12 +236,12 @@ class Tape:
     @cached_property
     def shared(self) -> tuple[Mutex, ...]:
         """Those of objects whose work space it uses."""
-        return mutexes_of(one for operation in self.loops for one in operation.storages)
+        return mutexes_of(self._graph.storages)
 
     @cached_property
     def filled(self) -> tuple[Field | Global, ...]:
         """What fills set, each once."""
-        return tuple(dict.fromkeys(w for o in self.loops if o.domain.all_memory for w in o.writes))
+        return Dataflow([one for one in self.loops if one.domain.all_memory]).written
 
     @cached_property
     def fills_last(self) -> tuple[Operation, ...]:
@@ -249,7 +252,7 @@ class Tape:
     @cached_property
     def left(self) -> tuple[tuple[Field | Global, ...], tuple[Field, ...]]:
         """What it writes, and the temporary fields among them."""
-        written = written_by(self.operations)
+        written = Dataflow(self.operations).written
         return written, temporaries_among(written)
 
     def replayed(self, times: int, way: Way, can_start: bool | None = None) -> Replayed:
@@ -306,15 +309,15 @@ class Tape:
             known = self._ready  # executables are equal to themselves alone
             if known is None or known[0] != self.branches or known[1].operations != executables:
                 self._check_memory()
-                waits = Dataflow(self.loops).waits if self.branches else None
+                waits = self._graph.waits if self.branches else None
                 made = one.recording(executables, waits) if one else Recording(executables)
                 self._ready = self.branches, made
                 return made
         return known[1]
 
     def _check_memory(self) -> None:
-        used = (s for o in self.operations for s in o.storages)
-        check_memory(f"program {self.name}", used, written_by(self.operations), ProgramError)
+        graph = Dataflow(self.operations)
+        check_memory(f"program {self.name}", graph.storages, graph.written, ProgramError)
 
     def made_ready(self) -> dict[Operation, Callable[[], None]]:
         """Its operations as they are executed, one by one."""
@@ -375,7 +378,7 @@ class Tape:
     def fusion(self) -> tuple[FusedProgram, list[FusedRecording]]:
         """The program fused, and what the back end made of it, if that was asked for."""
         (backend,) = self.backends()
-        storages = dict.fromkeys(s for o in self.loops for s in o.storages)
+        storages = self._graph.storages
         for one in storages:
             backend.bring(one)
         for operation in self.loops:
@@ -386,7 +389,7 @@ class Tape:
         if self._fused is None or self._fused[0] != signature:
             self._check_memory()
             with PREPARING:
-                self._fused = signature, fuse(Dataflow(self.loops), rotates=self.rotates), []
+                self._fused = signature, fuse(self._graph, rotates=self.rotates), []
         return self._fused[1:]
 
     # ----- questions ----------------------------------------------------------------------------------------------
@@ -488,10 +491,6 @@ def segment_of(piece: Operation) -> Tape | None:
 
 def _is_call(operation: Operation) -> bool:
     return operation.domain.is_call
-
-
-def _once(one: Recording | Replay, most: int) -> Replayed:
-    return one.run(most, ())
 
 
 def _only_counts(operation: Operation) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from meshloom.errors import SolveError
 from meshloom.mesh.core import Field, Global
+from meshloom.operation.dataflow import Dataflow
 from meshloom.run.place import is_mistake
 from meshloom.run.task import Limit, RunTask, by_global
 from meshloom.run.verdict import BROKEN
@@ -37,8 +38,7 @@ def restore(task: RunTask, snapshot: Snapshot) -> None:
 def _clean(task: RunTask) -> None:
     """Take what a broken iteration left out of fields that are no state: an iteration writes them before it reads them,
     but perhaps piece by piece, and what is found in them must be its own."""
-    written = dict.fromkeys(one for loop in task.program.loops for one in loop.writes)
-    for field in written:
+    for field in Dataflow(task.program.loops).written:
         if isinstance(field, Field) and not field.undefined_after and field not in task.state:
             rows = field.rows()
             if not np.isfinite(rows).all():

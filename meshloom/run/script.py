@@ -19,6 +19,7 @@ from meshloom.mesh.globals import Condition
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh, mesh_of
 from meshloom.operation.call import may_change_anything, with_loops_of_calls
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import name_of
 from meshloom.operation.program import Program
@@ -329,19 +330,14 @@ def _said(program: Program) -> list[Operation]:
 
 def changed_by(program: Program) -> tuple[Values, ...]:
     """What its operations say that they change and leave to be read, each once."""
-    written = dict.fromkeys(one for loop in _said(program) for one in loop.writes)
-    return tuple(one for one in written if not (isinstance(one, Field) and one.temporary))
+    return tuple(one for one in Dataflow(_said(program)).written if not (isinstance(one, Field) and one.temporary))
 
 
 def handed_over(program: Program) -> list[Values]:
     """What one step certainly hands to the next: it is looked at before anything is written to it, and written."""
-    written: set[Values] = set()
-    needed: dict[Values, None] = {}
-    for loop in _said(program):
-        if not loop.domain.everything:
-            needed |= dict.fromkeys(one for one in loop.storages if one not in written and loop.needs(one))
-        written |= set(loop.writes)
-    return [one for one in needed if one in written and not (isinstance(one, Field) and one.temporary)]
+    graph = Dataflow(_said(program))
+    needed = dict.fromkeys(one for loop, one in graph.exposed_uses() if not loop.domain.everything)
+    return [one for one in needed if one in graph.written and not (isinstance(one, Field) and one.temporary)]
 
 
 def home_of(fields: Mapping[str, Field]) -> Mesh | Grid:

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from meshloom.kernel import passes
-from meshloom.kernel.access import Read, Write
+from meshloom.kernel.access import Mode, Read, Write
 from meshloom.kernel.expr import Node, const, load
 from meshloom.kernel.model import Output
-from meshloom.mesh.core import Field, Global
+from meshloom.mesh.core import Field
 from meshloom.operation.body import Body, BodyGraph, Traced
+from meshloom.operation.dataflow import Dataflow, Storage
 from meshloom.operation.fusion.substitution import Values, evaluated, loading, valued, written
 from meshloom.operation.operand import ALONG_LINES, DIRECTLY, Operand, merged_operands
 from meshloom.operation.operation import Operation
 from meshloom.schedule.lines.along import OperatorAlong, SystemsAlong
-
-Storage = Field | Global
 
 
 def composed_lines(
@@ -76,21 +75,10 @@ class ComposedBody(Body):
     def line_operands(self) -> tuple[Operand, ...]:
         """What its parts use, but for what they hand on."""
         along = {one.storage for one in self.line.operands if one.reach.along_line}
-        uses = [*[(one, Read) for one in self._reads()], *[(one, Write) for one in self._writes()]]
+        read = dict.fromkeys(one for _, one in Dataflow(self.composed).exposed_uses())
+        stored = (one for one in Dataflow((self.line, *self.epilogue)).written if one not in self.dead)
+        uses: list[tuple[Storage, type[Mode]]] = [*[(one, Read) for one in read], *[(one, Write) for one in stored]]
         return merged_operands(Operand(s, mode, ALONG_LINES if s in along else DIRECTLY, s.name) for s, mode in uses)
-
-    def _writes(self) -> dict[Storage, None]:
-        written = dict.fromkeys(s for one in (self.line, *self.epilogue) for s in one.writes)
-        return {s: None for s in written if s not in self.dead}
-
-    def _reads(self) -> dict[Storage, None]:
-        """What is read of what was there before, by any part."""
-        found: dict[Storage, None] = {}
-        made: set[Storage] = {field for field, _ in self.producers}
-        for one in self.composed:
-            found |= dict.fromkeys(s for s in one.storages if one.needs(s) and s not in made)
-            made |= set(one.writes)
-        return found
 
     def graph(self, of: Operation) -> BodyGraph:
         numbers = {s: k for k, s in enumerate(of.storages)}

@@ -15,6 +15,7 @@ from meshloom.mesh.core import Field, Global, Map
 from meshloom.mesh.offsets import Offsets
 from meshloom.operation.arguments import spec_box
 from meshloom.operation.body import BodyGraph, GivenBody
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.domain import BoxPoints, SetElements
 from meshloom.operation.fusion.fused_policy import FusedPolicy
 from meshloom.operation.fusion.groups import Group, in_chunks
@@ -240,8 +241,8 @@ def fused(group: Group, memory: Memory) -> list[Operation]:
 def _settle(composer: _Composer) -> None:
     """Decide for every field that was written where its values stay, and add the outputs that bring them there."""
     memory, part = composer.memory, composer.group.part
-    given = dict.fromkeys(w for o in composer.group.parts for w in o.writes if isinstance(w, Field))
-    written = [w for w in given if w in composer.values]  # not those that may be written, and keep what they are
+    given = [one for one in Dataflow(composer.group.parts).written if isinstance(one, Field)]
+    written = [one for one in given if one in composer.values]  # not those that may be written, and keep what they are
     moved: dict[Field, Field | None] = {}
     for one in written:
         source = composer.unchanged(one)

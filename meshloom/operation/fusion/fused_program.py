@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from meshloom.errors import one_line
 from meshloom.mesh.core import Field
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.cost import seconds_by_count
 from meshloom.operation.fusion.groups import fusion_blocker
 from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.candidate import Candidate, rank
+from meshloom.schedule.choice.cost import Cost
 from meshloom.target import Rates
 
 
@@ -47,11 +49,6 @@ class FusedProgram:
         counted = (step for step in self.body if step.domain.set is not None)
         return math.fsum(of(step, rates) for step in counted)
 
-    @property
-    def bytes_moved(self) -> int:
-        """By one replay, each buffer counted once in every step."""
-        return sum(step.compulsory for step in self.body)
-
     def _apart(self, step: Operation) -> str:
         """That a loop runs by itself, and why."""
         if step.domain.all_memory:
@@ -75,7 +72,7 @@ class FusedProgram:
         if self.prologue:
             names = " + ".join(step.name for step in self.prologue)
             text_lines.append(f"  before the first one: {names}; later ones find it done by the one before")
-        stored = {w for step in self.body for w in step.writes}
+        stored = Dataflow(self.body).written
         text_lines += [f"  {f.name} is {v:g} everywhere between replays, so it is "
                        + ("not loaded at the start of one" if f in stored else "neither loaded nor stored")
                        for f, v in self.constants.items()]  # fmt: skip
@@ -83,5 +80,17 @@ class FusedProgram:
 
 
 def ranked_ways(ways: Iterable[FusedProgram], rates: Rates) -> tuple[Candidate[FusedProgram], ...]:
-    """Ways to fuse a program, ranked by the time of a replay; whoever takes one takes the first of equals."""
-    return rank(Candidate(way, {"steps": way.seconds(rates)}, {"steps": len(way.body)}) for way in ways)
+    """Ways to fuse a program, ranked by the time of a replay; whoever takes one takes the first of equals.
+
+    A prologue is done once for every run. What it moves many replays share, so that it counts for nothing. But its
+    steps are started one by one by the host, where those of a replay follow each other: as many launches less in every
+    replay do not make up for that, so that its launches count as if every replay had them.
+    """
+    return rank(_way(one, rates) for one in ways)
+
+
+def _way(one: FusedProgram, rates: Rates) -> Candidate[FusedProgram]:
+    launches = Cost(0.0, 0.0, launches=len(one.prologue)).seconds(rates)
+    found = Candidate(one, {"steps": one.seconds(rates), "prologue": launches},
+                      {"steps": len(one.body), "prologue": len(one.prologue)})  # fmt: skip
+    return replace(found, ranked_by=float(f"{found.seconds:.9g}"))  # the same work, added up otherwise, is as long

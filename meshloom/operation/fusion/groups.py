@@ -12,7 +12,7 @@ from meshloom.kernel.expr import topological
 from meshloom.mesh.assigned import assigned_name
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Set
-from meshloom.operation.dataflow import SAME, Dataflow
+from meshloom.operation.dataflow import OFFSETS, SAME, DataAccess, Dataflow
 from meshloom.operation.domain import Part
 from meshloom.operation.operation import Operation
 from meshloom.order import TYPICAL_BLOCK, sampled_blocks
@@ -106,7 +106,8 @@ def _takes_fill(group: Group, graph: Dataflow, position: int, end: int) -> bool:
     """Let a group set a field for an operation behind it that cannot start from the number itself; not where the group
     would need a second buffer for that, because it reads the field at other elements than its own."""
     (one,) = graph.operations[position].writes
-    elsewhere = any(one in _read_elsewhere(loop, group.on) for loop in group.loops)
+    before = (access for access in graph.accessed(group.begin, position) if access.storage is one)
+    elsewhere = any(_elsewhere(group, graph, access) for access in before if not _by_fill(graph, access))
     if not isinstance(one, Field) or elsewhere or not _all_join(group, graph, [position]):
         return False
     group.end = end
@@ -123,9 +124,9 @@ def _joins(group: Group, graph: Dataflow, position: int) -> bool:
     return (
         operation.domain.visits_elements
         and _one_loop(group, operation)
-        and _one_box(group, operation)
+        and _one_box(group, graph, position)
         and not _waits_for_others(group, graph, position)
-        and _one_visit(group, operation)
+        and _one_visit(group, graph, position)
     )
 
 
@@ -143,7 +144,8 @@ def fusion_blocker(operation: Operation, group: Group | None = None, gathers: bo
     if not operation.domain.visits_elements:
         return "it is no plain loop"
     spec, wish = operation.spec, operation.wish
-    if operation.domain.part and _around(operation) & _all_written([operation]):
+    around = [one.storage for one in operation.operands if one.reach.looks_around]
+    if operation.domain.part and any(one in operation.writes for one in around):
         return "it reads at other points what it writes"
     if operation.box is not None and wish.variant != "plain":
         return "its schedule was asked for"
@@ -226,80 +228,74 @@ def _sets_globals(loop: Operation) -> bool:
     return any(one.is_global and one.mode.control for one in loop.operands)
 
 
+def _elsewhere(group: Group, graph: Dataflow, access: DataAccess) -> bool:
+    """Does a loop access values at other elements of the set of a group than its own? What a gather adds to is at the
+    elements of the group; all else that it reads is elsewhere."""
+    loop = graph.operations[access.position]
+    added = {loop.storages[o.param] for o in loop.spec.racy_outputs}
+    return access.storage not in added and (access.distance != SAME or loop.set is not group.on)
+
+
+def _by_fill(graph: Dataflow, access: DataAccess) -> bool:
+    return graph.operations[access.position].domain.all_memory
+
+
 def _waits_for_others(group: Group, graph: Dataflow, position: int) -> bool:
     """Does an operation need values that the loops of a group have made at other elements than its own, or for a
     Global? A Global that was reset may be read, because that is done before the group; but then no loop of the group
-    adds to it. What a gather adds to is at the elements of the group; all else that it reads is elsewhere."""
-    operation, found = graph.operations[position], list(graph.into(position, group.begin))
-    near = {operation.storages[o.param] for o in operation.spec.racy_outputs}
-    reset = {earlier.storage for _, earlier, _ in found if graph.operations[earlier.position].domain.all_memory}
+    adds to it."""
+    found = list(graph.into(position, group.begin))
+    reset = {earlier.storage for _, earlier, _ in found if _by_fill(graph, earlier)}
     for kind, earlier, mine in found:
         if isinstance(mine.storage, Global):
-            by_loop = not graph.operations[earlier.position].domain.all_memory
-            if by_loop and (kind == "flow" or (kind == "anti" and mine.storage in reset)):
+            anew = kind == "anti" and mine.storage in reset
+            if not _by_fill(graph, earlier) and (kind == "flow" or anew):
                 return True
-        elif kind == "flow" and mine.storage not in near and (mine.distance != SAME or operation.set is not group.on):
+        elif kind == "flow" and _elsewhere(group, graph, mine):
             return True
     return False
 
 
-def _one_box(group: Group, operation: Operation) -> bool:
+def _one_box(group: Group, graph: Dataflow, position: int) -> bool:
     """Can points of a grid do the loops of a group and another one after the other? None may go through a map where
     another looks around. Where the points are a part of the grid, nothing is written that any of them looks at from
     elsewhere: a second buffer would lack the other points."""
-    loops = [*group.loops, operation]
+    loops = [*group.loops, graph.operations[position]]
     if all(loop.box is None for loop in loops):
         return True
     count = sum(1 for loop in loops for _ in topological(o.value for o in loop.spec.outputs))
-    short = count <= _numbers(operation).most_operations
-    around = {one for loop in loops for one in _around(loop)}
-    return short and not any(loop.maps for loop in loops) and not (group.part and around & _all_written(loops))
+    if count > _numbers(loops[-1]).most_operations or any(loop.maps for loop in loops):
+        return False
+    span = group.begin, position + 1
+    around = {access.storage for access in graph.accessed(*span) if access.distance == OFFSETS} if group.part else ()
+    return all(graph.changed_by(one, *span) is None for one in around)
 
 
-def _read_elsewhere(loop: Operation, on: Set | None) -> set[Field | Global]:
-    """What a loop reads at other elements of the set of a group than its own."""
-    added = {loop.storages[o.param] for o in loop.spec.racy_outputs}
-    given = [o for o in loop.operands if not o.is_global]
-    return {o.storage for o in given if loop.set is not on or o.reach.map is not None or o.reach.looks_around} - added
-
-
-def _around(loop: Operation) -> set[Field]:
-    """Fields that a loop looks at from other points of a grid."""
-    return {o.storage for o in loop.operands if isinstance(o.storage, Field) and o.reach.looks_around}
-
-
-def _all_written(loops: Sequence[Operation]) -> set[Field]:
-    return {w for loop in loops for w in loop.writes if isinstance(w, Field)}
-
-
-def _written_since(group: Group, first: Operation, gather: Operation) -> bool:
-    """Has a loop of the group that is not before ``first`` written what a gather adds to? Then its sum cannot begin
-    with that where those of ``first`` begin."""
-    added = {gather.storages[o.param] for o in gather.spec.racy_outputs}
-    since = group.parts[group.parts.index(first) :]
-    return any(one in added for o in since if not o.domain.all_memory for one in o.writes)
-
-
-def _one_visit(group: Group, another: Operation) -> bool:
+def _one_visit(group: Group, graph: Dataflow, position: int) -> bool:
     """Can targets take what loops over one map give them in the same visit, each to fields of its own? Tables in roles
     belong to the first loop, and serve another one only where its own are the same; without them all follow the
-    incidences. Where formulas are as written every sum must begin with what is there."""
+    incidences. Where formulas are as written every sum must begin with what is there: no loop since the first of them
+    has written that."""
+    another = graph.operations[position]
     through = {another.maps[m] for m in another.spec.racy_maps}
-    before = [o for o in group.loops if any(o.maps[m] in through for m in o.spec.racy_maps)]
-    if not before:
+    gathers = [k for k, o in enumerate(group.parts, group.begin)
+               if o.domain.visits_elements and any(o.maps[m] in through for m in o.spec.racy_maps)]  # fmt: skip
+    if not gathers:
         return True
-    given = {loop.storages[o.param] for loop in before for o in loop.spec.racy_outputs}
-    if any(another.storages[o.param] in given for o in another.spec.racy_outputs):
+    added = {another.storages[o.param] for o in another.spec.racy_outputs}
+    writers = {k for one in added for k in graph.definitions(one, group.begin, position)}
+    if not writers.isdisjoint(gathers):
         return False
-    if group.strict(another) and _written_since(group, before[0], another):
+    since = (graph.operations[k] for k in writers if k >= gathers[0])
+    if group.strict(another) and not all(one.domain.all_memory for one in since):
         return False
     if not another.backend.target.is_simt:
         return True
-    block = another.backend.target.gpu.fused.block
-    plans = [loop.plan_of(Schedule(serving(GATHERS).name, block=block)) for loop in (before[0], another)]
+    block, first = another.backend.target.gpu.fused.block, graph.operations[gathers[0]]
+    plans = [loop.plan_of(Schedule(serving(GATHERS).name, block=block)) for loop in (first, another)]
     if not in_roles(plans[0]):
         return True
-    alone = len(before[0].maps) == len(another.maps) == 1  # tables of other maps would come with them
+    alone = len(first.maps) == len(another.maps) == 1  # tables of other maps would come with them
     return alone and alike(*plans)
 
 

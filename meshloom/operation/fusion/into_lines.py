@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from meshloom.kernel.count import flops_by_kind, loads
 from meshloom.kernel.model import Output
 from meshloom.mesh.core import Field
-from meshloom.operation.dataflow import Dataflow, Region, written_region
-from meshloom.operation.domain import EVERYWHERE
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.along_lines import composed_lines
 from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.cost import Cost
@@ -22,13 +21,42 @@ from meshloom.schedule.choice.counts import flops_per_element
 from meshloom.schedule.strategies import AUTOMATIC
 
 
-def fused_into_lines(graph: Dataflow, *, on_gpu: bool | None = None) -> Dataflow:
-    """The operations with loops taken into the line loops next to them. ``on_gpu``: there these stay as they are;
-    unsaid: as the back end of each says."""
-    first = next((one for one in graph.operations if one.domain.along_lines), None)
-    if first is None or (first.backend.target.is_simt if on_gpu is None else on_gpu):
+def fuse_prologues(graph: Dataflow, *, on_gpu: bool | None = None) -> Dataflow:
+    """Every producer that pays evaluated by the line loops that read what it makes. The last first: one may need
+    another's results, which then are asked for by the line loop. ``on_gpu``: there line loops stay as they are; unsaid:
+    as the back end of the first one says."""
+    if _stay(graph, on_gpu):
         return graph
-    return _with_epilogues(_with_prologues(graph))
+    for position in reversed(range(len(graph.operations))):
+        producer = _producer(graph, position)
+        if producer is None or not _pays(producer):
+            continue
+        new = {k: composed_lines(graph.operations[k], dict.fromkeys(fields, producer.loop), (), ())
+               for k, fields in producer.consumers.items()}  # fmt: skip
+        if all(one.applies for one in new.values()):
+            graph = Dataflow([new.get(k, one) for k, one in enumerate(graph.operations) if k != position])
+    return graph
+
+
+def fuse_epilogues(graph: Dataflow, *, on_gpu: bool | None = None) -> Dataflow:
+    """Every line loop with the loops right behind it that use its results at the same points. ``on_gpu``: as above."""
+    if _stay(graph, on_gpu):
+        return graph
+    found: list[Operation] = []
+    position = 0
+    while position < len(graph.operations):
+        line, taken = graph.operations[position], 0
+        if line.domain.along_lines:
+            line, taken = _with_epilogue(graph, position)
+        found.append(line)
+        position += 1 + taken
+    return Dataflow(found)
+
+
+def _stay(graph: Dataflow, on_gpu: bool | None) -> bool:
+    """Do line loops stay as they are? There may be none."""
+    first = next((one for one in graph.operations if one.domain.along_lines), None)
+    return first is None or (first.backend.target.is_simt if on_gpu is None else on_gpu)
 
 
 def at_points(operation: Operation) -> bool:
@@ -42,7 +70,7 @@ def at_points(operation: Operation) -> bool:
 
 def _alike(loop: Operation, line: Operation) -> bool:
     """May both be one piece of code: numbers of one type, both as written or both not?"""
-    kinds = {s.dtype for one in (loop, line) for s in one.storages if isinstance(s, Field)}
+    kinds = {one.dtype for one in Dataflow((loop, line)).storages if isinstance(one, Field)}
     return len(kinds) == 1 and line.strict == loop.strict
 
 
@@ -57,20 +85,6 @@ class _Producer:
     consumers: dict[int, list[Field]]
 
 
-def _with_prologues(graph: Dataflow) -> Dataflow:
-    """Every producer that pays evaluated by the line loops that read what it makes. The last first: one may need
-    another's results, which then are asked for by the line loop."""
-    for position in reversed(range(len(graph.operations))):
-        producer = _producer(graph, position)
-        if producer is None or not _pays(producer):
-            continue
-        new = {k: composed_lines(graph.operations[k], dict.fromkeys(fields, producer.loop), (), ())
-               for k, fields in producer.consumers.items()}  # fmt: skip
-        if all(one.applies for one in new.values()):
-            graph = Dataflow([new.get(k, one) for k, one in enumerate(graph.operations) if k != position])
-    return graph
-
-
 def _producer(graph: Dataflow, position: int) -> _Producer | None:
     """The loop there, if line loops can do it instead: all that it writes is temporary and read by these only, and what
     it reads is the same version there."""
@@ -82,14 +96,16 @@ def _producer(graph: Dataflow, position: int) -> _Producer | None:
         return None
     consumers: dict[int, list[Field]] = {}
     for one in made:
-        for k in graph.consumers(one, position + 1, written_region(loop, one)):
-            consumers.setdefault(k, []).extend([one] if graph.operations[k].needs(one) else [])
+        uses = graph.uses(one, position)
+        for k in graph.consumers(one, position + 1, graph.written_region(one, position, position + 1)):
+            consumers.setdefault(k, []).extend([one] if k in uses else [])
     needed = [one for one in loop.reads if loop.needs(one)]
     for k, fields in consumers.items():
         line = graph.operations[k]
-        reads_only = line.domain.along_lines and line.set is loop.set and not any(one in line.writes for one in made)
+        reads_only = all(graph.changed_by(one, k, k + 1) is None for one in made)
         unchanged = all(graph.changed_by(one, position + 1, k) is None for one in (*needed, *fields))
-        if not (reads_only and unchanged and _alike(loop, line)):
+        along = line.domain.along_lines and line.set is loop.set
+        if not (along and reads_only and unchanged and _alike(loop, line)):
             return None
     return _Producer(loop, consumers) if consumers else None
 
@@ -126,25 +142,11 @@ def _outputs(loop: Operation, wanted: Sequence[Field] | None) -> list[Output]:
 # --- after ----------------------------------------------------------------------------------------------------------
 
 
-def _with_epilogues(graph: Dataflow) -> Dataflow:
-    """Every line loop with the loops right behind it that use its results at the same points."""
-    found: list[Operation] = []
-    position = 0
-    while position < len(graph.operations):
-        line, taken = graph.operations[position], 0
-        if line.domain.along_lines:
-            line, taken = _with_epilogue(graph, position)
-        found.append(line)
-        position += 1 + taken
-    return Dataflow(found)
-
-
 def _with_epilogue(graph: Dataflow, position: int) -> tuple[Operation, int]:
     """A line loop with as many of the loops behind it as its method can take along, and their number."""
     line, loops = graph.operations[position], list(_epilogue(graph, position))
     for taken in range(len(loops), 0, -1):
-        dead = _dead((line, *loops[:taken]), graph.operations[position + 1 + taken :])
-        made = composed_lines(line, {}, loops[:taken], dead)
+        made = composed_lines(line, {}, loops[:taken], _dead(graph, position, position + 1 + taken))
         if made.applies:
             return made, taken
     return line, 0
@@ -166,13 +168,9 @@ def _epilogue(graph: Dataflow, position: int) -> Iterator[Operation]:
         yield operation
 
 
-def _dead(parts: Sequence[Operation], rest: Sequence[Operation]) -> list[Field]:
-    """Temporary fields that the parts write, and nobody reads before they are written again."""
-    written = dict.fromkeys(w for one in parts for w in one.writes if isinstance(w, Field) and w.temporary)
-    behind = Dataflow(rest)
-    return [one for one in written if not behind.is_live(one, 0, _written_by(parts, one))]
-
-
-def _written_by(parts: Sequence[Operation], one: Field) -> Region:
-    regions = {written_region(part, one) for part in parts if one in part.writes}
-    return regions.pop() if len(regions) == 1 else EVERYWHERE
+def _dead(graph: Dataflow, position: int, end: int) -> list[Field]:
+    """Temporary fields that the operations from a position on write, before ``end``, and nobody reads behind them
+    before they are written again."""
+    temporary = [one for one in graph.storages if isinstance(one, Field) and one.temporary]
+    made = [one for one in temporary if graph.definitions(one, position, end)]
+    return [one for one in made if not graph.consumers(one, end, graph.written_region(one, position, end))]

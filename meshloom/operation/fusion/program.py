@@ -36,22 +36,19 @@ def _fused(graph: Dataflow, *, rotates: bool) -> FusedProgram:
     """The same, every loop as it is.
 
     Operations at its start that write temporary fields only may be done at its end as well, for the next replay, where
-    they can join the last group; before the first replay they are then done once by themselves: on a GPU a launch less
-    in each replay does not make up for that, fewer bytes do. What takes less time by the cost model counts, and loop by
-    loop is one of the ways.
+    they can join the last group; before the first replay they are then done once by themselves. What takes less time by
+    the cost model counts, and loop by loop is one of the ways.
     """
     (target,) = {o.backend.target for o in graph.operations if not o.domain.all_memory}
     moved = passed(graph, FUSION_PASSES)
     best, every = FusedProgram((), graph.operations, {}), _ways(moved, True, rotates)
     if target.is_simt:
-        straight, *rotated = every
-        less = [way for way in rotated if way.bytes_moved < straight.bytes_moved]
-        return ranked_ways((straight, *less, best), target.rates)[0].what
+        return ranked_ways((*every, best), target.rates)[0].what
     gathered = any(step.spec.racy_maps for way in every for step in way.body if step.composed)
     for ways in (_ways(moved, False, rotates), every) if gathered else (every,):
-        way = ranked_ways(ways, target.rates)[0]
-        if way.seconds < target.numbers.fusion.worth * best.seconds(target.rates):
-            best = way.what
+        way = ranked_ways(ways, target.rates)[0].what
+        if way.seconds(target.rates) < target.numbers.fusion.worth * best.seconds(target.rates):
+            best = way
     return best
 
 
@@ -65,8 +62,8 @@ def _ways(graph: Dataflow, gathers: bool, rotates: bool) -> list[FusedProgram]:
 def _head(graph: Dataflow, gathers: bool) -> int:
     """How many operations at the start of a program may be done at its end instead, for the next replay: those that
     write temporary fields only, as far as they are one group. It may join the last one; the next could not follow."""
-    lasting = (not all(isinstance(w, Field) and w.temporary for w in one.writes) for one in graph.operations)
-    longest = next((k for k, lasts in enumerate(lasting) if lasts), len(graph.operations))
+    lasting = [one.defined_at for one in graph.versions if one.lasts and one.defined_at is not None]
+    longest = min(lasting, default=len(graph.operations))
     first = next((group.end for group in grouped(graph, gathers) if group.on is not None), longest)
     return min(first, longest)
 

@@ -26,7 +26,7 @@ from meshloom.mesh.core import Field, Global
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.offsets import Index
 from meshloom.operation.body import BodyGraph, GivenBody
-from meshloom.operation.dataflow import Dataflow, written_region
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.domain import BoxPoints
 from meshloom.operation.fusion.cost import seconds_at_points
 from meshloom.operation.fusion.groups import fusion_blocker
@@ -61,9 +61,8 @@ def pairs_of(graph: Dataflow, position: int) -> list[StencilPair]:
         return []
     seen: dict[int, list[Field]] = {}
     for one in dict.fromkeys(w for w in producer.writes if isinstance(w, Field)):
-        for k in graph.consumers(one, position + 1, written_region(producer, one)):
-            if graph.operations[k].needs(one) and graph.changed_by(one, position + 1, k) is None:
-                seen.setdefault(k, []).append(one)
+        for k in graph.uses(one, position):
+            seen.setdefault(k, []).append(one)
     found: list[StencilPair] = []
     for k in sorted(seen):
         consumer = graph.operations[k]
@@ -88,7 +87,8 @@ def _blocker(pair: StencilPair, graph: Dataflow, position: int) -> str:
         if apart:
             return f"{loop.name} stays by itself: {apart}"
     for one in pair.fields:
-        if producer.needs(one) or len(_formulas(producer, one)) < one.dim or one in consumer.writes:
+        set_anew = not producer.needs(one) and len(_formulas(producer, one)) == one.dim
+        if not set_anew or graph.changed_by(one, pair.position, pair.position + 1) is not None:
             return f"{one.name} is changed, not set"
         outside = _not_covered(producer, consumer, one)
         if outside:
@@ -258,8 +258,9 @@ def without_store(graph: Dataflow, position: int, pairs: list[StencilPair]) -> t
             new |= {} if pairs[k].refused else {pair.position: [*loops]}
     rest = [one for k in range(position + 1, len(operations)) for one in new.get(k, [operations[k]])]
     changed = Dataflow([*operations[: position + 1], *rest])
-    temporary = all(isinstance(w, Field) and w.temporary for w in producer.writes)
-    if temporary and not any(changed.is_live(w, position + 1, written_region(producer, w)) for w in producer.writes):
+    regions = {one: graph.written_region(one, position, position + 1) for one in producer.writes}
+    temporary = all(isinstance(one, Field) and one.temporary for one in regions)
+    if temporary and not any(changed.is_live(one, position + 1, region) for one, region in regions.items()):
         changed = Dataflow([*operations[:position], *rest])
     return changed, pairs
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field
 from meshloom.operation.body import GivenBody
-from meshloom.operation.dataflow import Dataflow, without
-from meshloom.operation.domain import BoxPoints
+from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.domain import BoxPoints, without
 from meshloom.operation.fusion.compose import fused
 from meshloom.operation.fusion.cost import seconds_by_count
 from meshloom.operation.fusion.groups import Group, grouped
@@ -88,7 +88,7 @@ def _layers(group: Group, box: Box, common: Box) -> list[Operation] | None:
     """The loops of a group at its points that are not common, layer after layer: no loop of a group over a part looks
     at what another one writes at other points. None where a sum would be taken in another order."""
     layers = [box.grid.box(*ends) for ends in without((box.low, box.high), (common.low, common.high))]
-    fields_only = all(isinstance(w, Field) for one in group.parts for w in one.writes)
+    fields_only = all(isinstance(one, Field) for one in Dataflow(group.parts).written)
     return [_piece(one, layer) for layer in layers for one in group.parts] if fields_only or not layers else None
 
 
@@ -109,7 +109,8 @@ def _seconds(group: Group, graph: Dataflow) -> float:
     """Estimated for a group as one loop, with every field in its own buffer."""
     memory = Memory(graph)
     memory.position = group.end
-    memory.buffers |= {one: one for part in group.parts for one in part.temporary_fields}
+    used = (one for one in Dataflow(group.parts).storages if isinstance(one, Field))
+    memory.buffers |= {one: one for one in used if one.temporary}
     steps = fused(group, memory) if len(group.parts) > 1 else group.parts
     counted = [step for step in steps if not step.domain.all_memory]
     return math.fsum(seconds_by_count(step, step.backend.target.rates) for step in counted)
