@@ -10,8 +10,9 @@ import meshloom as ml
 from meshloom.config import Setting, build
 from meshloom.mesh.arrange import arrangement
 from meshloom.schedule.choice.auto import _beside
+from meshloom.schedule.choice.shares import in_words
 from meshloom.schedule.lines.spec import LineForm
-from meshloom.schedule.strategies.common.vectors import Share, in_words
+from meshloom.schedule.spec import Share
 from meshloom.solvers import cases
 
 #: Comparisons that tell nothing.

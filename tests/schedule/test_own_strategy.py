@@ -12,7 +12,8 @@ import pytest
 import meshloom as ml
 from meshloom.errors import ScheduleError
 from meshloom.schedule.choice.cost import Cost
-from meshloom.schedule.strategies.base import Emitter, Strategy
+from meshloom.schedule.plan.emitter import Emitter
+from meshloom.schedule.strategies.base import Strategy
 from tests.docs.test_docs import blocks
 
 PACKAGE = Path(ml.__file__).parent
