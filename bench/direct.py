@@ -22,8 +22,8 @@ import meshloom as ml
 from bench.grid import Cpu
 from bench.race_loop import TOLERANCE, Device
 from bench.started import options_of, started
+from meshloom.schedule.choice.per_thread import share_of
 from meshloom.schedule.spec import ElementsPerThread
-from meshloom.schedule.strategies.common.vectors import share_of
 
 PRECISIONS = ("float64", "float32")
 BYTES = {"float64": (8, 16, 32, 64), "float32": (4, 16, 32, 64)}  # of a component, for each thread

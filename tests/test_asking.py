@@ -145,6 +145,16 @@ def test_no_question_changes_anything(back_end: str, monkeypatch: pytest.MonkeyP
             assert world.run() == expected
 
 
+def test_a_question_that_changes_something_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    ml.use("numpy")
+    world = World()
+    before, field = world.state(), world.stored[0]
+    monkeypatch.setattr(ml.Field, "peeked", property(lambda self: self.changed()), raising=False)
+    assert "peeked" in questions(field), "whatever is new is asked"
+    ask(field, "peeked")
+    assert world.state() != before
+
+
 def test_an_explanation_says_one_layout() -> None:
     """The one that fields have when it runs, also where it has not run yet; and asking gives it to none."""
     ml.use("emulated")

@@ -10,8 +10,9 @@ import meshloom as ml
 from meshloom.config import Setting, build
 from meshloom.mesh.arrange import arrangement
 from meshloom.schedule.choice.auto import _ratios
+from meshloom.schedule.choice.per_thread import in_words
 from meshloom.schedule.lines.spec import LineTiling
-from meshloom.schedule.strategies.common.vectors import ElementsPerThread, in_words
+from meshloom.schedule.spec import ElementsPerThread
 from meshloom.solvers import cases
 
 #: Comparisons that tell nothing.

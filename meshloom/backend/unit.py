@@ -15,13 +15,12 @@ from meshloom.errors import ScheduleError
 from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import C_TYPES
 from meshloom.schedule.nest.binned import BINNED, WORDS
-from meshloom.schedule.nest.code import Pass, partial_name
+from meshloom.schedule.nest.code import Pass, partial_name, serial_pass
 from meshloom.schedule.nest.nodes import Name, Statement, let
 from meshloom.schedule.nest.walk import names as names_in
+from meshloom.schedule.plan.emitter import passes_of, temporaries
 from meshloom.schedule.plan.plan import Plan, arrays, sizes
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies import emitter, passes_of
-from meshloom.schedule.strategies.common.visits import serial_pass
 from meshloom.target import CPU, Target
 
 _PASTED = re.compile(r"^//@ (\w+\.hpp)\n", re.MULTILINE)
@@ -122,11 +121,6 @@ def check_arrays(name: str, pointers: Sequence[Argument], arrays: Mapping[str, A
         found = arrays[one.name]
         if _C_OF.get(found.dtype) != _STORED.get(one.ctype, one.ctype):
             raise ScheduleError(f"loop {name}: {one.name} is an array of {found.dtype}, compiled for {one.ctype}")
-
-
-def temporaries(spec: LoopSpec, plan: Plan) -> list[tuple[str, np.dtype, int]]:
-    """(name, type, entries per element) of arrays that live between the passes of a loop."""
-    return emitter(plan.strategy).temporaries(spec)
 
 
 def _size_names(spec: LoopSpec, plan: Plan, passes: Sequence[Pass]) -> list[str]:

@@ -67,6 +67,11 @@ class FastPoisson(NoCopy):
         mask = None if solid is None else solid_mask(solid, poisson.grid.shape)
         self._solids = None if mask is None else Solids(poisson, mask)
 
+    @staticmethod
+    def most_by_matrix() -> int:
+        """Cells along an axis that is transformed by a matrix, up to which that is faster than multigrid is here."""
+        return current().target.numbers.solvers.by_matrix
+
     @cached_property
     def _parts(self) -> Where:
         """Of each cell its part of the volume of all; solids have none."""

@@ -23,9 +23,7 @@ from meshloom.mesh.geometry import cell_volumes
 from meshloom.mesh.validation_error import ValidationError
 from meshloom.native.algorithms import distinct
 from meshloom.native.face_matching import faces_of_sides
-
-#: Cells from which on faces are found by compiled code: below, NumPy takes less time than a compiler at first use.
-_MANY = 200_000
+from meshloom.target import CPU
 
 
 @dataclass(frozen=True)
@@ -128,9 +126,14 @@ def _crossing(x: np.ndarray, cells: np.ndarray, inverted: np.ndarray, kind: Cell
     return crossed | ((inverted & ~excused).sum(axis=1) > 1)
 
 
+def many_cells() -> int:
+    """Cells whose faces are found by compiled code; for fewer, NumPy takes less time than a compiler at first use."""
+    return CPU.cpu.arrays.many_cells
+
+
 def derive_faces(cells: CellTable, n_nodes: int) -> Faces:
     """Interior and boundary faces of checked and oriented cells."""
-    found = _compiled_faces(cells, n_nodes) if len(cells) >= _MANY else None
+    found = _compiled_faces(cells, n_nodes) if len(cells) >= many_cells() else None
     if found is not None:
         _check_not_repeated(found.cells, cells)
         return found

@@ -14,6 +14,7 @@ import numpy as np
 
 from meshloom.mesh.cell_kinds import KINDS
 from meshloom.native import threads
+from meshloom.target import CPU
 
 #: The eight corners of the unit cube in the node order of a hexahedron (VTK).
 _HEX_CORNERS = np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)])
@@ -51,19 +52,16 @@ def cell_centroids(x: np.ndarray, nodes: np.ndarray, kind: str) -> np.ndarray:
     return in_chunks(lambda part: _centroids(x, part, kind), nodes)
 
 
-_CHUNK = 16384  # cells whose intermediate arrays stay in the cache
-_PIECES_EACH = 4  # for a thread to be worth its start
-
-
 def in_chunks(measure: Callable[[np.ndarray], np.ndarray], nodes: np.ndarray) -> np.ndarray:
     """``measure(nodes)`` piece by piece, several at a time where there are many: NumPy lets other threads work."""
+    numbers = CPU.cpu.arrays
 
     def piece(start: int) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # whoever needs finite values checks them
-            return measure(nodes[start : start + _CHUNK])
+            return measure(nodes[start : start + numbers.chunk])
 
-    starts = range(0, max(len(nodes), 1), _CHUNK)
-    together = min(int(threads.in_use[0]), len(starts) // _PIECES_EACH)
+    starts = range(0, max(len(nodes), 1), numbers.chunk)
+    together = min(int(threads.in_use[0]), len(starts) // numbers.pieces)
     if together < 2:
         return np.concatenate([piece(start) for start in starts])
     with ThreadPoolExecutor(together) as pool:

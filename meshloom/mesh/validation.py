@@ -29,9 +29,9 @@ from meshloom.mesh.geometry import cell_volumes
 from meshloom.mesh.joints import Joints
 from meshloom.mesh.validation_error import ValidationError
 from meshloom.native.algorithms import distinct
+from meshloom.target import CPU
 
 _SAME_PLACE = 1e-6  # of the size of a face: nodes on the two sides of a cut lie no further apart
-_CHUNK = 16384  # faces whose intermediate arrays stay in the cache
 _FULL_TURN = {2: 2.0 * np.pi, 3: 4.0 * np.pi}
 _SLACK = 1e-6  # of a full turn
 _NEAR = 1e-3  # of the height of a cell, which may be much less than its length: what is nearer lies at one place
@@ -152,8 +152,9 @@ def _sides_among(
     """
     keys = np.stack([_key(cells[:, side]) for side in sides], axis=1)
     slot, turn = np.empty(len(loops), dtype=np.int64), np.empty(len(loops), dtype=np.int64)
-    for start in range(0, len(loops), _CHUNK):
-        part = slice(start, start + _CHUNK)
+    chunk = CPU.cpu.arrays.chunk
+    for start in range(0, len(loops), chunk):
+        part = slice(start, start + chunk)
         slot[part] = np.argmax(keys[of[part]] == _key(loops[part])[:, None], axis=1)
         found = np.take_along_axis(cells[of[part]], sides[slot[part]], axis=1)
         turn[part] = _same_or_backwards(found, loops[part])

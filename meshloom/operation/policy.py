@@ -21,13 +21,14 @@ from meshloom.mesh.layout import Layout
 from meshloom.operation.arguments import check_aliases, check_memory, spec_box
 from meshloom.operation.operand import Operand
 from meshloom.operation.weak_cache import loops_over, weak_entry
-from meshloom.order import order_elements
+from meshloom.order import USUAL_BLOCK, order_elements
 from meshloom.schedule.choice.auto import alone, candidates, choose, estimated, ruled
 from meshloom.schedule.choice.candidate import Candidate, Candidates
 from meshloom.schedule.choice.cost import Cost
 from meshloom.schedule.choice.counts import Counts, flops_per_element
 from meshloom.schedule.choice.explain import explain
 from meshloom.schedule.choice.layouts import ranked_layouts
+from meshloom.schedule.choice.per_thread import elements_per_thread
 from meshloom.schedule.choice.schedule import Schedule, parse_schedule
 from meshloom.schedule.nest.binned import MOST_SUMMANDS
 from meshloom.schedule.plan.plan import Plan, topology
@@ -36,7 +37,6 @@ from meshloom.schedule.plan.verify import check_one_to_one
 from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
 from meshloom.schedule.strategies import AUTOMATIC, SERIAL, strategy, verify
 from meshloom.schedule.strategies.common.points import tiles
-from meshloom.schedule.strategies.common.vectors import elements_per_thread
 
 if TYPE_CHECKING:
     from meshloom.operation.operation import Operation
@@ -310,5 +310,5 @@ def _visit_order(of: Operation, schedule: Schedule) -> np.ndarray | None:
         one.positions[: on.owned],
         one.target.total,
         points=None if on.points is None else on.by_position(on.points)[: on.owned],
-        block=schedule.block or 256,
+        block=schedule.block or USUAL_BLOCK,
     )

@@ -33,10 +33,12 @@ from meshloom.order.registry import ORDERINGS, find, names
 from meshloom.order.task import Elements, Targets, Task
 
 __all__ = [
-    "BAD_EXCESS", "ORDERINGS", "TYPICAL_BLOCK", "Loads", "blocks_of", "conflicting_blocks", "excess", "follow",
-    "lines_per_block", "loads_by_elements", "loads_by_targets", "names", "order_elements", "order_targets",
+    "BAD_EXCESS", "ORDERINGS", "TYPICAL_BLOCK", "USUAL_BLOCK", "Loads", "blocks_of", "conflicting_blocks", "excess",
+    "follow", "lines_per_block", "loads_by_elements", "loads_by_targets", "names", "order_elements", "order_targets",
     "reuse_factor", "sampled_blocks", "target_reuse",
 ]  # fmt: skip
+
+USUAL_BLOCK = 256  # elements of a run, where nobody asks for another length: numberings depend on it
 
 
 def order_elements(
@@ -45,7 +47,7 @@ def order_elements(
     n_targets: int,
     *,
     points: ArrayLike | None = None,
-    block: int = 256,
+    block: int = USUAL_BLOCK,
     seed: int = 0,
 ) -> np.ndarray:
     """Permutation (n,) of the elements (faces) whose rows in ``indices`` (n, arity) name their targets (cells).
@@ -62,7 +64,7 @@ def order_targets(
     n_targets: int,
     *,
     points: ArrayLike | None = None,
-    block: int = 256,
+    block: int = USUAL_BLOCK,
     seed: int = 0,
 ) -> np.ndarray:
     """Permutation (n_targets,) of the targets (cells), which the rows of ``indices`` (n, arity) join to each other.

@@ -22,7 +22,7 @@ _TARGETS_PER_LINE = 8  # one double each
 #: An order whose ``excess`` is above this is bad: as if a whole line were loaded for every double. Every ordering but
 #: the random one stays below on every kind of cell (the highest is reverse Cuthill-McKee on tetrahedra); that one is
 #: above unless a cache holds the mesh.
-BAD_EXCESS = 8.0
+BAD_EXCESS = float(_TARGETS_PER_LINE)
 
 
 def sampled_blocks(elements: int, block: int, most: int = SAMPLED_BLOCKS) -> list[tuple[int, int]]:

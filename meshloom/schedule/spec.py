@@ -23,6 +23,8 @@ from meshloom.schedule.nest.reduce import Reduction
 from meshloom.target import PointNumbers
 
 Address = tuple[int, int, int]  # parameter, slot, component
+VECTOR = 16  # bytes that a thread of a GPU moves by one instruction, at most
+_PIECE, _MOST_PIECES = 8, 8  # bytes of the smallest such piece, and how many of them a row has that is moved as a whole
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ class Access:
     def whole_row(self) -> bool:
         """A row lies together, is short, and can be moved in pieces of 8 or 16 bytes."""
         size = self.param.dim * self.param.dtype.itemsize
-        return self.param.layout.kind == "aos" and self.param.dim > 1 and size % 8 == 0 and size <= 64
+        return self.param.layout.kind == "aos" and self.param.dim > 1 and in_few_pieces(size)
 
     @property
     def row_type(self) -> RowOf:
@@ -215,6 +217,11 @@ class Access:
         else:
             group, lane = row / width, row % width
         return offset_by(Grouped(group) * (dim * width) + Grouped(lane), comp * width)
+
+
+def in_few_pieces(row_bytes: int) -> bool:
+    """Can a row be moved as a whole, in pieces of 8 or 16 bytes?"""
+    return row_bytes % _PIECE == 0 and row_bytes <= _MOST_PIECES * _PIECE
 
 
 def identifier(name: str) -> str:

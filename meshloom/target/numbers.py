@@ -47,6 +47,7 @@ class SolverNumbers:
     coarsest: int
     vectors: int
     noted: int
+    by_matrix: int
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,22 @@ class CompilingNumbers:
     """When a text is long."""
 
     many_statements: int
+
+
+@dataclass(frozen=True)
+class PlanNumbers:
+    """When plans are kept on disk."""
+
+    smallest_stored: int
+
+
+@dataclass(frozen=True)
+class ArrayNumbers:
+    """How much NumPy works on at a time, and what is left to compiled code."""
+
+    chunk: int
+    pieces: int
+    many_cells: int
 
 
 @dataclass(frozen=True)
@@ -238,6 +255,8 @@ class CpuNumbers(Numbers):
     chunks: ChunkNumbers
     lines: CpuLineNumbers
     compiling: CompilingNumbers
+    plans: PlanNumbers
+    arrays: ArrayNumbers
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def _with_cache(folder: Path) -> None:
     warnings.simplefilter("ignore")
     tempfile.tempdir = str(folder.parent if folder.name == "cache" else folder)
     os.environ |= {"MESHLOOM_CACHE": str(folder), "MESHLOOM_CXXFLAGS": "-O0"}
-    plan_cache.SMALLEST_CACHED = 1
+    plan_cache.smallest_stored = lambda: 1
 
 
 @dataclass

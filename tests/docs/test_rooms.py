@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "meshloom"
 ROW = re.compile(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", re.MULTILINE)
@@ -89,6 +91,62 @@ def test_rooms_import_what_they_may() -> None:
             if room_of(name) not in {room, *may}:
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}: `{room}` may import {sorted(may)}")
     assert not wrong, "\n".join(wrong)
+
+
+#: Inside rooms: who never imports what, not even for its types. A target prints nests and a plan is made for anybody:
+#: neither knows a strategy, nor a way to fuse or to solve along lines, but for what a line loop is.
+NEVER = {
+    ("backend", "target", "schedule.nest", "schedule.plan", "schedule.spec"): (
+        "schedule.strategies", "schedule.fused", "schedule.lines"),
+    ("schedule.nest", "schedule.spec"): ("schedule.plan", "schedule.choice"),
+    ("schedule.strategies",): ("schedule.fused", "schedule.lines", "backend", "operation"),
+}  # fmt: skip
+UNLESS = ("schedule.lines.spec",)  # which the reference evaluates as it stands
+
+
+def below(module: str, rooms: tuple[str, ...]) -> bool:
+    """Is a module in one of some rooms, or one of them?"""
+    return f"{module}.".startswith(tuple(f"meshloom.{room}." for room in rooms))
+
+
+def wrongly_imported(tree: ast.AST, module: str, is_package: bool = False) -> list[str]:
+    """What a module imports that it never may, those for type checking only included."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [name for node in nodes for name in imported(ast.Module([node], []), module, is_package)]
+    named = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    names += [f"{node.module}.{alias.name}" for node in named for alias in node.names]
+    return [name for rooms, never in NEVER.items() if below(module, rooms) for name in dict.fromkeys(names)
+            if below(name, never) and not below(name, UNLESS)]  # fmt: skip
+
+
+def test_a_target_prints_nests_and_never_knows_a_strategy() -> None:
+    found = {module: wrongly_imported(parsed(path), module, path.name == "__init__.py") for path, module in files()}
+    assert not {module: names for module, names in found.items() if names}
+    targets = {module: parsed(path) for path, module in files() if below(module, ("backend", "target"))}
+    asked = [module for module, tree in targets.items() for node in ast.walk(tree)
+             if isinstance(node, ast.Attribute) and node.attr == "strategy"]  # fmt: skip
+    assert asked == ["meshloom.backend.compiling"], "a part of its key, and nobody looks at it"
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [("backend.unit", "from meshloom.schedule.strategies import passes_of"),
+     ("backend.unit", "def f():\n    from meshloom.schedule.strategies.common.visits import serial_pass"),
+     ("backend.cuda.backend", "import meshloom.schedule.strategies.owner"),
+     ("backend.cpu", "if TYPE_CHECKING:\n    from meshloom.schedule.strategies import Strategy"),
+     ("backend.cpu", "from meshloom.schedule import strategies"),
+     ("target.cuda", "from meshloom.schedule import fused"), ("schedule.nest.code", "from ..strategies import base"),
+     ("schedule.plan.plan", "import meshloom.schedule.lines.base"),
+     ("schedule.nest.nodes", "from meshloom.schedule.choice.cost import Cost"),
+     ("schedule.strategies.owner", "from meshloom.backend import current")],
+)  # fmt: skip
+def test_who_knows_too_much_is_found(module: str, line: str) -> None:
+    assert wrongly_imported(ast.parse(line), f"meshloom.{module}")
+
+
+def test_who_may_know_is_left_alone() -> None:
+    assert not wrongly_imported(ast.parse("from meshloom.schedule.lines.spec import LineSpec"), "meshloom.backend.cpu")
+    assert not wrongly_imported(ast.parse("from meshloom.schedule.strategies import strategy"), "meshloom.operation.x")
 
 
 def test_the_parser_sees_every_kind_of_import() -> None:

@@ -86,7 +86,7 @@ def test_compiled_code_finds_the_same_faces(make: Maker, kind: str, monkeypatch:
     x, table = shuffled_table(*make(7), 7)
     y, rows = jittered(kind, 1)
     plain = Mesh.from_table(x, table), Mesh.from_cells(y, rows, kind)
-    monkeypatch.setattr(faces_module, "_MANY", 0)
+    monkeypatch.setattr(faces_module, "many_cells", lambda: 0)
     compiled = Mesh.from_table(x, table), Mesh.from_cells(y, rows, kind)
     assert [mesh.digest for mesh in compiled] == [mesh.digest for mesh in plain]
     for bad, why in ((BOTH_WAYS, "cells 0 and 1 overlap or are twisted"), (TWICE, "cell 1 is the same as cell 0"),

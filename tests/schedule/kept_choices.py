@@ -17,10 +17,10 @@ from meshloom import order
 from meshloom.schedule.choice.auto import choose, estimates, ruled
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.choice.layouts import ranked_layouts
+from meshloom.schedule.choice.per_thread import share_of
 from meshloom.schedule.lines import on_cpu, on_gpu, systems
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.common.points import tile_of
-from meshloom.schedule.strategies.common.vectors import share_of
 from meshloom.target import CPU, GFX90A, GFX942, H200, Target
 
 FILE = Path(__file__).parents[1] / "data" / "choices.json"

@@ -14,9 +14,9 @@ from meshloom.operation.fusion.fused_program import ranked_ways
 from meshloom.schedule.choice.auto import candidates, choose
 from meshloom.schedule.choice.candidate import Candidate, Candidates, rank
 from meshloom.schedule.choice.cost import OVERLAPPING, Cost, combined
+from meshloom.schedule.choice.per_thread import share_of
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.common.points import tile_of
-from meshloom.schedule.strategies.common.vectors import share_of
 from meshloom.target import CPU, H200, Rates
 from tests.fitted import changed
 from tests.schedule.kept_choices import light, star

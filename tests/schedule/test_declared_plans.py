@@ -17,10 +17,10 @@ from meshloom.native import cache
 from meshloom.schedule.lines import methods
 from meshloom.schedule.plan import plan_cache
 from meshloom.schedule.plan.declare import Listed, Part, Table, declared
+from meshloom.schedule.plan.emitter import Emitter
 from meshloom.schedule.plan.plan import Plan, Topology, arrays, sizes, symbol
 from meshloom.schedule.plan.schema import check_schema
 from meshloom.schedule.strategies import strategy, verify
-from meshloom.schedule.strategies.base import Emitter
 from meshloom.schedule.strategies.color import IndexedColorPlan
 from tests.schedule.spoil import Forgetful
 
@@ -63,7 +63,7 @@ def run(backend: str, wish: ml.Schedule | None = None) -> tuple[ml.Loop, np.ndar
 @pytest.mark.parametrize("backend", ["cpu", "emulated"])
 def test_one_file_adds_a_strategy(toy: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs, its plan is kept on disk, read again, verified, and built again where it is wrong."""
-    monkeypatch.setattr(plan_cache, "SMALLEST_CACHED", 1)
+    monkeypatch.setattr(plan_cache, "smallest_stored", lambda: 1)
     monkeypatch.setattr(plan_cache, "_living", Forgetful())
     _, expected, total = run("numpy")
     monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path))

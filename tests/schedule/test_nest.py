@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,7 +63,9 @@ from meshloom.schedule.nest.nodes import (
 )
 from meshloom.schedule.nest.printer import Printer
 from meshloom.schedule.nest.walk import everything, names, number_of, substituted
+from tests.docs.test_rooms import PACKAGE, files, parsed
 from tests.findings import none_fails
+from tests.written import texts
 
 PRINTER = Printer()
 DOUBLE, INT32 = np.dtype("float64"), np.dtype("int32")
@@ -276,22 +276,79 @@ def test_functions_do_not_receive_what_only_a_comment_mentions() -> None:
 
 
 # ----- nobody else writes text --------------------------------------------------------------------------------------
-SCHEDULE = Path(nodes.__file__).parents[1]
-#: Ends or begins as a statement or an index of C does; calls something of the preludes.
-LOOKS_LIKE_C = re.compile(r";$|\{\s*$|^\s*\}|^\[|\[$|#pragma|\bml_\w+[(<]")
+#: Looks like C: a call, an index, an operator that assigns or compares, a statement's end, nothing but arithmetic.
+LOOKS_LIKE_C = re.compile(
+    r"\w[(\[]|->|::|[=!]=|&&|\|\||[-+*/|&]=|<<|>>|\+\+|^\s*#|[{}]|[\w)\]];\s*$|^\[|\[$|^\w+( [-+*/%<>=] \w+)+$"
+    r"|\b(const|int|double|float|void|auto|return|unsigned)\b [\w(]"
+)
+#: An operator by itself is data: a node has it.
+OPERATOR = re.compile(r"[^\w\s;{}\[\]()#]{1,2}")
+#: Words of CUDA, OpenMP and C++, and functions of the preludes, which the printer calls.
+OF_A_LANGUAGE = re.compile(
+    r"\batomic[A-Z]\w*|\b__[a-z_]+__\s*[\w(]|\b__(syncthreads|syncwarp|shfl|ballot|ldg|threadfence|activemask)\w*"
+    r"|\b(thread|block|grid)(Idx|Dim)\b|\bomp_\w+|\bstd::|\bsizeof\b|\bextern \"C\"|#pragma|#include|\bml_\w+[(<]"
+)
+#: Who writes what a compiler reads; everybody else builds nests, or has to do with neither.
+WRITERS = {
+    "schedule/nest/printer.py": "the printer",
+    "backend/": "targets print nests, with a frame around them",
+    "target/cuda.py": "how CUDA says what all languages of GPUs say", "target/hip.py": "the same of HIP",
+    "kernel/expr.py": "what C++ calls the functions of a formula",
+    "native/": "it compiles C++ of its own, and tries compilers",
+    "linalg/batched_fft.py": "kernels around cuFFT, which are no loops over a set",
+}  # fmt: skip
+#: Text for a person: no nest is built there.
+FOR_A_PERSON = "schedule/choice/"
+OTHERWISE = {("schedule/strategies/common/neighbours.py", "tu->t"): "an argument of numpy.einsum"}
 
 
-def strings(path: Path) -> Iterator[str]:
-    """All strings of a module that are not its documentation, parts of formatted ones too."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    described = [n for n in ast.walk(tree) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef) and n.body]
-    words = {id(n.body[0].value) for n in described if isinstance(n.body[0], ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in words:
-            yield node.value
+def c_of(name: str, tree: ast.Module) -> list[str]:
+    """What a module of the package writes in the language of a compiler; what is raised is for a person."""
+    if name.startswith(tuple(WRITERS)):
+        return []
+    told = {part for node in ast.walk(tree) if isinstance(node, ast.Raise) for part in ast.walk(node)}
+    strict = name.startswith("schedule/") and not name.startswith(FOR_A_PERSON)
+    code = [(node, text) for node, text in texts(tree)
+            if OF_A_LANGUAGE.search(text) or (strict and LOOKS_LIKE_C.search(text))]  # fmt: skip
+    return [text for node, text in code
+            if node not in told and (name, text) not in OTHERWISE and not OPERATOR.fullmatch(text)]  # fmt: skip
 
 
 def test_only_the_printer_writes_c() -> None:
-    found = {path.relative_to(SCHEDULE).as_posix() for path in SCHEDULE.rglob("*.py")
-             if any(LOOKS_LIKE_C.search(text) for text in strings(path))}  # fmt: skip
-    assert found == {"nest/printer.py"}
+    trees = {path.relative_to(PACKAGE).as_posix(): parsed(path) for path, _ in files()}
+    found = {name: c_of(name, tree) for name, tree in trees.items()}
+    assert not {name: lines for name, lines in found.items() if lines}
+    assert all(any(name.startswith(one) for name in trees) for one in WRITERS)
+    written = {(name, text) for name, tree in trees.items() for _, text in texts(tree)}
+    assert OTHERWISE.keys() <= written
+    choosing = [ast.unparse(tree) for name, tree in trees.items() if name.startswith(FOR_A_PERSON)]
+    assert choosing and not [text for text in choosing if "schedule.nest.nodes" in text]
+
+
+@pytest.mark.parametrize("name", ["schedule/strategies/owner.py", "schedule/lines/on_gpu.py", "schedule/plan/plan.py"])
+@pytest.mark.parametrize(
+    "text",
+    ['Name("atomicAdd(&r[i], v)")', 'f"atomicAdd(&{place}, {value})"', '"atomic" + "Add(" + place + ")"',
+     'call("atomicAdd", place)', '"__syncthreads()"', '"r[i] += v"', '"for (int i = 0; i < n; ++i)"',
+     '"{} = {};".format(a, b)', '"%s[%s]" % (a, b)', '"return x;"', '"a->b"', '" + ".join([a, "b"])', '"n * arity"',
+     'f"{a}[{b}]"', 'f"{name}{index}({f(\'x[1]\')})"', '"double x"', 'Name("threadIdx.x")', '"#pragma omp parallel"',
+     '"".join(("x", "[", "i", "]"))', '"std::fma"'],
+)  # fmt: skip
+def test_c_in_a_strategy_is_found(name: str, text: str) -> None:
+    assert c_of(name, ast.parse(f"def made(a, b):\n    return {text}\n"))
+
+
+@pytest.mark.parametrize("name", ["operation/policy.py", "linalg/krylov.py", "solvers/airfoil.py", "case/base.py"])
+@pytest.mark.parametrize(
+    "text", ['"atomicAdd(&x, 1.0)"', 'f"__global__ void {name}()"', '"#pragma " + word', '"ml_load<4>(x)"']
+)
+def test_so_is_that_of_anybody_else(name: str, text: str) -> None:
+    assert c_of(name, ast.parse(f"x = {text}"))
+
+
+@pytest.mark.parametrize(
+    "text", ['"owner"', 'f"c{k}_{slot}"', '"+"', '"<<"', '"a mark for each, 0 for none"', '"""x[i] = 3; in words."""']
+)
+def test_words_are_no_c(text: str) -> None:
+    assert not c_of("schedule/strategies/owner.py", ast.parse(text))
+    assert not c_of("schedule/plan/plan.py", ast.parse("def f(x):\n    raise ValueError(f'no entry x[{x}]')"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,16 +13,37 @@ import pytest
 import meshloom as ml
 from meshloom.errors import ScheduleError
 from meshloom.schedule.choice.cost import Cost
-from meshloom.schedule.strategies.base import Emitter, Strategy
+from meshloom.schedule.plan.emitter import Emitter
+from meshloom.schedule.strategies.base import Strategy
 from tests.docs.test_docs import blocks
+from tests.docs.test_rooms import files, parsed
+from tests.written import texts
 
 PACKAGE = Path(ml.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "schedules.md"
 NAMES = {name for name, one in Emitter.registry.items() if isinstance(one, Strategy)}
-FILES = "meshloom.schedule.strategies."
-#: Words that are also names of strategies, and mean something else where they stand.
-OTHERWISE = {("order/orderings.py", "color"), ("mesh/reorder.py", "color"), ("mesh/generate.py", "box"),
-             ("schedule/nest/nodes.py", "atomic"), ("backend/cpu_dialect.py", "color")}  # fmt: skip
+FOLDER, STRATEGIES = "schedule/strategies", "meshloom.schedule.strategies"
+CLASSES = {type(Emitter.registry[name]).__name__ for name in NAMES}
+#: How a strategy's file or class is imported, or reached through the package of all.
+IMPORTED = {f"{STRATEGIES}.{name}" for name in NAMES | CLASSES}
+ATTRIBUTES = tuple(f"strategies.{name}" for name in NAMES | CLASSES)
+_ANY = "|".join(sorted(NAMES))
+#: "tile block=128", as a person writes a schedule; a name in quotes inside a longer text.
+A_SCHEDULE, QUOTED = re.compile(rf"^({_ANY})(?: +\w+=\S+)+$"), re.compile(rf"[\"']({_ANY})[\"']")
+_WIDTH = "lines of a block, of a loop along lines"
+_GENERATOR = "a generator of meshes"
+#: Words that are also names of strategies, and what they mean where they stand.
+OTHERWISE = {
+    ("order/orderings.py", "color"): "an ordering", ("mesh/reorder.py", "color"): "an ordering",
+    ("mesh/generate.py", "box"): _GENERATOR, ("solvers/advection/cone.py", "box"): "a shape of the start",
+    ("solvers/navier_stokes/taylor_green.py", "box"): "a grid's name",
+    ("schedule/nest/nodes.py", "atomic"): "a kind of node", ("backend/cpu_dialect.py", "color"): "a variable in C++",
+    ("schedule/lines/methods.py", "direct"): "a module of references",
+    ("schedule/lines/on_gpu.py", "tile"): _WIDTH, ("schedule/lines/spec.py", "tile"): _WIDTH,
+    ("schedule/lines/systems.py", "tile"): _WIDTH, ("schedule/lines/terms.py", "tile"): "a variable in C++",
+    ("io/openfoam.py", "owner"): "a file of OpenFOAM", ("io/draw/surface.py", "color"): "an argument of PyVista",
+    ("case/schedules.py", "color"): "an example in a message, for a person",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -128,31 +150,50 @@ def test_a_wrong_answer_is_told_in_one_line(
 
 
 # ----- nobody else names one ------------------------------------------------------------------------------------------
-def named_in(path: Path) -> Iterator[str]:
-    """Strategies that a module names in its code, as a string or by importing its file."""
-    where = str(path.relative_to(PACKAGE))
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and node.value in NAMES and (where, node.value) not in OTHERWISE:
-            yield f"{where}, line {node.lineno}: {node.value!r}"
-        module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
-        if module.startswith(FILES) and module.removeprefix(FILES) in NAMES:
-            yield f"{where}, line {node.lineno}: import of {node.module}"
+def named_in(where: str, tree: ast.Module) -> Iterator[str]:
+    """Strategies that a module names in its code: as a text, however it is put together, alone, as a schedule, or in
+    quotes; by importing its file or its class; or as an attribute of the package of all."""
+    for at, text in texts(tree):
+        found = {text} & NAMES or set(A_SCHEDULE.findall(text)) or set(QUOTED.findall(text))
+        meant = sorted(name for name in found if (where, name) not in OTHERWISE)
+        yield from (f"{where}: {name!r} in {ast.unparse(at)}" for name in meant)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            imported = {module, *(f"{module}.{one.name}".lstrip(".") for one in node.names)}
+            yield from (f"{where}: import of {one}" for one in sorted(imported & IMPORTED))
+        elif isinstance(node, ast.Attribute) and ast.unparse(node).endswith(ATTRIBUTES):
+            yield f"{where}: {ast.unparse(node)}"
 
 
 def test_no_module_names_a_strategy_but_its_own() -> None:
-    looked_at = [path for folder in ("schedule", "operation", "backend", "target", "linalg", "order", "mesh")
-                 for path in sorted((PACKAGE / folder).rglob("*.py"))
-                 if path.parent.name != "lines"]  # fmt: skip  # how lines are cut has words of its own
-    own = {PACKAGE / "schedule" / "strategies" / f"{name}.py" for name in NAMES}
-    register = PACKAGE / "schedule" / "strategies" / "__init__.py"
-    assert own <= set(looked_at)
-    assert not [found for path in looked_at if path not in {*own, register} for found in named_in(path)]
+    """In the whole package: neither those who choose, nor back ends, nor solvers and cases."""
+    trees = {path.relative_to(PACKAGE).as_posix(): parsed(path) for path, _ in files()}
+    own = {f"{FOLDER}/{name}.py" for name in NAMES} | {f"{FOLDER}/__init__.py"}  # which registers them
+    assert own <= trees.keys() and len(trees) > 400
+    assert not [found for where, tree in trees.items() if where not in own for found in named_in(where, tree)]
+    said = {(where, text) for where, tree in trees.items() for _, text in texts(tree)}
+    gone = [(where, name) for where, name in OTHERWISE if not any(one == where and name in text for one, text in said)]
+    assert not gone
 
 
-def test_the_test_finds_what_it_is_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
-    text = 'from meshloom.schedule.strategies.owner import Owner\nx = strategy == "tile"\n"""owner in words."""\n'
-    (tmp_path / "a.py").write_text(text, encoding="utf-8")
-    assert list(named_in(tmp_path / "a.py")) == [
-        "a.py, line 1: import of meshloom.schedule.strategies.owner", "a.py, line 2: 'tile'"
-    ]  # fmt: skip
+@pytest.mark.parametrize("where", ["case/base.py", "solvers/airfoil.py", "operation/policy.py", "linalg/matrix.py"])
+@pytest.mark.parametrize(
+    "line",
+    ['x = "owner"', 'x = strategy == "tile"', 'x = f"owner"', 'x = "own" + "er"', 'x = "block_" "color"',
+     'x = "_".join(("warp", "atomic"))', 'x = {"staged": 1}', 'f(schedule="tile block=128")',
+     'f(schedule=f"tile block={n}")', 'x = {"strategy": "strip"}', 'x = "say strategy = \'owner\'"',
+     "from meshloom.schedule.strategies.owner import Owner", "from meshloom.schedule.strategies import Owner",
+     "from meshloom.schedule.strategies import owner", "import meshloom.schedule.strategies.owner as o",
+     "x = strategies.Owner", "x = ml.schedule.strategies.owner.Owner"],
+)  # fmt: skip
+def test_the_test_finds_what_it_is_for(where: str, line: str) -> None:
+    assert len(list(named_in(where, ast.parse(line)))) == 1
+
+
+@pytest.mark.parametrize(
+    "line", ['"""owner in words."""', 'x = "the owner of a cell"', "x = cell.owner", "from meshloom import order",
+             "from meshloom.schedule.strategies import strategy", 'x = "color 3 of 4"'],
+)  # fmt: skip
+def test_other_words_are_left_alone(line: str) -> None:
+    assert not list(named_in("case/base.py", ast.parse(line)))

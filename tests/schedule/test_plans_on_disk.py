@@ -30,7 +30,7 @@ from tests.schedule.topologies import grid, neighbourly
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path))
-    monkeypatch.setattr(plan_cache, "SMALLEST_CACHED", 1)
+    monkeypatch.setattr(plan_cache, "smallest_stored", lambda: 1)
     monkeypatch.setattr(plan_cache, "_living", Forgetful())
     return tmp_path
 

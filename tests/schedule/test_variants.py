@@ -104,7 +104,7 @@ def test_each_variant_has_its_own_plan_on_disk(tmp_path, monkeypatch: pytest.Mon
     from meshloom.schedule.plan import plan_cache
 
     monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path))
-    monkeypatch.setattr(plan_cache, "SMALLEST_CACHED", 1)
+    monkeypatch.setattr(plan_cache, "smallest_stored", lambda: 1)
     mesh = ml.generate.box((6, 5))
     for _ in range(2):
         plans = [make(mesh, ml.Schedule("color", variant=v))[0].plan for v in ml.variants("color")]

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import meshloom.solvers
+import meshloom
 from tests.findings import none_fails
+from tests.written import texts
 
-SOLVERS = Path(meshloom.solvers.__file__).parent
+PACKAGE = Path(meshloom.__file__).parent
 #: Words of those who make loops fast, as attributes, arguments or values.
 HOW = {
     "temporary", "layout", "layouts", "relayout", "aligned", "aos", "soa", "aosoa", "storage",
@@ -19,6 +20,14 @@ HOW = {
     "backend", "backends", "use of ml", "target of ml", "the back end numpy", "cpu", "cuda", "hip", "emulated",
 }  # fmt: skip
 ROOMS = ("backend", "schedule", "target", "operation", "native", "kernel", "mesh")
+#: What all cases derive from hands on what a person says of how.
+OF_THE_USER = {
+    "case/base.py": {"schedule"}, "case/settings.py": {"backends"}, "catalogue/check.py": {"schedule"},
+    "case/schedules.py": {"Schedule", "schedule", "strategy", "strategies", "block", "reschedule"},
+    "case/on_grid.py": {"aligned"},  # "auto": where rows hardly grow by it, which the grid knows
+}  # fmt: skip
+#: What a case of one's own is asked for must be fields.
+TYPES = {"catalogue/check.py": {"meshloom.mesh.core.Field", "meshloom.mesh.core.Global"}}
 
 
 def words(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -35,30 +44,41 @@ def words(tree: ast.AST) -> Iterator[tuple[str, int]]:
             yield (f"{node.attr} of ml" if of_package and node.attr in ("use", "target") else node.attr), line
         elif isinstance(node, ast.keyword) and node.arg:
             yield node.arg, node.value.lineno
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield ("the back end numpy" if node.value == "numpy" else node.value), line
         elif isinstance(node, ast.Import):
             yield from ((alias.name, line) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from ((f"{node.module}.{alias.name}", line) for alias in node.names)
+            yield from ((alias.name, line) for alias in node.names if node.module == "meshloom")
+    for node, text in texts(tree):
+        if id(node) not in old:
+            yield ("the back end numpy" if text == "numpy" else text), getattr(node, "lineno", 0)
 
 
-def how(source: str) -> list[str]:
+def how(source: str, name: str = "") -> list[str]:
     """What a module says of how, with lines. That a case has a table ``config.schedule`` is the user's word."""
-    rooms = tuple(f"meshloom.{room}." for room in ROOMS)
+    rooms, may = tuple(f"meshloom.{room}." for room in ROOMS), {*OF_THE_USER.get(name, ()), *TYPES.get(name, ())}
     return [f"line {line}: {word}" for word, line in words(ast.parse(source))
-            if word in HOW or f"{word}.".startswith(rooms)]  # fmt: skip
+            if word not in may and (word in HOW or f"{word}.".startswith(rooms))]  # fmt: skip
 
 
-MODULES = sorted(SOLVERS.rglob("*.py"))
+MODULES = sorted(path for room in ("solvers", "case", "catalogue") for path in (PACKAGE / room).rglob("*.py"))
 
 
 def test_a_solver_says_what_and_never_how() -> None:
+    """Nor does what solvers derive from, but for what a person says."""
+
     def check(path: Path) -> None:
-        found = how(path.read_text(encoding="utf-8"))
+        found = how(path.read_text(encoding="utf-8"), path.relative_to(PACKAGE).as_posix())
         assert not found, "; ".join(found)
 
-    none_fails(MODULES, check, shown=lambda path: path.relative_to(SOLVERS))
+    none_fails(MODULES, check, shown=lambda path: path.relative_to(PACKAGE))
+
+
+def test_nobody_may_say_what_nobody_says() -> None:
+    said = {name: {word for word, _ in words(ast.parse((PACKAGE / name).read_text(encoding="utf-8")))}
+            for name in (*OF_THE_USER, *TYPES)}  # fmt: skip
+    assert not [(name, may - said[name]) for table in (OF_THE_USER, TYPES) for name, may in table.items()
+                if may - said[name]]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -66,7 +86,9 @@ def test_a_solver_says_what_and_never_how() -> None:
     ["u = cells.field('u', temporary=True)", "cells.field('u', layout='soa')", "fast = ml.backend() == 'cuda'",
      "ml.use('cpu')", "loop.reschedule(x)", "from meshloom.schedule import cost",
      "from meshloom.backend import current", "Equations(passes=STORED)", "if where == 'numpy': pass",
-     "u.storage[0] = 1", "import meshloom.native.cache", "ml.program(step, fuse=False)"],
+     "u.storage[0] = 1", "import meshloom.native.cache", "ml.program(step, fuse=False)",
+     "from meshloom import Schedule", "f(**{'layout': x})", "x = 'so' + 'a'", "fast = where == f'cuda'",
+     "from meshloom.linalg import x\nimport meshloom.backend as b", "x = getattr(u, 'storage')"],
 )  # fmt: skip
 def test_the_test_finds_what_it_is_for(line: str) -> None:
     assert how(line)

@@ -98,7 +98,7 @@ def test_text_is_for_the_lanes_there_are(lanes: int) -> None:
 
 def test_plans_on_disk_are_told_apart_by_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     """One plan for any number of multiprocessors, another one for other lanes."""
-    monkeypatch.setattr(plan_cache, "SMALLEST_CACHED", 1)
+    monkeypatch.setattr(plan_cache, "smallest_stored", lambda: 1)
     keys: list[str] = []
     monkeypatch.setattr(cache, "load_arrays", lambda kind, key: keys.append(key))
     monkeypatch.setattr(cache, "store_arrays", lambda *given: None)

@@ -22,17 +22,18 @@ from meshloom.backend.cuda.engine import Device, Engine
 from meshloom.backend.cuda.graph import GraphRecording, assign_streams
 from meshloom.backend.cuda.kernels import GpuOptions, compiled_kernels, lowered_kernels, narrow
 from meshloom.backend.lowering import Compiled, Launch, Launches, Loaded, Lowered
-from meshloom.backend.unit import scratch_of, sizes_of, temporaries, values_of
+from meshloom.backend.unit import scratch_of, sizes_of, values_of
 from meshloom.errors import CompilerError, ScheduleError, install
 from meshloom.mesh.core import Map
 from meshloom.native.threads import DEVICE_AFTER_FORK, device_begins, invalid_after_fork
+from meshloom.schedule.choice.per_thread import share_of
 from meshloom.schedule.nest.code import Pass
 from meshloom.schedule.nest.nodes import PairOf
 from meshloom.schedule.nest.walk import number_of
+from meshloom.schedule.plan.emitter import temporaries
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.plan.plan import arrays as plan_arrays
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies.common.vectors import share_of
 from meshloom.target import H200, Target
 
 LaunchRange = tuple[int, int, int, int]  # of a launch: first item, end, blocks of extra items, all blocks

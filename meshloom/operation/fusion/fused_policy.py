@@ -11,11 +11,11 @@ from meshloom.operation.operation import Operation
 from meshloom.operation.policy import ExecutionPolicy
 from meshloom.schedule.choice.counts import flops_per_element
 from meshloom.schedule.choice.explain import REPRODUCIBLE
+from meshloom.schedule.choice.per_thread import in_words, share_of
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.fused.chunks import ChunkPlan, Touching
 from meshloom.schedule.fused.fused import FusedGather, FusedPlan, FusedSpec
 from meshloom.schedule.plan.plan import Plan
-from meshloom.schedule.strategies.common.vectors import in_words, share_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,13 +16,13 @@ from meshloom.mesh.number import PlainNumber
 from meshloom.native.algorithms import color_blocks, thread_colors
 from meshloom.order import BAD_EXCESS, blocks_of, excess
 from meshloom.schedule.choice.counts import LINE, Counts
+from meshloom.schedule.choice.per_thread import in_words, share_of
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.plan.plan import topology
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.common.blocks import block_offsets
 from meshloom.schedule.strategies.common.points import tile_of
-from meshloom.schedule.strategies.common.vectors import in_words, share_of
 
 REPRODUCIBLE = "to Globals the same bits in any order (reproducible)"
 

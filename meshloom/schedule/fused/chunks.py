@@ -46,9 +46,9 @@ from meshloom.schedule.plan.declare import (
     racy_maps,
     size,
 )
+from meshloom.schedule.plan.emitter import Emitter
 from meshloom.schedule.plan.plan import Plan, part_of
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies.base import Emitter
 from meshloom.schedule.strategies.common.gather import Columns, columns_of, stage_at, stage_of, staging
 from meshloom.target import CPU, ChunkNumbers, Target
 

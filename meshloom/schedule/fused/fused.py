@@ -17,9 +17,9 @@ from meshloom.kernel.model import Output
 from meshloom.schedule.nest.code import COUNT, ITEM, TARGET, ElementCode, Pass, Phase, row_of
 from meshloom.schedule.nest.nodes import Block, Body, Expr, If, Statement, let, variable
 from meshloom.schedule.plan.declare import ANY, Array, Part, Table, holds, maybe, racy_maps
+from meshloom.schedule.plan.emitter import Emitter
 from meshloom.schedule.plan.plan import Plan, part_of
 from meshloom.schedule.spec import Address, LoopSpec
-from meshloom.schedule.strategies.base import Emitter
 from meshloom.schedule.strategies.common.gather import accumulator, incident, visit
 from meshloom.schedule.strategies.common.neighbours import OwnRing, RoleTables, TabledIncidence
 from meshloom.schedule.strategies.common.symmetric_gather import LISTED, SymmetricGather

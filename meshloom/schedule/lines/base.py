@@ -9,9 +9,9 @@ from typing import ClassVar
 from meshloom.schedule.choice.candidate import Candidate
 from meshloom.schedule.lines.spec import LineGeometry, LineSpec, LineTiling
 from meshloom.schedule.nest.code import Pass
+from meshloom.schedule.plan.emitter import Emitter
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies.base import Emitter
 from meshloom.target import CPU, Target
 
 

@@ -14,9 +14,9 @@ from meshloom.schedule.lines.base import LineMethod
 from meshloom.schedule.lines.reference import direct, krylov
 from meshloom.schedule.lines.spec import LineGeometry, LineSpec, LineTiling
 from meshloom.schedule.nest.code import Pass
+from meshloom.schedule.plan.emitter import Emitter
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
-from meshloom.schedule.strategies.base import Emitter
 from meshloom.target import Target
 
 __all__ = ["LineMethod", "Segmented", "direct", "krylov", "method", "names"]

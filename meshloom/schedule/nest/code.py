@@ -36,7 +36,7 @@ from meshloom.schedule.nest.nodes import (
     offset_by,
 )
 from meshloom.schedule.nest.reduce import combined
-from meshloom.schedule.spec import LoopSpec, SpecParam
+from meshloom.schedule.spec import LoopSpec, SpecParam, in_few_pieces
 
 Sink = Callable[[Output, Expr], list[Statement]]
 Entry = Callable[[int, int], Expr]  # (map, slot) -> the map's entry for the element
@@ -166,7 +166,7 @@ class ElementCode:
         one = self.spec.maps[number]
         row_bytes = one.arity * one.entry_bytes
         own = self.entry == self._in_map and not one.formula
-        return self.spec.whole_rows and own and row_bytes % 8 == 0 and row_bytes <= 64 and 2 * needed > one.arity > 1
+        return self.spec.whole_rows and own and in_few_pieces(row_bytes) and 2 * needed > one.arity > 1
 
     def _in_map(self, number: int, slot: int) -> Expr:
         if formula := self.spec.maps[number].formula:
@@ -242,3 +242,10 @@ def merged(param: SpecParam, old: Expr, new: Expr) -> Expr:
 def accumulated(param: SpecParam, place: Expr, value: Expr) -> Statement:
     """The same at its place."""
     return Accumulate(place, param.mode.combine, value, param.dtype)
+
+
+def serial_pass(spec: LoopSpec) -> Pass:
+    """A pass over all elements in their order, for one thread: nothing is protected. A target that an element has in
+    several slots takes what they give in the order of slots, as wherever terms are added in the order of elements."""
+    code = ElementCode(spec, sorted(spec.outputs, key=lambda one: one.slot))
+    return Pass("serial", COUNT, (Phase(code.body(code.plain, element=ITEM)),))

@@ -21,9 +21,9 @@ import numpy as np
 from meshloom.native import cache
 from meshloom.schedule.plan.declare import Array, Holding, Listed, Pair, Pairs, Part, PlanNumber, Table, declared
 from meshloom.schedule.plan.plan import Plan, Topology, arrays
+from meshloom.target import CPU
 
 SCHEMA = 8  # of what is stored and of its meaning: a new one makes old entries unreachable
-SMALLEST_CACHED = 1 << 15  # elements; smaller plans are built faster than they are read
 OUTLINE = "outline"
 
 Builder = Callable[[Topology, int], Plan]
@@ -46,6 +46,11 @@ def plans_held() -> Iterator[None]:
         _held.reset(token)
 
 
+def smallest_stored() -> int:
+    """Elements of a loop whose plan is kept on disk; plans are made on the CPU, whatever they are for."""
+    return CPU.cpu.plans.smallest_stored
+
+
 def cached_plan(
     build: Builder, kind: type[Plan], name: str, topo: Topology, block: int, verify: Verifier, variant: str = "",
     by_block: bool = True
@@ -56,7 +61,7 @@ def cached_plan(
     An entry that is damaged, or not right for these maps, is built again and replaced. ``by_block``: the arrays depend
     on the block size; else one entry serves all.
     """
-    if topo.elements < SMALLEST_CACHED or topo.box is not None:
+    if topo.elements < smallest_stored() or topo.box is not None:
         return fresh_plan(build, topo, block, verify)
     described = f"{SCHEMA}|{kind.__name__}|{name}|{variant}|{block if by_block else 0}|{topo.digest}"
     key = hashlib.sha256(described.encode()).hexdigest()

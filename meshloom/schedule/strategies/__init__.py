@@ -1,5 +1,6 @@
 """The strategies, one file each; importing this package registers them in the order of the documentation."""
 
+from meshloom.schedule.plan.emitter import AUTOMATIC  # isort: skip
 from meshloom.schedule.strategies.direct import Direct  # isort: skip
 from meshloom.schedule.strategies.box import BoxStrategy  # isort: skip
 from meshloom.schedule.strategies.atomic import AtomicStrategy  # isort: skip
@@ -13,7 +14,6 @@ from meshloom.schedule.strategies.owner import Owner  # isort: skip
 from meshloom.schedule.strategies.tile import Tile  # isort: skip
 from meshloom.schedule.strategies.base import (
     ASSIGNED,
-    AUTOMATIC,
     CHUNKS,
     ELEMENTS,
     GATHERS,
@@ -21,9 +21,7 @@ from meshloom.schedule.strategies.base import (
     SERIAL,
     Strategy,
     check_variant,
-    emitter,
     names,
-    passes_of,
     serving,
     strategy,
     variants,
@@ -51,9 +49,7 @@ __all__ = [
     "Tile",
     "WarpAtomic",
     "check_variant",
-    "emitter",
     "names",
-    "passes_of",
     "serving",
     "strategy",
     "variants",

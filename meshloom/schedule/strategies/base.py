@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -10,53 +10,16 @@ import numpy as np
 
 from meshloom.errors import ScheduleError, nearest, shown
 from meshloom.schedule.choice.cost import Cost, Work
-from meshloom.schedule.nest.code import Pass
+from meshloom.schedule.plan.emitter import AUTOMATIC, Emitter
 from meshloom.schedule.plan.plan import Plan, Topology
 from meshloom.schedule.plan.schema import check_schema, demand
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import CPU, Target
 
-#: Not strategies, but ways to choose one: the least estimated time of deterministic ones, or of all.
-AUTOMATIC = ("auto", "fastest")
-
 #: What others take a strategy for without naming it: loops whose elements do not meet, points of a grid, loops too
 #: small for threads, and maps that are given other indices while loops run; in fused loops, the plans of gathers on a
 #: GPU and of chunks of targets on a CPU.
 ELEMENTS, POINTS, SERIAL, ASSIGNED, GATHERS, CHUNKS = "elements", "points", "serial", "assigned", "gathers", "chunks"
-
-
-class Emitter(ABC):
-    """What turns a loop and a plan into passes. Subclasses register themselves by ``name`` and hold no state."""
-
-    name: ClassVar[str] = ""
-    registry: ClassVar[dict[str, Emitter]] = {}
-    #: What a subclass must say beside its functions: each of which kind, in words and as a test
-    declared: ClassVar[dict[str, tuple[str, Callable[[Any], bool]]]] = {}
-
-    def __init_subclass__(cls) -> None:
-        if "name" not in cls.__dict__:
-            return  # what others derive from
-        if not isinstance(cls.name, str) or not cls.name.isidentifier():
-            raise ScheduleError(f"strategy {cls.__name__}: name must be a word such as 'mine', got {shown(cls.name)}")
-        if cls.name in (*AUTOMATIC, *Emitter.registry):
-            raise ScheduleError(f"strategy '{cls.name}' is there already; {cls.__name__} needs another name")
-        asked = sorted({word for kind in cls.__mro__ for word in vars(kind)})
-        lacks = [word for word in asked if getattr(getattr(cls, word, None), "__isabstractmethod__", False)]
-        lacks += [word for word in cls.declared if not hasattr(cls, word)]
-        if lacks:
-            raise ScheduleError(f"strategy '{cls.name}' lacks {', '.join(lacks)}; docs/schedules.md has a whole one")
-        for word, (kind, fits) in cls.declared.items():
-            if not fits(getattr(cls, word)):
-                raise ScheduleError(f"strategy '{cls.name}': {word} must be {kind}, got {shown(getattr(cls, word))}")
-        Emitter.registry[cls.name] = cls()
-
-    @abstractmethod
-    def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
-        """The passes to emit. Only which arrays the plan has, and their types, may be used, not their contents."""
-
-    def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
-        """Arrays that live between the passes: (name, type, entries per element)."""
-        return []
 
 
 class Strategy(Emitter):
@@ -124,11 +87,6 @@ class Strategy(Emitter):
         """Estimated traffic and arithmetic of one execution."""
 
 
-def emitter(name: str) -> Emitter:
-    """What emits the code of a plan."""
-    return Emitter.registry[name]
-
-
 def strategy(name: str) -> Strategy:
     """A strategy by name."""
     found = Emitter.registry.get(name)
@@ -141,14 +99,6 @@ def serving(purpose: str, *, deterministic: bool = True) -> Strategy:
     """The strategy that serves a purpose, giving the same bits every run unless that does not matter."""
     serve = [one for one in Emitter.registry.values() if isinstance(one, Strategy) and purpose in one.serves]
     return next(one for one in serve if one.deterministic == deterministic)
-
-
-def passes_of(spec: LoopSpec, plan: Plan, target: Target) -> list[Pass]:
-    """The passes of a plan; ScheduleError where its strategy gives none."""
-    found = emitter(plan.strategy).passes(spec, plan, target=target)
-    if not isinstance(found, list) or (spec.outputs and not found) or not all(isinstance(one, Pass) for one in found):
-        raise ScheduleError(f"strategy '{plan.strategy}': passes must give a list of Passes, got {shown(found)}")
-    return found
 
 
 def variants(name: str) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ from meshloom.solvers.fractional_step.cells import CellGrid
 AUTO, FAST, MULTIGRID = SOLVERS = ("auto", "fast", "multigrid")
 LEAST_SINGLE = 1e-5  # the least tolerance in single precision
 ROUNDING = 100.0  # times that: what rounding may leave there where widths of cells differ much
-MOST_BY_MATRIX = 512  # cells along an axis that is transformed by a matrix, up to which that is faster
 
 
 class PressureSolver:
@@ -72,4 +71,5 @@ def _chosen(cells: CellGrid) -> str:
     if cells.solid is not None:
         return FAST
     stretched = sorted(len(one.widths) for one in cells.axes if not one.even)
-    return FAST if not stretched[:-1] or max(stretched[:-1]) <= MOST_BY_MATRIX else MULTIGRID
+    by_matrix = stretched[:-1]  # the longest is solved along
+    return FAST if not by_matrix or max(by_matrix) <= ml.linalg.FastPoisson.most_by_matrix() else MULTIGRID

@@ -43,10 +43,9 @@ from meshloom.schedule.nest.nodes import (
     summed,
 )
 from meshloom.schedule.plan.plan import identifier
-from meshloom.schedule.spec import Address, LoopSpec, SpecParam
+from meshloom.schedule.spec import VECTOR, Address, LoopSpec, SpecParam
 
 NEAR = 16  # steps up to this far are numbers in the text; others are sizes, so that grids of any shape share it
-VECTOR = 16  # bytes
 _TOO_FAR = "its last points reach too far"
 #: Forms of the strategy: points along the slow axis, each a vector long ("single" is one point, "plain" chooses).
 VARIANTS = {"plain": 0, "single": 1, "row": 1, "slab2": 2, "slab4": 4, "slab8": 8}

@@ -37,13 +37,6 @@ def visited_element(plan: Plan, visit: Numbers | None) -> Expr:
     return ITEM if visit is None else part_of(plan, "visit")[ITEM]
 
 
-def serial_pass(spec: LoopSpec) -> Pass:
-    """A pass over all elements in their order, for one thread: nothing is protected. A target that an element has in
-    several slots takes what they give in the order of slots, as in ``owner``."""
-    code = ElementCode(spec, sorted(spec.outputs, key=lambda one: one.slot))
-    return Pass("serial", COUNT, (Phase(code.body(code.plain, element=ITEM)),))
-
-
 def element_pass(spec: LoopSpec, plan: VisitPlan) -> Pass:
     """A pass over the elements for the outputs where none meets another."""
     code = ElementCode(spec, spec.other_outputs)
