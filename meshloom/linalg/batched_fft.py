@@ -6,7 +6,8 @@ order. So one step puts cells in order, on its way from a field with ghosts, say
 and one step mixes each with the wave that goes the other way. What comes out are the shares of the cosines, but not
 where one would look for them: ``values`` says where the operator multiplies what. Nothing else has to know.
 
-The formulas are C++, for CuPy's elementwise kernels; ``i`` numbers what a thread does.
+The steps are operations (``fft_nests``), and run wherever blocks of threads do; where a GPU is emulated, SciPy finds
+the waves.
 """
 
 from __future__ import annotations
@@ -17,135 +18,48 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.linalg.transforms import Cosines, Transform, Waves
+from meshloom.backend import current
+from meshloom.linalg import fft_kernels as kernels
+from meshloom.linalg.fft_nests import CellOrder, PairKernels, WavePairs, change_pairs, reorder
+from meshloom.linalg.spectral_solve import COMPLEX
+from meshloom.linalg.transforms import Cosines, Transform, Waves, libraries
+from meshloom.mesh.core import Field, Set
+from meshloom.mesh.grid import Grid
 
-#: Where cell j of an axis of n goes; ``kind``: 0 where it stays, 1 for cosines, 2 for sines.
-PLACES = """
-  const I c0 = kind0 ? (j0 & 1 ? n0 - 1 - j0 / 2 : j0 / 2) : j0;
-  const I c1 = kind1 ? (j1 & 1 ? n1 - 1 - j1 / 2 : j1 / 2) : j1;
-  const I c2 = kind2 ? (j2 & 1 ? n2 - 1 - j2 / 2 : j2 / 2) : j2;
-  const bool turned = ((kind0 == 2) & (int)(j0 & 1)) ^ ((kind1 == 2) & (int)(j1 & 1)) ^ ((kind2 == 2) & (int)(j2 & 1));
-  const I there = (c0 * n1 + c1) * n2 + c2;
-"""
-CELL = """
-  const I j2 = (I)i % n2, rest = (I)i / n2, j1 = rest % n1, j0 = rest / n1;
-  const I here = j0 * step0 + j1 * step1 + j2 * step2;
-"""
-INTO_ORDER = CELL + PLACES + "ordered[there] = turned ? -cells[here] : cells[here];"
-OUT_OF_ORDER = CELL + PLACES + "cells[here] = turned ? -ordered[there] : ordered[there];"
-_NUMBERS = "W step0, W step1, W step2, W n0, W n1, W n2, int32 kind0, int32 kind1, int32 kind2"
-
-#: The same where cells lie side by side along the first axis, and in order along the last: squares of them go through
-#: shared memory, so that neighbouring threads have neighbours both ways.
-EDGE, ROWS = 32, 8
-MOST_BLOCKS = 65535  # along the third axis of a launch
-SQUARES = """
-typedef INDEX I;
-extern "C" __global__ void NAME(NUMBER* cells, NUMBER* ordered, I step0, I step1, I step2, I n0, I n1, I n2, int kind0,
-                                int kind1, int kind2) {
-  __shared__ NUMBER square[32][33];
-  const I j1 = blockIdx.z, first0 = (I)blockIdx.x * 32, first2 = (I)blockIdx.y * 32;
-  for (int r = threadIdx.y; r < 32; r += 8) {
-    const I j0 = first0 + LOADED0, j2 = first2 + LOADED2;
-    if (j0 < n0 && j2 < n2) { PLACES square[LOADED2][LOADED0] = LOADED; }
-  }
-  __syncthreads();
-  for (int r = threadIdx.y; r < 32; r += 8) {
-    const I j0 = first0 + STORED0, j2 = first2 + STORED2;
-    if (j0 < n0 && j2 < n2) { PLACES STORED = square[STORED2][STORED0]; }
-  }
-}
-"""
-_CELL, _ORDERED = "cells[j0 * step0 + j1 * step1 + j2 * step2]", "ordered[there]"
+#: By whether the first axis has cosines.
+MIX = {True: PairKernels(kernels.mix_cosines, kernels.mix_cosines, kernels.mix_cosines),
+       False: PairKernels(kernels.mix_waves, kernels.mix_alone, kernels.mix_alone)}  # fmt: skip
+SEPARATE = {True: PairKernels(kernels.separate_cosines, kernels.separate_constant, kernels.separate_cosines),
+            False: PairKernels(kernels.separate_waves, kernels.separate_alone, kernels.separate_alone)}  # fmt: skip
 
 
-def squares(name: str, number: str, index: str, *, into: bool) -> str:
-    """The text of a kernel that brings cells into order, or out of it, in squares."""
-    along0, along2 = ("(int)threadIdx.x", "r"), ("r", "(int)threadIdx.x")  # (j0, j2): by cells, and by order
-    (load0, load2), (store0, store2) = (along0, along2) if into else (along2, along0)
-    loaded, stored = (_CELL, _ORDERED) if into else (_ORDERED, _CELL)
-    sign = f"(turned ? -{loaded} : {loaded})"
-    words = {"NAME": name, "NUMBER": number, "INDEX": index, "LOADED0": load0, "LOADED2": load2, "STORED0": store0,
-             "STORED2": store2, "LOADED": sign, "STORED": stored, "PLACES": PLACES}  # fmt: skip
-    text = SQUARES
-    for word, meaning in words.items():
-        text = text.replace(word, meaning)
-    return text
-
-
-#: Waves k and n - k along the first axis, at the same place of all others; of the last axis the phase of its cosines.
-PAIRS = """
-  const I r = (I)i % inner, t = (I)i / inner, half = length / 2 + 1, k = t % half, o = t / half;
-  const I here = (o * length + k) * inner + r, there = (o * length + (k ? length - k : 0)) * inner + r;
-  const C turn = first[k], phase = last[r / step % m], one = u[here], other = u[there], imaginary = C(0, 1);
-"""
-MIXED = (
-    PAIRS
-    + """
-  const C own = turn * one, back = conj(turn) * other;
-  if (cosines) {
-    if (there != here) u[there] = phase * imaginary * (own - back);
-    u[here] = phase * (own + back);
-  } else if (there == here) {
-    u[here] = phase * one;
-  } else {
-    u[there] = (phase * one - conj(phase * other)) * C(0, -0.5);
-    u[here] = (phase * one + conj(phase * other)) * C(0.5, 0);
-  }
-"""
-)
-SEPARATED = (
-    PAIRS
-    + """
-  const C back = conj(phase);
-  if (cosines) {
-    const C second = k ? other : C(0, 0);
-    if (there != here) u[there] = turn * back * (one + imaginary * second) * C(0.5, 0);
-    u[here] = conj(turn) * back * (one - imaginary * second) * C(0.5, 0);
-  } else if (there == here) {
-    u[here] = back * one;
-  } else {
-    u[there] = back * (conj(one) + imaginary * conj(other));
-    u[here] = back * (one + imaginary * other);
-  }
-"""
-)
-_PAIRED = "W length, W m, W inner, W step, int32 cosines, raw C first, raw C last"
-
-
-class Plane:
-    """``transforms``: of all axes of cells of ``shape`` but one, each with its number. The last of these axes is where
-    numbers are real, so that half of the waves are enough; the shares are complex (*shares,).
+class BatchedFFT:
+    """``transforms``: of all axes of a grid's cells but one, each with its number. The last axis is where numbers are
+    real, so that half of the waves are enough; the shares are complex (*shares,).
 
     Lines along the last axis of the cells would leave transforms nothing that is contiguous: ``moved``, that axis comes
     first for everything here, ``shape`` and ``transforms`` too, and the step that puts cells in order does it.
-    ``places``: numbers of a field that the cells may be a part of, with ghosts.
     """
 
-    def __init__(self, shape: tuple[int, ...], transforms: dict[int, Transform], dtype: np.dtype, *, moved: bool,
-                 places: int = 0):  # fmt: skip
-        self.shape, self.dtype, self.axes, self.moved = shape, dtype, tuple(sorted(transforms)), moved
-        self.transforms, self.real = transforms, self.axes[-1]
+    def __init__(self, grid: Grid, transforms: dict[int, Transform], dtype: np.dtype):
+        self.grid, self.dtype, self.moved = grid, dtype, grid.rank - 1 not in transforms
+        self.transforms = {a + 1 if self.moved else a: one for a, one in transforms.items()}
+        self.shape, self.axes = self._seen(grid.shape), tuple(sorted(self.transforms))
+        self.real = self.axes[-1]
         self.first = self.axes[0] if len(self.axes) > 1 else None
-        self.cosines = [a for a in self.axes if isinstance(transforms[a], Cosines)]
-        half = shape[self.real] // 2 + 1
-        self.shares = tuple(half if a == self.real else n for a, n in enumerate(shape))
-        self.needs_64_bits = max(2 * prod(shape), places) >= 2**31  # to number them
+        self.cosines = [a for a in self.axes if isinstance(self.transforms[a], Cosines)]
+        self.shares = (*self.shape[:-1], self.shape[-1] // 2 + 1)
 
     @classmethod
-    def of(
-        cls, shape: tuple[int, ...], transforms: dict[int, Transform], dtype: np.dtype, places: int = 0
-    ) -> Plane | None:
-        """For all axes but one; None for other vectors than waves, cosines and sines, where that leaves none, and where
-        a launch in squares has no room for as many."""
+    def of(cls, grid: Grid, transforms: dict[int, Transform], dtype: np.dtype) -> BatchedFFT | None:
+        """For all axes but one; None for other vectors than waves, cosines and sines, and where that leaves none."""
         if not transforms or not all(isinstance(one, Cosines | Waves) for one in transforms.values()):
             return None
-        if len(shape) - 1 in transforms:
-            return cls(shape, transforms, dtype, moved=False, places=places)
-        if len(shape) == 3 and shape[0] > MOST_BLOCKS:
-            return None
-        first = {a + 1: one for a, one in transforms.items()}
-        return cls((shape[-1], *shape[:-1]), first, dtype, moved=True, places=places)
+        return cls(grid, transforms, dtype)
+
+    def _seen(self, axes: tuple[int, ...]) -> tuple[int, ...]:
+        """What the grid has for each axis, in the order of the axes here."""
+        return (axes[-1], *axes[:-1]) if self.moved else axes
 
     @property
     def apart(self) -> bool:
@@ -195,92 +109,107 @@ class Plane:
         assert isinstance(one, Waves)
         return one.values if len(one.values) == n else np.concatenate([one.values, one.values[1 : (n + 1) // 2][::-1]])
 
-    # ----- on a GPU -------------------------------------------------------------------------------------------------
-    @cached_property
-    def _gpu(self) -> PlaneOnGPU:
-        return PlaneOnGPU(self)
+    # ----- its steps ------------------------------------------------------------------------------------------------
+    def forwards(self, cells: Field, shares: Field) -> None:
+        """The shares of what is given in cells: their real and imaginary parts one after the other."""
+        ordered = self._in_order(cells)
+        if ordered is not cells:
+            reorder(cells, ordered, self.order, into=True)
+        self._find_waves(self._numbers(ordered), self._waves(shares))
+        shares.changed()
+        if self.cosines:
+            change_pairs(shares, *self._phases, "mix_waves", self.pairs, MIX[self.first in self.cosines])
 
-    def forwards(self, cells: Any, shares: Any) -> None:
-        """The shares of what is given in cells, an array of CuPy, perhaps with room between its rows."""
-        self._gpu.forwards(self._seen(cells), shares)
-
-    def backwards(self, shares: Any, cells: Any) -> None:
+    def backwards(self, shares: Field, cells: Field) -> None:
         """What is in each cell, over the scale; the shares are lost."""
-        self._gpu.backwards(shares, self._seen(cells))
+        if self.cosines:
+            change_pairs(shares, *self._phases, "separate_waves", self.pairs, SEPARATE[self.first in self.cosines])
+        ordered = self._in_order(cells)
+        self._add_waves(self._waves(shares), self._numbers(ordered))
+        shares.changed()
+        ordered.changed()
+        if ordered is not cells:
+            reorder(cells, ordered, self.order, into=False)
 
-    def _seen(self, cells: Any) -> Any:
-        """Cells as an array (*shape,)."""
-        rank = len(self.shape)
-        return cells.transpose(rank - 1, *range(rank - 1)) if self.moved else cells
+    @cached_property
+    def order(self) -> CellOrder:
+        """Where cells lie, and what becomes of each axis."""
+        words = tuple(self.transforms[a].word if a in self.cosines else "" for a in range(len(self.shape)))
+        origin = sum(first * step for first, step in zip(self.grid.first, self.grid.strides, strict=True))
+        return CellOrder(self.shape, self._seen(self.grid.strides), origin, words)
 
-    def numbers(self) -> tuple[int, ...]:
-        """n0, n1, n2, kind0, kind1, kind2 of ``PLACES``; of two axes there is none in the middle."""
-        kinds = [self._kind(a) for a in range(len(self.shape))]
-        if len(self.shape) == 2:
-            return self.shape[0], 1, self.shape[1], kinds[0], 0, kinds[1]
-        return (*self.shape, *kinds)
+    @cached_property
+    def pairs(self) -> WavePairs:
+        """Along the first transformed axis; of one axis alone there are none."""
+        if self.first is None:
+            return WavePairs(1, 1, prod(self.shares), self.shares[-1], paired=False)
+        outer, inner = prod(self.shares[: self.first]), prod(self.shares[self.first + 1 :])
+        return WavePairs(outer, self.shape[self.first], inner, self.shares[-1], paired=True)
 
-    def _kind(self, axis: int) -> int:
-        one = self.transforms.get(axis)
-        return 0 if not isinstance(one, Cosines) else 2 if one.sines else 1
+    def _in_order(self, cells: Field) -> Field:
+        """Where cells are in order: there, or in room for them."""
+        as_they_are = not self.cosines and not self.moved and self.grid.total == prod(self.shape)
+        return cells if as_they_are else self._room
 
-    def pairs(self) -> tuple[int, tuple[int, ...], np.ndarray, np.ndarray]:
-        """How many there are; ``PAIRS``' length, m, inner, step, cosines; phases along the first axis and the last."""
-        first, real = self.first, self.real
-        n = 1 if first is None else self.shape[first]
-        inner = prod(self.shares if first is None else self.shares[first + 1 :])
-        outer = 1 if first is None else prod(self.shares[:first])
-        step = prod(self.shares[real + 1 :])
-        numbers = n, self.shares[real], inner, step, int(first in self.cosines)
-        return outer * (n // 2 + 1) * inner, numbers, self._phases(first, n), self._phases(real, self.shape[real])
+    @cached_property
+    def _room(self) -> Field:
+        return Set(prod(self.shape), "cells in order").field("ordered", dtype=self.dtype)
 
-    def _phases(self, axis: int | None, n: int) -> np.ndarray:
-        """By which the waves of an axis of n cells are turned to make cosines."""
-        if axis not in self.cosines:
-            return np.ones(n // 2 + 1, complex)
-        return np.exp(-0.5j * np.pi * np.arange(n // 2 + 1) / n)
+    @cached_property
+    def _phases(self) -> tuple[Field, Field]:
+        """By which the waves of the first axis and of the last are turned to make cosines."""
+        found = []
+        for name, axis in (("turn", self.first), ("phase", self.real)):
+            n = 1 if axis is None else self.shape[axis]
+            angles = 0.5 * np.pi * np.arange(n // 2 + 1) * (axis in self.cosines) / n
+            parts = np.exp(-1j * angles).view(float).reshape(-1, 2).astype(self.dtype)
+            found.append(Set(len(parts), name).field(name, 2, dtype=self.dtype, data=parts, layout="aos"))
+        return found[0], found[1]
+
+    def _numbers(self, cells: Field) -> Any:
+        """The cells of a field that has nothing else, as an array where loops run."""
+        current().bring(cells)
+        return cells.storage[: prod(self.shape)].reshape(self.shape)
+
+    def _waves(self, shares: Field) -> Any:
+        """Shares as a complex array where loops run."""
+        current().bring(shares)
+        return shares.storage[: 2 * prod(self.shares)].view(COMPLEX[self.dtype.name]).reshape(self.shares)
+
+    @cached_property
+    def _plans(self) -> CufftPlans:
+        return CufftPlans(self)
+
+    def _find_waves(self, ordered: Any, waves: Any) -> None:
+        if isinstance(ordered, np.ndarray):  # of a GPU that is emulated
+            waves[...] = libraries(ordered)[1].rfftn(ordered, axes=self.axes)
+        else:
+            self._plans.forwards.fft(ordered, waves, -1)
+
+    def _add_waves(self, waves: Any, ordered: Any) -> None:
+        if isinstance(ordered, np.ndarray):
+            lengths = [self.shape[a] for a in self.axes]
+            ordered[...] = libraries(ordered)[1].irfftn(waves, s=lengths, axes=self.axes, norm="forward")
+        else:
+            self._plans.backwards.fft(waves, ordered, 1)
 
 
-class PlaneOnGPU:
-    """The plans, the steps around them, and room for cells in another order."""
+class CufftPlans:
+    """A plan each way."""
 
-    def __init__(self, plane: Plane):
-        import cupy
+    def __init__(self, batched: BatchedFFT):
         from cupy.cuda import cufft
 
-        self.plane, self.cupy = plane, cupy
-        double = plane.dtype.itemsize == 8
+        self.batched = batched
+        double = batched.dtype.itemsize == 8
         both = (cufft.CUFFT_D2Z, cufft.CUFFT_Z2D) if double else (cufft.CUFFT_R2C, cufft.CUFFT_C2R)
-        self.plans = [self._plan(cufft, one, forwards=k == 0) for k, one in enumerate(both)]
-        number, pair = ("double", "complex128") if double else ("float", "complex64")
-        index, word = ("long long", "int64") if plane.needs_64_bits else ("int", "int32")
-
-        def kernel(taken: str, given: str, text: str, name: str) -> Any:
-            taken, given = (one.replace("W ", f"{word} ").replace("raw C ", f"raw {pair} ") for one in (taken, given))
-            preamble = f"typedef {index} I; typedef complex<{number}> C;"
-            return cupy.ElementwiseKernel(taken, given, text, name, preamble=preamble)
-
-        if plane.moved:
-            self.into_order, self.out_of_order = (
-                self._by_squares(cupy.RawKernel(squares(name, number, index, into=into), name), index)
-                for name, into in (("ml_squares_into_order", True), ("ml_squares_out_of_order", False))
-            )
-        else:
-            self.into_order = self._by_cells(kernel(f"raw T cells, {_NUMBERS}", "raw T ordered", INTO_ORDER,
-                                                    "ml_into_order"), into=True)  # fmt: skip
-            self.out_of_order = self._by_cells(kernel(f"raw T ordered, {_NUMBERS}", "raw T cells", OUT_OF_ORDER,
-                                                      "ml_out_of_order"), into=False)  # fmt: skip
-        self.mix = kernel(_PAIRED, "raw C u", MIXED, "ml_mix_waves")
-        self.separate = kernel(_PAIRED, "raw C u", SEPARATED, "ml_separate_waves")
-        self.count, numbers, *phases = plane.pairs()
-        self.paired = (*numbers, *(cupy.asarray(one.astype(pair)) for one in phases))
-        self.room: Any = None
+        self.forwards, self.backwards = (self._plan(cufft, one, forwards=k == 0) for k, one in enumerate(both))
 
     def _plan(self, cufft: Any, kind: int, *, forwards: bool) -> Any:
         """A plan from cells to shares, or back: any two axes, the last of which is real, and all others a batch."""
-        plane, shape = self.plane, self.plane.shape
-        lengths = tuple(shape[a] for a in plane.axes)
-        sides = [self._embedded(shape), self._embedded(plane.shares)]
+        batched, shape = self.batched, self.batched.shape
+        lengths = tuple(shape[a] for a in batched.axes)
+        sides = [self._embedded(shape), self._embedded(batched.shares)]
         (inner, inner_step, inner_next), (outer, outer_step, outer_next) = sides if forwards else sides[::-1]
         batch = prod(shape) // prod(lengths)
         return cufft.PlanNd(lengths, inner, inner_step, inner_next, outer, outer_step, outer_next, kind, batch,
@@ -288,65 +217,10 @@ class PlaneOnGPU:
 
     def _embedded(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int, int]:
         """(lengths, steps along the last axis, steps from one transform to the next) for cuFFT."""
-        plane = self.plane
+        batched = self.batched
         strides = [prod(shape[a + 1 :]) for a in range(len(shape))]
-        step = strides[plane.real]
-        rows = 1 if plane.first is None else strides[plane.first] // step
-        batch = [strides[a] for a in range(len(shape)) if a not in plane.axes]
-        lengths = (shape[plane.real],) if plane.first is None else (shape[plane.first], rows)
+        step = strides[batched.real]
+        rows = 1 if batched.first is None else strides[batched.first] // step
+        batch = [strides[a] for a in range(len(shape)) if a not in batched.axes]
+        lengths = (shape[batched.real],) if batched.first is None else (shape[batched.first], rows)
         return lengths, step, batch[0] if batch else prod(shape)
-
-    def _by_cells(self, kernel: Any, *, into: bool) -> Any:
-        def run(cells: Any, ordered: Any) -> None:
-            first, last = (cells, ordered) if into else (ordered, cells)
-            kernel(_flat(self.cupy, first), *self._steps(cells), *self.plane.numbers(), _flat(self.cupy, last),
-                   size=cells.size)  # fmt: skip
-
-        return run
-
-    def _by_squares(self, kernel: Any, index: str) -> Any:
-        integer = np.int64 if index == "long long" else np.int32
-        n0, n1, n2 = self.plane.numbers()[:3]
-        grid = (-(-n0 // EDGE), -(-n2 // EDGE), n1)
-
-        def run(cells: Any, ordered: Any) -> None:
-            sizes = [integer(one) for one in (*self._steps(cells), *self.plane.numbers()[:3])]
-            kinds = [np.int32(one) for one in self.plane.numbers()[3:]]
-            kernel(grid, (EDGE, ROWS), (_flat(self.cupy, cells), ordered, *sizes, *kinds))
-
-        return run
-
-    def _steps(self, cells: Any) -> tuple[int, ...]:
-        """From cell to cell along three axes; what is missing is in the middle of two, as ``numbers`` has it."""
-        steps = [one // cells.itemsize for one in cells.strides]
-        return (steps[0], 0, steps[1]) if len(steps) == 2 else tuple(steps)
-
-    def _ordered(self, cells: Any) -> Any:
-        """Where cells are in order: there, or in room for them."""
-        if not self.plane.cosines and cells.flags.c_contiguous:
-            return cells
-        if self.room is None:
-            self.room = self.cupy.empty(self.plane.shape, self.plane.dtype)
-        return self.room
-
-    def forwards(self, cells: Any, shares: Any) -> None:
-        ordered = self._ordered(cells)
-        if ordered is not cells:
-            self.into_order(cells, ordered)
-        self.plans[0].fft(ordered, shares, -1)
-        if self.plane.cosines:
-            self.mix(*self.paired, shares, size=self.count)
-
-    def backwards(self, shares: Any, cells: Any) -> None:
-        if self.plane.cosines:
-            self.separate(*self.paired, shares, size=self.count)
-        ordered = self._ordered(cells)
-        self.plans[1].fft(shares, ordered, 1)
-        if ordered is not cells:
-            self.out_of_order(cells, ordered)
-
-
-def _flat(cupy: Any, cells: Any) -> Any:
-    """The memory of an array from its first number to its last, as one row."""
-    last = sum((n - 1) * step for n, step in zip(cells.shape, cells.strides, strict=True))
-    return cupy.ndarray((last // cells.itemsize + 1,), cells.dtype, memptr=cells.data)

@@ -18,13 +18,13 @@ from meshloom.backend import current
 from meshloom.errors import MeshError, instance
 from meshloom.exclusion import exclusive
 from meshloom.linalg.axis_cells import AxisCells
-from meshloom.linalg.batched_fft import Plane
+from meshloom.linalg.batched_fft import BatchedFFT
 from meshloom.linalg.cell_level import outer
 from meshloom.linalg.in_programs import called_in_programs
 from meshloom.linalg.iteration import Report, check_tolerance
 from meshloom.linalg.poisson import Poisson, check_held, rounding
 from meshloom.linalg.solid_cells import Solids, solid_mask
-from meshloom.linalg.spectral_solve import COMPLEX, SpectralSolve
+from meshloom.linalg.spectral_solve import SpectralSolve
 from meshloom.linalg.transforms import Waves, Where, fast, transform_of
 from meshloom.mesh.box import AXES
 from meshloom.mesh.copies import NoCopy
@@ -85,6 +85,11 @@ class FastPoisson(NoCopy):
         """Room for A x."""
         return self.poisson.grid.field("image", dtype=self.poisson.dtype)
 
+    @cached_property
+    def _sources(self) -> Field:
+        """Room for a right-hand side that is no field."""
+        return self.poisson.grid.field("sources", dtype=self.poisson.dtype)
+
     @property
     def singular(self) -> bool:
         """Is no value held at any side of the fluid?"""
@@ -108,16 +113,15 @@ class FastPoisson(NoCopy):
         return SpectralSolve(values, cells, scale, self.poisson.dtype, waves=waves, singular=self.poisson.singular)
 
     @cached_property
-    def _at_once(self) -> tuple[Plane, SpectralSolve] | None:
+    def _at_once(self) -> tuple[BatchedFFT, SpectralSolve] | None:
         """How all axes are transformed at once on a GPU, and the same for the shares as they come out there."""
-        plane = None
+        batched = None
         if self.along is not None:
-            grid = self.poisson.grid
-            plane = Plane.of(grid.shape, dict(self._transforms), self.poisson.dtype, grid.total)
-        if plane is None:
+            batched = BatchedFFT.of(self.poisson.grid, dict(self._transforms), self.poisson.dtype)
+        if batched is None:
             return None
-        along = 0 if plane.moved else self.along
-        return plane, self._spectral_solve_of(plane.values(), along, plane.scale, waves=not plane.apart)
+        along = 0 if batched.moved else self.along
+        return batched, self._spectral_solve_of(batched.values(), along, batched.scale, waves=not batched.apart)
 
     @exclusive
     @called_in_programs
@@ -125,29 +129,31 @@ class FastPoisson(NoCopy):
         """Set x to A^-1 b, and nothing else: no norms, no residual, no report, for those who solve in every step. What
         is no number in b is none anywhere in x. Where A is singular, as ``solve``."""
         self._check(x, b)
-        self._put(_points(x), _points(b))
+        self._put(x, b)
         x.changed()
 
-    def _put(self, x: Any, b: Any) -> None:
-        """x = A^-1 b, arrays (*shape,) where loops run; of a singular A the one without a mean, of what b has next to
-        what no solution has."""
+    def _put(self, x: Field, b: Any) -> None:
+        """x = A^-1 b, a field or an array (*shape,) where loops run; of a singular A the one without a mean, of what b
+        has next to what no solution has."""
         if self._solids is None:
             self._put_whole(x, b)
         else:
-            self._solids.put(x, b, self._put_whole)
+            self._solids.put(_points(x), _array(b), lambda _, sources: self._put_whole(x, sources))
 
-    def _put_whole(self, x: Any, b: Any) -> None:
+    def _put_whole(self, x: Field, b: Any) -> None:
         """The same without solids."""
-        at_once = None if isinstance(b, np.ndarray) else self._at_once
+        at_once = self._at_once if current().target.is_simt else None
         if at_once is None:
-            x[...] = self.solved(b)
+            _points(x)[...] = self.solved(_array(b))
             return
-        plane, spectral = at_once
-        memory = spectral.memory
-        shares = memory.view(COMPLEX[spectral.dtype.name]) if plane.apart else memory
-        plane.forwards(b, shares)
-        spectral.solve_in_place(memory)
-        plane.backwards(shares, x)
+        if not isinstance(b, Field):
+            _to_loops(self._sources)
+            _points(self._sources)[...] = b
+            b = self._sources
+        batched, spectral = at_once
+        batched.forwards(b, spectral.field)
+        spectral.solve_in_place(spectral.memory)
+        batched.backwards(spectral.field, x)
 
     def _check(self, x: Field, b: Field) -> None:
         self.poisson.check_both(self.name, x=x, b=b)
@@ -163,7 +169,8 @@ class FastPoisson(NoCopy):
         poisson, tol = self.poisson, check_tolerance(self.name, tol)
         self._check(x, b)
         _to_loops(self._image)
-        right = _points(b) if self._solids is None else self._solids.in_fluid(_points(b))
+        given = _points(b)
+        right = given if self._solids is None else self._solids.in_fluid(given)
         with np.errstate(over="ignore", invalid="ignore"):
             total = float(right.sum(dtype=np.float64))
             size = float(abs(right).sum(dtype=np.float64)) if self.singular else 0.0
@@ -175,7 +182,7 @@ class FastPoisson(NoCopy):
             x.assign(0.0)
             report = Report(True, 0, 0.0, np.zeros(1), "b is zero, and so is x")
             return report.without(total, size, poisson.dtype)
-        history = self._improve(x, right, norm, tol)
+        history = self._improve(x, b if right is given else right, right, norm, tol)
         converged = history[-1] <= tol
         reason = "converged" if converged else f"stalled: rounding in {poisson.dtype} leaves no smaller residual"
         if not np.isfinite(history[-1]):  # b is, but what it is transformed to is not
@@ -183,12 +190,13 @@ class FastPoisson(NoCopy):
         report = Report(bool(converged), len(history) - 1, history[-1], np.array(history), reason)
         return report.without(total, size, poisson.dtype) if self.singular else report
 
-    def _improve(self, x: Field, right: Any, norm: float, tol: float) -> list[float]:
-        """Set x; the norm of the residual before, and after every time, as a multiple of that of b."""
-        left, history = right, [1.0]
+    def _improve(self, x: Field, left: Any, right: Any, norm: float, tol: float) -> list[float]:
+        """Set x; the norm of the residual before, and after every time, as a multiple of that of b. ``left``: what is
+        solved for at first, the array ``right`` or the field that has it."""
+        history = [1.0]
         for _ in range(MOST_TIMES):
             before = _points(x).copy() if len(history) > 1 else None
-            self._put(_points(x), left)
+            self._put(x, left)
             if before is not None:
                 _points(x)[...] += before
             x.changed()
@@ -271,6 +279,11 @@ def _to_loops(*fields: Field) -> None:
     """All of them to where loops run, so that arrays meet their like."""
     for one in fields:
         current().bring(one)
+
+
+def _array(given: Any) -> Any:
+    """The points of a field, or the array that is given."""
+    return _points(given) if isinstance(given, Field) else given
 
 
 def _points(field: Field) -> Any:

@@ -42,7 +42,7 @@ class SpectralSolve:
 
     def _solve_along(self, axis: int, cells: AxisCells, others: np.ndarray, scale: float) -> None:
         grid = Grid(self.shape, name="modes")
-        self._field = grid.field("modes", 2 if self.waves else 1, dtype=self.dtype, layout="aos")
+        self.field = grid.field("modes", 2 if self.waves else 1, dtype=self.dtype, layout="aos")
         self._part = Where((cells.widths / cells.widths.sum()).astype(self.dtype))
         held = np.where(others == 0.0, cells.diagonal[0] or 1.0, 0.0) if cells.floating else 0.0
 
@@ -52,12 +52,12 @@ class SpectralSolve:
 
         factors = link_factors("modes", grid, axis, cells.links / scale, excess, periodic=cells.periodic,
                                dtype=self.dtype)  # fmt: skip
-        self._solve = partial(line_loop, grid, axis, factors, self._field, self._field, name="modes")
+        self._solve = partial(line_loop, grid, axis, factors, self.field, self.field, name="modes")
 
     @property
     def memory(self) -> Any:
         """Where shares are solved for, (*shape,): an array where loops run."""
-        field = self._field
+        field = self.field
         current().bring(field)
         found = field.storage[: prod(self.shape) * field.dim]
         return (found.view(COMPLEX[self.dtype.name]) if self.waves else found).reshape(self.shape)
@@ -79,7 +79,7 @@ class SpectralSolve:
         line = memory[self._constant]
         if self.singular:
             line -= part * line.sum()
-        self._field.changed()
+        self.field.changed()
         self._solve()
         if self.singular:
             line -= (part * line).sum()

@@ -19,6 +19,7 @@ from tests.linalg.poisson_reference import exact, matrix_and_sides, operator, pr
 from tests.one_line import one_line_from
 
 KINDS = {"d": "dirichlet", "n": "neumann"}
+BACKENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 
 
 def even(n: int, low: str, high: str, h: float = 0.3) -> AxisCells:
@@ -82,7 +83,7 @@ def test_which_axis_is_solved_along() -> None:
 
 
 @pytest.mark.parametrize(("shape", "stretched"), [((40, 30), False), ((12, 16, 20), False), ((40, 30), True)])
-@pytest.mark.parametrize("backend", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_what_it_says_is_what_is(backend: str, shape: tuple[int, ...], stretched: bool) -> None:
     ml.use(backend)
     # lengths are alike, so that rounding is no matter
@@ -107,7 +108,7 @@ def test_what_it_says_is_what_is(backend: str, shape: tuple[int, ...], stretched
 
 @pytest.mark.parametrize("ghosts", [0, 1])
 @pytest.mark.parametrize("kinds", ["ppp", "nnn", "dpd", "spp", "pns", "pps", "nds", "sn", "p", "s"])
-@pytest.mark.parametrize("backend", ["numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_without_checks(backend: str, kinds: str, ghosts: int) -> None:
     """Axes that are periodic, closed or stretched: x is what ``solve`` says, ghosts and b stay as they are."""
     ml.use(backend)

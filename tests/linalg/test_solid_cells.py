@@ -18,7 +18,7 @@ from meshloom.linalg import solid_cells
 from tests.linalg.poisson_reference import exact, matrix_and_sides, operator, problems
 from tests.one_line import one_line_from
 
-BACKENDS = ("numpy", "cpu", pytest.param("cuda", marks=pytest.mark.gpu))
+BACKENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
 
 
 def blocks(dice: np.random.Generator, shape: tuple[int, ...], count: int) -> np.ndarray:
