@@ -94,9 +94,9 @@ def test_differences_of_products_under_a_root_are_not_contracted(
     assert (found == expected).all(), np.count_nonzero(found != expected)
 
 
-def test_the_products_are_protected_on_a_gpu() -> None:
-    """In the text, which NVRTC compiles, and in what it makes of it."""
-    from meshloom.backend.cuda import dialect, nvrtc
+def test_a_gpu_contracts_what_the_text_says_and_nothing_else() -> None:
+    """Products under a root are rounded; in the text, which NVRTC compiles, and in what it makes of it."""
+    from meshloom.backend.cuda import dialect, kernels, nvrtc
     from meshloom.backend.unit import make_unit
 
     def root(a: ml.Read, b: ml.Read, r: ml.Write):
@@ -108,8 +108,8 @@ def test_the_products_are_protected_on_a_gpu() -> None:
     unit = make_unit(loop.spec, loop.plan, target=H200)
     source = dialect.render(unit, dialect.kernels(unit, 128, 128, [1]), wide_index=False)
     body = source.split("// loop root")[1]
-    assert body.count("ml_times(") == 2
-    assembly = nvrtc.assembly(source, "root", "sm_90")
+    assert body.count("ml_fma(") == 1
+    assembly = nvrtc.assembly(source, "root", "sm_90", flags=(kernels.NO_CONTRACTION,))
     assert assembly.count("mul.rn.f64") == 2 and assembly.count("fma.rn.f64") == 1
 
 

@@ -86,8 +86,8 @@ def use(
 ) -> None:  # fmt: skip
     """Choose the back end of everything that follows.
 
-    ``threads``: number of CPU threads; unless ever given, ``OMP_NUM_THREADS``, or all cores. ``contract``: may the
-    compiler fuse a*b+c into one rounding (faster, the default); False for digit-by-digit comparison with other
+    ``threads``: number of CPU threads; unless ever given, ``OMP_NUM_THREADS``, or all cores. ``contract``: is
+    a*b + c computed in one rounding on a CPU (faster, the default); False for digit-by-digit comparison with other
     programs. ``strict``: True makes every loop that is made from now on compute its formula as written, as
     ``ml.kernel(strict=True)`` does for one kernel; False leaves that to the kernels again. ``target``: the GPU that
     ``emulated`` pretends to be: "cuda" unless given, one of NVIDIA's; "hip", one of AMD's, with its text and its

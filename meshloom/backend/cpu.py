@@ -30,7 +30,7 @@ from meshloom.target import CPU, Rates
 T = TypeVar("T")
 #: Neither changes a value: no errno from sqrt, no care for floating-point traps. Both let loops be vectorised.
 FLAGS = ("-fno-math-errno", "-fno-trapping-math")
-NO_CONTRACTION = "-ffp-contract=off"
+NO_CONTRACTION = "-ffp-contract=off"  # the text says what is contracted
 #: What GCC is spared where a text is long, none of it arithmetic: a third copy of the loop for the last elements of a
 #: block, looks at what earlier turns and loads have left in registers, and long searches for the best register to give
 #: up. Time that it spends on values which do not fit into registers grows faster than a loop: 2,500 operations took
@@ -40,12 +40,14 @@ FLAGS_OF_MANY = ("--param=vect-epilogues-nomask=0", "-fno-predictive-commoning",
 
 
 class CppOptions(NamedTuple):
-    """What code depends on besides the text: how it is compiled, and how by GCC where it is long; and by whom."""
+    """What code depends on besides the loop: how it is compiled, and how by GCC where it is long; by whom; and how its
+    text is written."""
 
     flags: tuple[str, ...]
     of_many: tuple[str, ...]
     compiler: Compiler
     serial: bool  # see ``BoundLoop``
+    contract: bool  # with fma
 
     def of(self, source: str) -> tuple[str, ...]:
         """The flags for a text. Those of a long one give code as fast, sooner."""
@@ -83,12 +85,12 @@ class CpuBackend(CompilingBackend):
         return None
 
     def options(self, bound: BoundLoop, plan: Plan) -> CppOptions:
-        flags = FLAGS if self.contract and not bound.spec.strict else (*FLAGS, NO_CONTRACTION)
-        return CppOptions(flags, FLAGS_OF_MANY, host_compiler(), bound.serial)
+        flags = (*FLAGS, NO_CONTRACTION)
+        return CppOptions(flags, FLAGS_OF_MANY, host_compiler(), bound.serial, self.contract)
 
     def lower(self, spec: LoopSpec, plan: Plan, options: CppOptions) -> Lowered:
         unit = make_unit(spec, plan, extra=(Argument("threads_in_use", "int64_t", True),), serial=options.serial)
-        return Lowered(unit, render(unit), options)
+        return Lowered(unit, render(unit, contract=options.contract), options)
 
     def begin(self, bound: BoundLoop) -> None:
         super().begin(bound)

@@ -16,6 +16,7 @@ from meshloom.backend.unit import (
     indent,
     parameters,
     prelude,
+    rounding,
     tables,
 )
 from meshloom.native.names import safe_name
@@ -27,7 +28,7 @@ from meshloom.schedule.nest.printer import Printer
 from meshloom.schedule.nest.walk import everything
 from meshloom.schedule.spec import LoopSpec
 
-PRELUDE = prelude(Path(__file__).with_name("cpu_prelude.hpp")) + Path(__file__).with_name("rounded.hpp").read_text()
+PRELUDE = prelude(Path(__file__).with_name("cpu_prelude.hpp"))
 
 #: Behind it where a sum must not depend on its order.
 BINNED = prelude(Path(__file__).with_name("cpu_binned.hpp"))
@@ -73,8 +74,8 @@ class CppPrinter(Printer):
 PRINTER = CppPrinter()
 
 
-def render(unit: TranslationUnit) -> str:
-    """C++ source with ``extern "C" void ml_loop(void* const* p, const int64_t* s)``."""
+def render(unit: TranslationUnit, *, contract: bool = True) -> str:
+    """C++ source with ``extern "C" void ml_loop(void* const* p, const int64_t* s)``; ``contract``: with fma."""
     passes = (*unit.passes, *([] if unit.serial is None else [unit.serial]))
     received = [_received(unit, one) for one in passes]
     blocks = [_block_function(unit, k, one, received[k]) for k, one in enumerate(passes)]
@@ -95,7 +96,7 @@ def render(unit: TranslationUnit) -> str:
     entry = [f'extern "C" void {ENTRY}(void* const* p, const int64_t* s) {{', *body, "(void)threads;", "}"]
     text_lines = indent([*(x for b in blocks for x in b), *entry])
     head = [PRELUDE, *([BINNED] if unit.spec.binned else []), f"// loop {safe_name(unit.spec.name)}"]
-    return "\n".join([*head, *tables(unit, "static"), *text_lines, ""])
+    return "\n".join([*rounding(unit, contract=contract), *head, *tables(unit, "static"), *text_lines, ""])
 
 
 def _block_function(unit: TranslationUnit, number: int, one: Pass, received: list[Parameter]) -> list[str]:

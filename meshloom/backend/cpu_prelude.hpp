@@ -25,7 +25,7 @@ inline double ml_cbrt(double a) {
   double t; __builtin_memcpy(&t, &bits, sizeof t);
   double c = t * t * t; t = t * ((c + 2 * x) / (2 * c + x));
   c = t * t * t; t = t * ((c + 2 * x) / (2 * c + x));
-  t = t - (t * t * t - x) / (3 * t * t);
+  t = t - ml_fma(t * t, t, -x) / (3 * t * t);
   t = tiny ? t * 0x1p-60 : huge ? t * 0x1p60 : t;
   return std::copysign(size > 0 && size < INFINITY ? t : size, a);
 }

@@ -1,4 +1,14 @@
 // NumPy's meaning of operations that C spells otherwise or leaves open: the same text for every compiled back end.
+// a*b + c in one rounding where generated text says so, and nowhere else: compilers may not contract, since they do it
+// otherwise in a vector than in its remainder. ML_NO_FMA: loops that are to round every operation by itself, and
+// processors that have no such instruction, which are spared a slow function.
+#ifdef ML_NO_FMA
+ML_FUNCTION double ml_fma(double a, double b, double c) { return a * b + c; }
+ML_FUNCTION float ml_fma(float a, float b, float c) { return a * b + c; }
+#else
+ML_FUNCTION double ml_fma(double a, double b, double c) { return std::fma(a, b, c); }
+ML_FUNCTION float ml_fma(float a, float b, float c) { return std::fma(a, b, c); }
+#endif
 // Integers wrap round at the end of their range: computed without a sign, because C says nothing about signed overflow
 // and compilers then take `a + 1 > a` for true.
 template <class I> struct ml_without_sign;

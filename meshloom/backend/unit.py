@@ -193,6 +193,11 @@ def tables(unit: TranslationUnit, words: str) -> list[str]:
     ]  # fmt: skip
 
 
+def rounding(unit: TranslationUnit, *, contract: bool = True) -> list[str]:
+    """What a text begins with where products that sums have taken in are to be rounded by themselves (``ml_fma``)."""
+    return [] if contract and not unit.spec.strict and unit.target.has_fma else ["#define ML_NO_FMA"]
+
+
 def indent(text_lines: list[str]) -> list[str]:
     """Lines indented by their braces."""
     result, depth = [], 0

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from meshloom.kernel.access import Mode
-from meshloom.kernel.expr import OPS, Node, topological
+from meshloom.kernel.expr import FUSED, OPS, Node, topological
 from meshloom.kernel.model import Output
 
 
@@ -34,8 +34,13 @@ _DEPOSIT = {"mul": 2, "add": 7, "integer": 6}
 
 
 def flops_by_kind(roots: Iterable[Node]) -> dict[str, int]:
-    """Operations per element by kind, each shared expression once; integer arithmetic is kept apart."""
-    found = Counter(_kind(n) for n in topological(roots) if n.op in OPS)
+    """Operations per element by kind, each shared expression once; integer arithmetic is kept apart. A product that
+    sums have taken in counts as one by itself does, once: contraction changes no count."""
+    order = topological(roots)
+    found = Counter(_kind(n) for n in order if n.op in OPS)
+    contracted = [n for n in order if n.op in FUSED]
+    taken_in = {n.args[:2] for n in contracted} - {n.args for n in order if n.op == "mul"}
+    found.update(add=len(contracted), mul=len(taken_in))
     return {k: found[k] for k in KINDS if found[k]}
 
 

@@ -90,6 +90,14 @@ OPS: dict[str, Op] = {
     }.items()
 }  # fmt: skip
 
+#: What a sum becomes that takes a product in (``contract.py``), of a, b and c, in one rounding; all three are of one
+#: floating-point type. NumPy has no such operation: the reference rounds the product by itself.
+FUSED: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "fma": lambda a, b, c: a * b + c,
+    "fms": lambda a, b, c: a * b - c,
+    "fnma": lambda a, b, c: c - a * b,
+}
+
 #: What operations of truth values are: NumPy adds them by "or" and multiplies them by "and".
 _OF_TRUTHS = {
     "add": "or", "mul": "and", "minimum": "and", "maximum": "or", "fmin": "and", "fmax": "or", "invert": "not",
@@ -249,9 +257,9 @@ def rebuild(node: Node, args: tuple[Node, ...]) -> Node:
     return _intern(node.op, args, node.dtype, node.value, node.where)
 
 
-def with_value(node: Node, value: Any) -> Node:
-    """The same operation with a mark for those who emit it; what it computes stays the same."""
-    return _intern(node.op, node.args, node.dtype, value, node.where)
+def fused(op: str, args: tuple[Node, Node, Node], where: tuple[str, int] | None = None) -> Node:
+    """An operation of ``FUSED``."""
+    return _intern(op, args, args[0].dtype, None, where)
 
 
 def index(k: Node, extent: TableExtent, where: Any = None) -> Node:
@@ -317,4 +325,6 @@ def function_of(node: Node) -> Callable[..., Any]:
     """What gives the value of an operation, by NumPy, from the values of its arguments (scalars or arrays)."""
     if node.op in LOOKUPS:
         return lookup_of(node.op, node.value)
+    if node.op in FUSED:
+        return FUSED[node.op]
     return partial(convert, dtype=node.dtype) if node.op == "cast" else OPS[node.op].numpy

@@ -13,8 +13,8 @@ from functools import lru_cache
 import numpy as np
 
 from meshloom.kernel.collect import collect_terms, order_products
-from meshloom.kernel.contract import contractible, round_products, terms_of_sums, under_edges
-from meshloom.kernel.expr import BOOL, OPS, Node, const, function_of, operate, rebuild, topological
+from meshloom.kernel.contract import contract, terms_of_sums, under_edges
+from meshloom.kernel.expr import BOOL, FUSED, OPS, Node, const, function_of, operate, rebuild, topological
 
 Roots = tuple[Node, ...]
 Rule = Callable[[Node], Node]
@@ -34,20 +34,26 @@ def substitute(roots: Sequence[Node], value: Rule) -> Roots:
 
 
 def optimise(roots: Sequence[Node], *, strict: bool = False) -> Roots:
-    """All passes, in order; ``strict``: those alone that change no bit.
+    """All passes over a kernel, in order; ``strict``: those alone that change no bit.
 
     Cancelling and collecting can get in each other's way: fewest operations win.
     """
     if strict:
         return as_written(roots)
-    simple = fold_constants(powers_to_products(fold_constants(contractible(roots))))
+    simple = fold_constants(powers_to_products(fold_constants(roots)))
     # Equal expressions are one object: where a pass has found nothing to do, nothing is done twice.
     starts = dict.fromkeys((simple, cancel_factors(simple)))
     shared = [fold_constants(share_reciprocals(start)) for start in starts]
     variants = dict.fromkeys(one for roots in shared for one in (roots, fold_constants(collect_terms(roots))))
     variants |= dict.fromkeys([fold_constants(order_products(v)) for v in variants])
     fewest = min(variants, key=_weight)
-    return round_products(fewest)
+    return contract(fewest)
+
+
+def composed(roots: Sequence[Node]) -> Roots:
+    """What kernels compute that were put together, each to the last bit what it computes by itself: it does not matter
+    what became one loop. What the others have made constant or neutral goes."""
+    return rewrite(roots, _fold_exactly)
 
 
 def as_written(roots: Sequence[Node]) -> Roots:
@@ -98,8 +104,10 @@ def _fold(node: Node) -> Node:
 
 
 def _fold_exactly(node: Node) -> Node:
-    """Library functions are left to the back end: theirs may differ from NumPy's in the last bit."""
-    return node if node.op in OPS and OPS[node.op].kind == "special" else _folded(node, _neutral)
+    """Library functions, and what NumPy rounds twice, are left to the back end: theirs may differ from NumPy's in the
+    last bit."""
+    special = node.op in FUSED or (node.op in OPS and OPS[node.op].kind == "special")
+    return node if special else _folded(node, _neutral)
 
 
 #: The operations that rules below know something about: others need not be asked after.

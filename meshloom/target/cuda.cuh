@@ -14,8 +14,6 @@ typedef unsigned long long uint64_t;
 #define ML_FUNCTION __device__ __forceinline__
 #define ML_C(NAME) ::NAME
 //@ mathematics.hpp
-ML_FUNCTION double ml_times(double a, double b) { return __dmul_rn(a, b); }  // never contracted with a sum
-ML_FUNCTION float ml_times(float a, float b) { return __fmul_rn(a, b); }
 // Ask for so many bytes from p on, which must all be there, to be brought into the L2 cache.
 ML_FUNCTION void ml_prefetch(const void* p, int bytes) {
 #if __CUDA_ARCH__ >= 900

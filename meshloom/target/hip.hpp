@@ -33,15 +33,6 @@ typedef unsigned long long ml_uint64;
 #define ML_C(NAME) ::NAME
 #define std ml_std
 //@ mathematics.hpp
-// Never contracted with a sum: HIP's __dmul_rn is a plain product.
-ML_FUNCTION double ml_times(double a, double b) {
-#pragma clang fp contract(off)
-  return a * b;
-}
-ML_FUNCTION float ml_times(float a, float b) {
-#pragma clang fp contract(off)
-  return a * b;
-}
 #endif
 // Ask for so many bytes from p on, which must all be there: devices before gfx12 have no word for it and go on.
 ML_FUNCTION void ml_prefetch(const void* p, int bytes) {

@@ -7,7 +7,10 @@ and text.
 from __future__ import annotations
 
 import os
+import platform
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 from meshloom.target.device_files import numbers_of
 from meshloom.target.language import Language
@@ -37,6 +40,12 @@ class Target:
     def is_simt(self) -> bool:
         """Do the threads of a block run at the same time, with barriers, so that plans must keep them apart too?"""
         return self.lanes > 1
+
+    @property
+    def has_fma(self) -> bool:
+        """Is there an instruction for a*b + c in one rounding? Without it products are rounded by themselves, and what
+        kernels compute has other bits than elsewhere."""
+        return self.is_simt or _processor_has_fma()
 
     @property
     def numbers(self) -> Numbers:
@@ -80,6 +89,17 @@ class Target:
     def blocks_with(self, registers: int, threads: int) -> int:
         """Blocks that fit a multiprocessor's registers; a thread gets them in units of 8."""
         return self.registers // (-(-registers // 8) * 8 * threads)
+
+
+@cache
+def _processor_has_fma() -> bool:
+    """Of those that we know x86-64 alone has some without, and says so."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return True
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as said:
+        flags = next((line for line in said if line.startswith("flags")), "fma")
+        return "fma" in flags.split()
+    return True
 
 
 def cpu_count() -> int:

@@ -400,7 +400,7 @@ def test_loops_and_programs_go_through_cupy(monkeypatch: pytest.MonkeyPatch) -> 
     history = program.run(1, record=(total,))
     assert_same(case.results(), expected, np.float64)
     assert isinstance(case.force.storage, Placed) and history[0, 0] == total.value
-    assert RawModule.asked[-1] == ("-std=c++17",)
+    assert RawModule.asked[-1] == ("-std=c++17", "-ffp-contract=off")
 
 
 def test_strict_kernels_are_not_contracted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,6 +416,7 @@ def test_strict_kernels_are_not_contracted(monkeypatch: pytest.MonkeyPatch) -> N
     axpy(points, x, y)
     assert y.numpy().tolist() == (1.0 + 3.0 * np.arange(70.0)).tolist()
     assert RawModule.asked[-1] == ("-std=c++17", "-ffp-contract=off")
+    assert "#define ML_NO_FMA" in axpy.loop(points, x, y).source
 
 
 def test_code_that_does_not_compile_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshloom.kernel import expr, passes
+from meshloom.kernel.contract import contract
 from meshloom.kernel.count import flops_by_kind
 from meshloom.kernel.evaluate import evaluate
 
@@ -79,6 +80,61 @@ def test_terms_are_collected_when_that_saves_operations() -> None:
 def test_factors_cancel() -> None:
     (cancelled,) = passes.optimise([op("mul", op("div", A, B), B)])
     assert cancelled is A
+
+
+# --- contraction --------------------------------------------------------------------------------------------------
+def fused(name: str, *args: expr.Node) -> expr.Node:
+    return expr.fused(name, args)  # type: ignore[arg-type]
+
+
+def test_products_are_taken_into_the_sums_that_they_are_terms_of() -> None:
+    product = op("mul", A, B)
+    assert contract([op("add", product, C), op("add", C, product), op("sub", product, C), op("sub", C, product)]) == (
+        fused("fma", A, B, C), fused("fma", A, B, C), fused("fms", A, B, C), fused("fnma", A, B, C))  # fmt: skip
+
+
+def test_of_two_products_the_second_is_taken_unless_it_is_needed_elsewhere() -> None:
+    first, second = op("mul", A, B), op("mul", B, C)
+    both = op("sub", first, second)
+    assert contract([both]) == (fused("fnma", B, C, first),)
+    assert contract([both, op("sqrt", second)])[0] is fused("fms", A, B, second)
+    assert contract([both, second])[0] is fused("fms", A, B, second)
+    assert contract([both, op("abs", first), op("abs", second)])[0] is fused("fnma", B, C, first)
+
+
+def test_a_product_is_taken_into_every_sum_and_counted_once() -> None:
+    """It is counted as it was before: contraction changes no count."""
+    product = op("mul", A, B)
+    roots = [op("add", product, C), op("sub", product, A), op("div", product, C), op("add", op("mul", B, C), A)]
+    found = contract(roots)
+    assert found[:3] == (fused("fma", A, B, C), fused("fms", A, B, A), op("div", product, C))
+    for some in (roots, roots[:2], roots[2:]):
+        assert flops_by_kind(contract(some)) == flops_by_kind(some)
+    assert flops_by_kind(roots[:2]) == {"add": 2, "mul": 1}
+
+
+def test_what_is_not_contracted() -> None:
+    """Integers, what is rounded to another type before it is added, and sums under a root, wherever their products are
+    used."""
+    i, k = (expr.load(n, 0, 0, np.dtype(np.int64)) for n in (3, 4))
+    x, y = (expr.load(n, 0, 0, np.dtype(np.float32)) for n in (5, 6))
+    under = op("sub", op("mul", A, A), op("mul", B, B))
+    kept = [op("add", op("mul", i, k), i), op("add", op("mul", x, y), A), op("sqrt", under)]
+    kept.append(op("add", under.args[0], C))
+    assert contract(kept) == tuple(kept)
+    assert contract([op("add", op("mul", x, y), x)]) == (fused("fma", x, y, x),)
+    assert passes.optimise(kept, strict=True) == tuple(kept)
+    fast = [op("add", op("mul", A, B), C)]
+    assert passes.optimise(fast, strict=True) == tuple(fast) and passes.optimise(fast) == (fused("fma", A, B, C),)
+
+
+def test_formulas_that_are_put_together_stay_what_they_are() -> None:
+    """What has become constant is computed only where NumPy rounds as back ends do."""
+    one, third = c(1.0), c(0.1)
+    assert passes.composed([op("add", op("mul", A, one), c(-0.0)), op("mul", third, third)]) == (A, c(0.1 * 0.1))
+    kept = [fused("fma", third, third, third), op("add", op("mul", A, B), C), op("add", A, c(0.0)),
+            op("add", op("div", A, C), op("div", B, C))]  # fmt: skip
+    assert passes.composed(kept) == tuple(kept)
 
 
 leaves = st.sampled_from([A, B, C]) | st.floats(-3, 3, width=32).map(c)

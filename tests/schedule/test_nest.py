@@ -13,6 +13,7 @@ from meshloom.backend.cpu_dialect import CppPrinter
 from meshloom.backend.unit import block_names, make_unit, parameters
 from meshloom.schedule.lines.nest_parts import any_of, chained
 from meshloom.schedule.nest import nodes
+from meshloom.schedule.nest.contraction import contracted
 from meshloom.schedule.nest.nodes import (
     Accumulate,
     AddressOf,
@@ -244,6 +245,27 @@ def test_substitution_changes_names_and_shares_the_rest() -> None:
     )
     assert substituted(body, {"z": b}) is body
     assert substituted(body, {"t": b}).body[0] == Store(Piece(q[b], Number(0)), a)
+
+
+def test_the_arithmetic_of_nests_is_contracted_and_places_are_not() -> None:
+    """Of two products the second is taken; a name of its own, as operations of kernels have, ends a formula."""
+    at = q[a * 3 + t]
+    body = (
+        Store(at, a * b, "-"), Store(at, a * b - c * t, "+"), Store(at, c - a * b), Store(at, b * (c + a * t)),
+        Let("double", (("v0", a * b), ("v1", b + c))), Let(PairOf("float"), (("v2", -(a * b + c)),), fixed=False),
+        let("x", a * b + c), For("i", a * b + c, Name("n"), (Store(t, Select(a * b + c < t, b + a * t, c), "*"),)),
+    )  # fmt: skip
+    assert "\n".join(map(str, contracted(body))) == """\
+q[a * 3 + t] = ml_fma(-a, b, q[a * 3 + t]);
+q[a * 3 + t] += ml_fma(-c, t, a * b);
+q[a * 3 + t] = ml_fma(-a, b, c);
+q[a * 3 + t] = b * ml_fma(a, t, c);
+const double v0 = a * b, v1 = b + c;
+ml_pair<float> v2 = -ml_fma(a, b, c);
+const ml_index x = a * b + c;
+for (ml_index i = a * b + c; i < n; ++i) {
+t *= a * b + c < t ? ml_fma(a, t, b) : c;
+}"""
 
 
 def test_sizes_have_a_value() -> None:

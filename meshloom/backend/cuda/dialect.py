@@ -22,6 +22,7 @@ from meshloom.backend.unit import (
     indent,
     parameters,
     prelude,
+    rounding,
     tables,
 )
 from meshloom.kernel.model import Output
@@ -34,7 +35,7 @@ from meshloom.target import Language, Target
 
 _PRELUDE = Path(__file__).with_name("prelude.cuh")
 #: What all languages of GPUs have in common, for a CPU's compiler; and threads as fibres.
-_COMMON = "".join(prelude(Path(__file__).parent / name) for name in ("language.hpp", "../rounded.hpp"))
+_COMMON = prelude(Path(__file__).with_name("language.hpp"))
 #: Behind the prelude where a sum must not depend on its order.
 _BINNED = prelude(Path(__file__).with_name("binned.cuh"))
 FIBRES = Path(__file__).with_name("emulation.hpp").read_text()
@@ -90,7 +91,7 @@ def render(unit: TranslationUnit, made: Sequence[KernelText], *, wide_index: boo
     index = "#define ML_INDEX " + ("long long" if wide_index else "int")
     text_lines, words = indent([line for one in made for line in one.text_lines]), prelude_of(_language(unit.target))
     words += _BINNED if unit.spec.binned else ""
-    head = ["", index, words, f"// loop {safe_name(unit.spec.name)}", *tables(unit, "__device__")]
+    head = ["", *rounding(unit), index, words, f"// loop {safe_name(unit.spec.name)}", *tables(unit, "__device__")]
     return "\n".join([*head, *text_lines, ""])
 
 

@@ -15,7 +15,7 @@ from meshloom.schedule.plan.plan import Plan, with_arrays
 from meshloom.schedule.spec import ElementsPerThread, LoopSpec
 from meshloom.target import Target
 
-NO_CONTRACTION = "--fmad=false"  # as NVRTC is told to round every product by itself
+NO_CONTRACTION = "--fmad=false"  # as NVRTC is told to round every product by itself: the text says what is contracted
 
 
 class GpuOptions(NamedTuple):
@@ -67,7 +67,6 @@ def compiled_kernels(lowered: Lowered, compiled: Callable[[GpuText], Compiled | 
     """With as many registers as they were wished, or as fit each of them; behind a header where they are emulated. None
     where a text on the way there is not ``compiled``."""
     unit, options = lowered.unit, lowered.options
-    flags = (NO_CONTRACTION,) if unit.spec.strict else ()
 
     def attempt(resident: tuple[int, ...]) -> Compiled:
         made, source = lowered.kernels, lowered.source
@@ -75,7 +74,7 @@ def compiled_kernels(lowered: Lowered, compiled: Callable[[GpuText], Compiled | 
             made = tuple(dialect.resident_kernels(unit, made, options.threads, resident))
             source = dialect.render(unit, made, wide_index=options.wide_index)
         text = dialect.emulated(source, made, header) if header else source
-        found = compiled(GpuText(text, lowered.name, flags, options.architecture))
+        found = compiled(GpuText(text, lowered.name, (NO_CONTRACTION,), options.architecture))
         if found is None:
             raise _NotCompiled
         return replace(found, source=source)

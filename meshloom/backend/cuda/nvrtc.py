@@ -125,9 +125,9 @@ class _CacheEntry(NamedTuple):
         return hashlib.sha256(self.key.encode() + content).digest()
 
 
-def assembly(source: str, name: str, architecture: str) -> str:
+def assembly(source: str, name: str, architecture: str, *, flags: tuple[str, ...] = ()) -> str:
     """The PTX of a source, to see which instructions the compiler has chosen."""
-    made = _compiled(source, name, (f"--gpu-architecture={architecture}", "--std=c++17", "-default-device"))
+    made = _compiled(source, name, (f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", *flags))
     return made.ptx.rstrip(b"\0").decode()
 
 

@@ -47,6 +47,7 @@ template <class T> struct alignas(2 * sizeof(T)) ml_pair {
   friend ML_FUNCTION ml_pair operator-(ml_pair p, ml_pair q) { return {p.a - q.a, p.b - q.b}; }
   friend ML_FUNCTION ml_pair operator*(T factor, ml_pair p) { return {factor * p.a, factor * p.b}; }
   friend ML_FUNCTION ml_pair operator*(ml_pair p, T factor) { return factor * p; }
+  friend ML_FUNCTION ml_pair ml_fma(ml_pair p, ml_pair q, ml_pair r) { return {ml_fma(p.a, q.a, r.a), ml_fma(p.b, q.b, r.b)}; }
   ML_FUNCTION ml_pair& operator+=(ml_pair p) { return *this = *this + p; }
   ML_FUNCTION ml_pair& operator-=(ml_pair p) { return *this = *this - p; }
   ML_FUNCTION ml_pair& operator*=(T factor) { return *this = factor * *this; }

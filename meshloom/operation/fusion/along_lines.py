@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from meshloom.kernel import passes
 from meshloom.kernel.access import Mode, Read, Write
@@ -111,5 +110,4 @@ class ComposedBody(Body):
         left = {s: row for s, row in now.items() if s in numbers and s not in self.dead}
         stored = [Output(numbers[s], 0, c, v) for s, row in left.items() for c, v in enumerate(row)]
         stored = [o for o in stored if not (o.value.op == "load" and o.value.value == (o.param, 0, o.comp))]
-        optimised = partial(passes.optimise, strict=self.strict)
-        return BodyGraph(valued(stored, optimised), optimised(operands), ("",) * len(stored))
+        return BodyGraph(valued(stored, passes.composed), passes.composed(operands), ("",) * len(stored))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from meshloom.kernel import passes
@@ -286,7 +285,7 @@ def _finished_spec(composer: _Composer, plan: FusedPlan | ChunkPlan) -> FusedSpe
     _take_own_points_from_stencils(composer)
     racy = [o for o in composer.outputs if params[o.param].racy]
     rest = [o for o in composer.outputs if not params[o.param].racy]
-    best = valued((*rest, *composer.starts), partial(passes.optimise, strict=composer.strict))
+    best = valued((*rest, *composer.starts), passes.composed)
     outputs, starts = (*racy, *best[: len(rest)]), best[len(rest) :]
     targets = list(dict.fromkeys(m.target for m in maps))
     described = tuple(SpecMap(m.arity, m.index_type, targets.index(m.target), m.formula) for m in maps)

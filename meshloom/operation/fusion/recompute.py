@@ -183,7 +183,7 @@ class _Joined:
     def _loop(self) -> Operation:
         consumer, strict = self.pair.consumer, self.pair.consumer.strict or self.pair.producer.strict
         found = [o for o, _ in evaluated(consumer, self._read_by_consumer)]
-        best = valued(found, partial(passes.optimise, strict=strict))
+        best = valued(found, passes.composed)
         outputs = tuple([replace(o, param=self.written[consumer.storages[o.param]]) for o in best])
         names = [one.name for one in self.operands.listed]
         unique = [n if n not in names[:k] else f"{n}_{k}" for k, n in enumerate(names)]

@@ -112,7 +112,9 @@ def _value(loop: Explained, one: ExplainedOperand) -> str:
 
 def algebra_of(spec: LoopSpec, backend: Any) -> list[tuple[str, str]]:
     """What was done to the formulas."""
-    contracted = ", a*b + c contracted" if getattr(backend, "contract", backend.name != "numpy") else ""
+    contracted = ""
+    if getattr(backend, "contract", backend.name != "numpy"):
+        contracted = ", a*b + c contracted" if backend.target.has_fma else ", no fma on this processor: bits of its own"
     fast = f"fast (terms collected, reciprocals shared{contracted}; strict=True turns it off)"
     rows = [("algebra", "as written, operation by operation (strict)" if spec.strict else fast)]
     if spec.binned:

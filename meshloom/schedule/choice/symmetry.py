@@ -30,7 +30,7 @@ from itertools import combinations
 
 import numpy as np
 
-from meshloom.kernel.expr import Node, topological
+from meshloom.kernel.expr import FUSED, Node, topological
 from meshloom.kernel.model import Output
 from meshloom.schedule.spec import LoopSpec
 
@@ -123,6 +123,8 @@ def _real(node: Node, args: tuple[int, ...]) -> int:
             return a * b % PRIME
         case "div", (a, b) if b:
             return a * pow(b, -1, PRIME) % PRIME
+        case _ if node.op in FUSED:
+            return FUSED[node.op](*args) % PRIME
         case "cast", (a,) if node.dtype.kind == "f" and node.args[0].dtype.kind == "f":
             return a
     return _exact(node, args)
@@ -140,8 +142,10 @@ def _exact(node: Node, args: tuple[int, ...]) -> int:
             return _sum(node, a, b)
         case "sub", (a, b):
             return _sum(node, a, -b)
-        case "mul", (a, b) if a * b:  # odd in both; nothing times something need not be nothing
-            return a * b * _random("mul", node.dtype, a * a * b * b % PRIME, (a * a + b * b) % PRIME) % PRIME
+        case "mul", (a, b) if a * b:  # nothing times something need not be nothing
+            return _times(node, a, b)
+        case _, (a, b, c) if op in FUSED:
+            return _product_and_sum(node, a, b, c)
         case "div", (a, b) if a * b:
             return a * b * _random("div", node.dtype, a * a % PRIME, b * b % PRIME) % PRIME
         case (("minimum" | "maximum"), (a, b)):
@@ -159,8 +163,6 @@ def _exact(node: Node, args: tuple[int, ...]) -> int:
             return _odd(op, a)
         case _, (a,) if op in EVEN:
             return _even(op, a)
-        case _ if op in COMMUTING:
-            return _random(op, *sorted(args))
     return _asked(node, args)
 
 
@@ -177,6 +179,8 @@ def _asked(node: Node, args: tuple[int, ...]) -> int:
             return (1 - _equal(a, b)) % PRIME
         case "not", (a,) if node.dtype.kind == "b":
             return (1 - a) % PRIME
+        case _ if op in COMMUTING:
+            return _random(op, *sorted(args))
         case (("index" | "entry" | "interval"), _):  # each extent and each table is a function of its own
             return _random(op, str(node.value), *args)
     return _random(op, *args)
@@ -206,6 +210,21 @@ def _sum(node: Node, a: int, b: int) -> int:
     if total == 0:  # infinity less infinity is no zero
         return _random("less itself", a * a % PRIME)
     return total * _random("add", node.dtype, total * total % PRIME, a * b % PRIME) % PRIME
+
+
+def _times(node: Node, a: int, b: int) -> int:
+    """Commutes, and is odd in both."""
+    return a * b * _random("mul", node.dtype, a * a * b * b % PRIME, (a * a + b * b) % PRIME) % PRIME
+
+
+def _product_and_sum(node: Node, a: int, b: int, c: int) -> int:
+    """In one rounding: its factors commute, and it turns around when the product and what is added to it do."""
+    product = _times(node, a, b) if a * b else _random("mul", a, b)
+    product, added = -product if node.op == "fnma" else product, -c if node.op == "fms" else c
+    total = (product + added) % PRIME
+    if total == 0:
+        return _random("less a product", added * added % PRIME)
+    return total * _random("fma", node.dtype, total * total % PRIME, product * product % PRIME) % PRIME
 
 
 def _cast(node: Node, a: int) -> int:

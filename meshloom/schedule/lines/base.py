@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 from meshloom.schedule.choice.candidate import Candidate
 from meshloom.schedule.lines.spec import LineGeometry, LineSpec, LineTiling
 from meshloom.schedule.nest.code import Pass
+from meshloom.schedule.nest.contraction import contracted
 from meshloom.schedule.plan.emitter import Emitter
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
@@ -36,7 +38,9 @@ class LineMethod(Emitter):
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         assert isinstance(spec, LineSpec)
-        return self.line_passes(spec, plan, target=target)
+        found = self.line_passes(spec, plan, target=target)
+        return [replace(one, phases=tuple([replace(phase, body=contracted(phase.body)) for phase in one.phases]))
+                for one in found]  # fmt: skip
 
     @abstractmethod
     def line_passes(self, spec: LineSpec, plan: Plan, *, target: Target) -> list[Pass]:

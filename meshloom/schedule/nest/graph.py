@@ -7,9 +7,9 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable, Container, Sequence
 
-from meshloom.kernel.contract import is_rounded
-from meshloom.kernel.expr import C_TYPES, OPS, Node, topological
+from meshloom.kernel.expr import C_TYPES, FUSED, OPS, Node, topological
 from meshloom.kernel.table import LOOKUPS
+from meshloom.schedule.nest.contraction import fma
 from meshloom.schedule.nest.nodes import (
     Binary,
     Call,
@@ -122,8 +122,9 @@ def _computed(node: Node, of: list[Expr], leaf: Leaf) -> Expr:
         return call("ml_whole", of[0], of_types=(ctype,)) if truncated else Cast(ctype, of[0])
     if node.op in LOOKUPS:
         return _looked_up(node, of)
-    if is_rounded(node):
-        return call("ml_times", *of)
+    if node.op in FUSED:
+        a, b, c = of
+        return fma(-a if node.op == "fnma" else a, b, -c if node.op == "fms" else c)
     op = OPS[node.op]
     spelling = op.integer if op.integer and node.args[0].dtype.kind == "i" else op.c
     if spelling == "?:":

@@ -60,19 +60,20 @@ def names(nodes: Iterable[NestNode]) -> set[str]:
 
 def substituted(node: Any_node, values: Mapping[str, Expr]) -> Any_node:
     """The same node with values in place of names."""
-    made: Any = _changed(node, values)
+    made: Any = rewritten(node, lambda one: values.get(one.name, one) if isinstance(one, Name) else None)
     return made
 
 
-def _changed(part: Any, values: Mapping[str, Expr]) -> Any:
-    if isinstance(part, Name):
-        return values.get(part.name, part)
+def rewritten(part: Any, rule: Callable[[NestNode], NestNode | None]) -> Any:
+    """A node, or several, with what a rule gives in place of each; None: what is in it is looked at."""
     if isinstance(part, tuple):
-        parts = tuple(_changed(one, values) for one in part)
+        parts = tuple(rewritten(one, rule) for one in part)
         return parts if any(new is not old for new, old in zip(parts, part, strict=True)) else part
     if not isinstance(part, NestNode):
         return part
-    found = {name: (old := getattr(part, name), _changed(old, values)) for name in _parts(part)}
+    if (new := rule(part)) is not None:
+        return new
+    found = {name: (old := getattr(part, name), rewritten(old, rule)) for name in _parts(part)}
     changed = {name: new for name, (old, new) in found.items() if new is not old}
     return replace(part, **changed) if changed else part  # type: ignore[type-var]
 

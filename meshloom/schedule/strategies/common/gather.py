@@ -15,6 +15,7 @@ import numpy as np
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
 from meshloom.schedule.nest.code import ITEM, TARGET, ElementCode, accumulated
+from meshloom.schedule.nest.contraction import fma
 from meshloom.schedule.nest.nodes import (
     INDEX,
     INT,
@@ -157,9 +158,12 @@ def _uniform(spec: LoopSpec, group: Columns, of: ColumnValue) -> list[Statement]
     for comp, used in enumerate(group.use[0]):
         if used:
             value = of(group.param, used[0])
+            if len(set(signs)) == 2 and param.dtype.kind == "f":  # exact: the weight is 1 or -1
+                place = accumulator(group.param, comp)
+                made.append(Store(place, fma(weight, value, place)))
+                continue
             if len(set(signs)) == 2:
-                is_integer = param.dtype.kind == "i"
-                value = call("ml_wrapped_mul", weight, value, of_types=(param.ctype,)) if is_integer else weight * value
+                value = call("ml_wrapped_mul", weight, value, of_types=(param.ctype,))
             elif set(signs) == {-1}:
                 value = negated(value, param.dtype)
             made.append(_merge(spec, group.param, comp, value))
