@@ -106,8 +106,9 @@ def use(
     ``emulated`` pretends to be: "cuda" unless given, one of NVIDIA's; "hip", one of AMD's, with its text and its
     wavefronts of 64 threads; "gfx942", a larger one. ``lanes``: threads of its warps, 32 or 64, if other than the
     target has. ``reproducible``: True makes every floating-point ``Sum`` to a Global, of loops that are made from now
-    on, independent of the order: the same bits for any schedule, number of threads and back end, where the summands
-    have them; False leaves that again.
+    on, independent of the order: the same bits for any schedule, number of threads and ranks and back end, where the
+    summands have them; and the automatic schedule takes strategies that add up in the order of elements. False leaves
+    that again.
     """
     global _current
     if not isinstance(name, str) or name not in _BACKENDS:

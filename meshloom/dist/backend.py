@@ -194,6 +194,9 @@ class Placement(OneRank):
             found[numbers] = rows
         return found
 
+    def check_alone(self, what: str) -> None:
+        world().check_alone(what)
+
 
 def _numbers(on: Rows, positions: np.ndarray) -> np.ndarray:
     return positions if on.numbering is None else on.numbering[positions]

@@ -59,6 +59,14 @@ class World:
             one.Wait()
         return found
 
+    def check_alone(self, what: str) -> None:
+        """UserError, once, where there are several ranks: ``what`` does not run on them yet. All must ask."""
+        if self.size > 1:
+            if self.rank:
+                raise SystemExit(2)
+            raise UserError(f"{what} does not run on {self.size} ranks yet: loops over sets and programs of them do, in a"
+                            " script; start it by itself")  # fmt: skip
+
     @property
     def _byte(self) -> Any:
         from mpi4py import MPI

@@ -31,6 +31,10 @@ class OneRank:
         """Values (size, ...) of all elements by number, of which every rank has given its own; all must ask."""
         return values
 
+    def check_alone(self, what: str) -> None:
+        """An error where there are several ranks, on which something does not run."""
+        return
+
 
 class Rows(ItsOwnCopy):
     """A set as far as rows are concerned: all that fields and maps need of one."""
