@@ -13,6 +13,9 @@ from typing import Any as _Any
 
 from meshloom import compact, errors, linalg
 from meshloom.backend import backend, backends, threads, use, using
+from meshloom.dist.world import World as _World
+from meshloom.dist.world import join as _join
+from meshloom.dist.world import world as _world
 from meshloom.io.draw.plot import plot
 from meshloom.io.meshes import read, write
 from meshloom.io.state import load, save
@@ -50,10 +53,13 @@ __all__ = [
     "Operation", "Program", "Random", "Read", "ReadWrite", "Schedule", "Set", "Subset", "Sum", "Write",
     "backend", "backends", "call", "compact", "debug", "errors", "fill_ghosts", "generate", "jacobian", "kernel",
     "linalg", "load", "locate", "march", "orderings", "plot", "program", "read", "run_case", "save", "strategies",
-    "study", "threads", "use", "using", "variants", "write",
+    "study", "threads", "use", "using", "variants", "world", "write",
 ]  # fmt: skip
 
+_join()
+
 # What lives in rooms that stand on this surface is imported when it is first asked for.
+world: _World
 run_case: _Callable[..., _Any]
 study: _Callable[..., _Any]
 _ABOVE = {"run_case": "meshloom.studies", "study": "meshloom.studies"}
@@ -61,6 +67,8 @@ _ABOVE = {"run_case": "meshloom.studies", "study": "meshloom.studies"}
 if not _TYPE_CHECKING:  # where it would make a name of every misspelt one
 
     def __getattr__(name: str) -> object:
+        if name == "world":
+            return _world()
         if name == "Sequence":
             raise AttributeError("ml.Sequence is gone: call programs, solvers and ml.call(function) inside @ml.program")
         if name not in _ABOVE:

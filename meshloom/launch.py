@@ -69,6 +69,7 @@ class Job:
 
 def check(request: Request) -> Job:
     """The case and its whole configuration, from defaults or checkpoint, then the file, then the changes."""
+    ml.world.check_alone("a case")
     path = _in_folder(request.restart) if request.restart else None
     identity, saved = _load(path) if path else ((), None)
     old = parse_settings(saved.config, str(path), path.parent) if path and saved else []

@@ -233,7 +233,7 @@ ALLOWED = {
     "kernel/sameness.py Same.__init__": "it is equal to nothing when the object is gone",
     "kernel/c_state.py results_kept": "an order among objects that are all there, and no key",
     "kernel/survey.py": _OF_PYTHON, "kernel/survey.py Survey._of_python_itself": _OF_PYTHON,
-    "mesh/stored.py _extent": "whether two fields overlap now",
+    "mesh/buffer.py _extent": "whether two fields overlap now",
     "mesh/array_interop.py SharedMemory.__cuda_array_interface__": "what other libraries ask for",
     "backend/cuda/driver.py": _TO_C, "backend/cuda/emulator.py": _TO_C, "backend/cuda/repeat.py": _TO_C,
     "native/ffi.py": _TO_C, "native/runtime.py": _TO_C,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -30,6 +30,7 @@ __all__ = [
     "backends",
     "cpu_count",
     "current",
+    "distribute",
     "register",
     "threads",
     "use",
@@ -41,11 +42,23 @@ _BACKENDS: dict[str, Backend] = {
 }
 LANES = (32, 64)  # threads that a warp may have where it is emulated
 _current: Backend | None = None
+#: What stands for a back end where fields are in the memories of several processes; None where there is one.
+_over_ranks: Callable[[Backend], Backend] | None = None
 
 
 def register(new: Backend) -> None:
     """Add a back end, to be chosen by its name."""
     _BACKENDS[new.name] = new
+
+
+def distribute(over_ranks: Callable[[Backend], Backend]) -> None:
+    """From now on every back end that is chosen runs over ranks."""
+    global _over_ranks
+    _over_ranks = over_ranks
+
+
+def _placed(chosen: Backend) -> Backend:
+    return chosen if _over_ranks is None else _over_ranks(chosen)
 
 
 def cpu() -> CpuBackend:
@@ -93,8 +106,9 @@ def use(
     ``emulated`` pretends to be: "cuda" unless given, one of NVIDIA's; "hip", one of AMD's, with its text and its
     wavefronts of 64 threads; "gfx942", a larger one. ``lanes``: threads of its warps, 32 or 64, if other than the
     target has. ``reproducible``: True makes every floating-point ``Sum`` to a Global, of loops that are made from now
-    on, independent of the order: the same bits for any schedule, number of threads and back end, where the summands
-    have them; False leaves that again.
+    on, independent of the order: the same bits for any schedule, number of threads and ranks and back end, where the
+    summands have them; and the automatic schedule takes strategies that add up in the order of elements. False leaves
+    that again.
     """
     global _current
     if not isinstance(name, str) or name not in _BACKENDS:
@@ -116,7 +130,7 @@ def use(
         Backend.strict = strict
     if reproducible is not None:
         Backend.reproducible = reproducible
-    _current = chosen
+    _current = _placed(chosen)
 
 
 @contextmanager
@@ -168,7 +182,7 @@ def current() -> Backend:
         name = automatic_backend(found)
         if name == "numpy":
             warnings.warn(f"{found['cpu']}; using the numpy back end, which is slow", stacklevel=2)
-        _current = _BACKENDS[name]
+        _current = _placed(_BACKENDS[name])
     return _current
 
 

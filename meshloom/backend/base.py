@@ -72,13 +72,22 @@ class Backend(ABC):
     def unavailable(self) -> str | None:
         """Why it cannot run here, in one sentence; None when it can."""
 
+    def executable(self, operation: Any) -> Launches:
+        """What executes an operation, any number of times, with its values where this back end has them."""
+        return self.prepare(operation.policy.bound(operation))
+
     @abstractmethod
     def prepare(self, bound: BoundLoop) -> Launches:
-        """What executes the loop, to be called any number of times."""
+        """The same of a loop with its data."""
 
     def source(self, bound: BoundLoop) -> str:
         """The text that is compiled for the loop. ScheduleError where nothing is."""
         raise ScheduleError(f"loop {bound.spec.name}: the back end {self.name} compiles nothing, so there is no text")
+
+    def begin_with(self, operation: Any) -> None:
+        """Begin to make ready what ``executable`` will need, where that can be done apart."""
+        if self.compiles_apart:
+            self.begin(operation.policy.bound(operation))
 
     def begin(self, bound: BoundLoop) -> None:
         """Begin to compile what ``prepare`` will need, where it ``compiles_apart``."""

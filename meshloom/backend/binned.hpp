@@ -69,6 +69,7 @@ ML_FUNCTION ml_binned ml_merged(ml_binned a, ml_binned b) {
   for (int k = 0; k < 3; ++k) a.units[k] += b.units[k];
   return a;
 }
+template <class T> ML_FUNCTION void ml_keep(T* to, ml_binned a) { *(ml_binned*)to = a; }
 template <class T> struct ml_digits;  // of a number, and the exponent of the smallest
 template <> struct ml_digits<double> { enum { COUNT = 53, LEAST = -1074 }; };
 template <> struct ml_digits<float> { enum { COUNT = 24, LEAST = -149 }; };

@@ -23,7 +23,7 @@ from meshloom.native.names import safe_name
 from meshloom.schedule.nest import nodes
 from meshloom.schedule.nest.binned import in_chunks
 from meshloom.schedule.nest.code import Pass, Phase, partial_name
-from meshloom.schedule.nest.nodes import Block, Deposit, Expr, For, Let, Name, Number, Statement, Store, variable
+from meshloom.schedule.nest.nodes import Block, Deposit, For, Let, Name, Number, Statement, variable
 from meshloom.schedule.nest.printer import Printer
 from meshloom.schedule.nest.walk import everything
 from meshloom.schedule.spec import LoopSpec
@@ -184,11 +184,11 @@ def _finish(unit: TranslationUnit) -> list[str]:
     """Merge the blocks' shares of the globals, in the order of the blocks: the same bits for any number of threads."""
     text_lines, starts_from = [], dict(unit.spec.starts_from)
     for o in unit.spec.reductions:
-        by, place = unit.spec.reduction(o), Name(unit.spec.access(o.param).pointer)[o.comp]
+        by, to = unit.spec.reduction(o), Name(unit.spec.access(o.param).pointer)
         total, part = Name("total"), Name(f"{partial_name(o)}_parts")[Name("j")]
         each = For("j", Number(0), Name("parts"), (by.merged(total, part),), INT64, bare=True)
-        before: Expr = Number(starts_from[o.param], by.dtype) if o.param in starts_from else place
-        stored = Store(place, by.total(before, total))
+        before = Number(starts_from[o.param], by.dtype) if o.param in starts_from else None
+        stored = by.finished(to, o.comp, before, total)
         start = variable(total.name, by.start, by.ctype)
         first, *rest, last = PRINTER.text_lines((start, each, stored))
         text_lines += [f"{{ {first}", *rest, f"{last} }}"]

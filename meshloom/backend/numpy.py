@@ -62,8 +62,8 @@ class NumpyWork:
 def run(work: NumpyWork) -> None:
     """Execute a loop. Values read through maps are those from before the loop, as on every back end."""
     spec, fields, globals_ = work.spec, [], []
-    binned = {(o.param, o.comp): Bins(work.buffers[o.param].storage[o.comp : o.comp + 1])
-              for o in spec.reductions if spec.params[o.param].mode.binned}  # fmt: skip
+    binned = {(o.param, o.comp): Bins(work.buffers[o.param].storage[o.comp : o.comp + (not mode.open)])
+              for o in spec.reductions if (mode := spec.params[o.param].mode).binned}  # fmt: skip
     for param, buffer in zip(spec.params, work.buffers, strict=True):
         fields.append(np.empty((0, 0)) if param.is_global else buffer.unpacked())
         globals_.append(buffer.storage.copy() if param.is_global else np.empty(0))
@@ -71,7 +71,10 @@ def run(work: NumpyWork) -> None:
         rows = slice(first, min(first + CHUNK, work.elements))
         _chunk(work, rows, fields, globals_, binned)
     for (number, comp), one in binned.items():
-        globals_[number][comp] = one.rounded(spec.params[number].dtype)
+        if spec.params[number].mode.open:
+            globals_[number].view(np.int64)[4 * comp : 4 * comp + 4] = one.words()
+        else:
+            globals_[number][comp] = one.rounded(spec.params[number].dtype)
     for param, buffer, values, total in zip(spec.params, work.buffers, fields, globals_, strict=True):
         if param.mode.writes:
             buffer.repack(total.reshape(1, -1) if param.is_global else values)

@@ -10,6 +10,7 @@ import numpy as np
 BITS, LEAST = 30, -1080  # of a bin, and the exponent of the unit of the first
 #: 1.5 * 2^52 units of the three bins that count, where the unit of the last is one
 CUTS = tuple(1.5 * 2.0 ** (52 + BITS * k) for k in (2, 1, 0))
+PLUS_ZERO, SPECIAL = 1, {2: math.inf, 4: -math.inf, 8: math.nan}  # what else there was, as marks
 
 
 class Bins:
@@ -38,6 +39,30 @@ class Bins:
                 deposit = (rest + cut) - cut
                 self.units[k] += int(deposit.sum()) >> BITS * (2 - k)
                 rest -= deposit
+
+    @classmethod
+    def of_words(cls, words: np.ndarray) -> Bins:
+        """As ``binned.hpp`` has them in memory, (4,) int64."""
+        top, marks = (int(one) for one in words[:1].view(np.int32))
+        found = cls(np.zeros(0))
+        found.top, found.units = top, [int(one) for one in words[1:]]
+        found.beyond = sum(value for mark, value in SPECIAL.items() if marks & mark)
+        found.minus_zeros = top == 0 and not marks & PLUS_ZERO
+        return found
+
+    def words(self) -> np.ndarray:
+        """The same."""
+        special = {mark for mark, value in SPECIAL.items() if repr(value) == repr(self.beyond)}
+        head = np.array([self.top, sum(special) | (0 if self.minus_zeros else PLUS_ZERO)], np.int32)
+        return np.concatenate([head.view(np.int64), np.array(self.units, np.int64)])
+
+    def merge(self, other: Bins) -> None:
+        """All summands of another one as well."""
+        self._make_bins(other.top)
+        units = ([0] * (self.top - other.top) + other.units)[:3]
+        self.units = [a + b for a, b in zip(self.units, units, strict=True)]
+        self.beyond += other.beyond
+        self.minus_zeros &= other.minus_zeros
 
     def _make_bins(self, top: int) -> None:
         """Room for larger summands; bins below the last of three are left away."""

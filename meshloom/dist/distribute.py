@@ -16,11 +16,16 @@ from meshloom.dist.usage import Usage, slab_points
 from meshloom.mesh.core import Set
 
 
-def distribute(used: Usage, how: str | ArrayLike, ranks: int) -> dict[Any, DistributedSet]:
-    """All sets over ranks: the cells of meshes by a partitioner, or as a given array says by number; grids in slabs."""
+def distribute(
+    used: Usage, how: str | ArrayLike, ranks: int, known: Mapping[Any, np.ndarray] | None = None
+) -> dict[Any, DistributedSet]:
+    """All sets over ranks: the cells of meshes by a partitioner, or as a given array says by number; grids in slabs.
+    ``known``: the owners of sets that have been cut."""
     used.check(ranks)
-    cut = {grid: runs(np.ones(used.sizes[grid]), ranks) for grid in used.radius}
+    cut = {grid: runs(np.ones(used.sizes[grid]), ranks) for grid in used.radius} | dict(known or {})
     for cells, task in used.tasks.items():
+        if cells in cut:
+            continue
         by_position = how if isinstance(how, str) else cells.by_position(given(how, task.n, ranks))
         cut[cells] = partition(by_position, task, ranks)
     return distributed(owners(used.sizes, cut, used.guides, ranks), used.links, ranks)

@@ -7,7 +7,7 @@ ghosts belong to the plane at their end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -53,8 +53,13 @@ class Usage:
 def usage(loops: Iterable[Operation]) -> Usage:
     """Of the loops of a program, as they are recorded."""
     listed = list(loops)
-    reached = _maps(listed)
-    sets = _sets(listed, reached)
+    return usage_of(sets_of(listed), maps_of(listed), listed)
+
+
+def usage_of(some: Iterable[Set], reached: Mapping[Map, bool], listed: Sequence[Operation] = ()) -> Usage:
+    """Of sets that are reached through maps, each with whether anything is written through it; ``listed``: and of the
+    loops that do so, which look around on grids."""
+    sets = _all_sets(some, reached)
     grids = [one for one in sets if isinstance(one, IndexSpace)]
     meshes = list(dict.fromkeys(mesh for one in sets if (mesh := mesh_of(one)) is not None))
     sizes = {one: _planes(one) if isinstance(one, IndexSpace) else one.total
@@ -84,7 +89,7 @@ def slab_points(one: Set) -> int:
 
 
 # ----- sets and maps ------------------------------------------------------------------------------------------------
-def _maps(loops: Iterable[Operation]) -> dict[Map, bool]:
+def maps_of(loops: Iterable[Operation]) -> dict[Map, bool]:
     """The maps through which loops reach, and whether some loop writes through them."""
     found: dict[Map, bool] = {}
     for one in (operand for loop in loops for operand in loop.operands):
@@ -93,11 +98,15 @@ def _maps(loops: Iterable[Operation]) -> dict[Map, bool]:
     return found
 
 
-def _sets(loops: Iterable[Operation], maps: Iterable[Map]) -> list[Set]:
-    """Every set once: of loops, of their fields, at the ends of maps, and what parts are parts of."""
+def sets_of(loops: Sequence[Operation]) -> list[Set]:
+    """Those of loops and of their fields."""
     named = [one.domain.set for one in loops if one.domain.set is not None]
-    fields = [one.storage.set for loop in loops for one in loop.operands if isinstance(one.storage, Field)]
-    found = dict.fromkeys([*named, *fields, *(end for one in maps for end in (one.source, one.target))])
+    return [*named, *(one.storage.set for loop in loops for one in loop.operands if isinstance(one.storage, Field))]
+
+
+def _all_sets(some: Iterable[Set], maps: Iterable[Map]) -> list[Set]:
+    """Every set once: the given ones, those at the ends of maps, and what parts are parts of."""
+    found = dict.fromkeys([*some, *(end for one in maps for end in (one.source, one.target))])
     for one in list(found):
         while isinstance(one, Subset):
             one = one.members.target

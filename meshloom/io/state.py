@@ -19,6 +19,7 @@ from meshloom.errors import MeshError, UserError, file_path, nearest, shown
 from meshloom.io.checksummed import FileKind, checksummed_file, restored_name, stored_name, write_checksummed
 from meshloom.mesh.core import Field, Global, Set, Subset
 from meshloom.mesh.grid import Grid
+from meshloom.mesh.numbering import Rows
 from meshloom.mesh.values import same_kind
 from meshloom.recording import refuse_in_program
 
@@ -34,6 +35,7 @@ def save(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], *
     whatever the layout and the order of a mesh in memory, and with a digest of what they live on.
     """
     refuse_in_program("saving fields", "save them after program.run()")
+    Rows.placement.check_alone("ml.save")
     place, wanted = _path("save", path), by_name("save", values, named)
     arrays = {name: one.saved() for name, one in wanted.items()}
 

@@ -19,6 +19,7 @@ class Mode(_Array):
     writes: ClassVar[bool] = True
     combine: ClassVar[str] = ""  # IR operation that merges offers from several elements
     binned: ClassVar[bool] = False  # added up in bins at fixed places, so that the order does not matter
+    open: ClassVar[bool] = False  # of which the bins are kept, not what they are rounded to
     fields: ClassVar[bool] = True
     globals: ClassVar[bool] = False
     control: ClassVar[bool] = False  # a Global may have it in a loop over one element, where nobody can meet
@@ -58,6 +59,12 @@ class ReproducibleSum(Sum):
     """``Sum`` to a floating-point Global under ``ml.use(..., reproducible=True)``: the same bits in any order."""
 
     binned = True
+
+
+class OpenSum(ReproducibleSum):
+    """The same of a part of the summands: bins are left, which whoever has all parts rounds (``dist/sums.py``)."""
+
+    open = True
 
 
 class Min(Mode):

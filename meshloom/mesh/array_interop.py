@@ -214,6 +214,7 @@ class SharedMemory(ArrayInterop):
         Nobody sees what is written to it: say ``field.changed()`` where its ``version`` matters to somebody.
         """
         self.check_readable()
+        Rows.placement.check_alone("the memory of a field")
         self._lend()
         if self.layout.kind == "aosoa" and self.dim > 1:
             raise MeshError(

@@ -152,6 +152,8 @@ def sharing_memory(storages: Iterable[Buffered], written: Collection[Buffered]) 
 
 def _extent(storage: Any) -> tuple[int, int]:
     """The addresses at which a buffer begins and ends; those of a device are others than the host's."""
+    if isinstance(local := getattr(storage, "local", None), Buffered):  # over ranks: what is in this one's memory
+        return _extent(local._storage)
     on_host = isinstance(storage, np.ndarray)
     described = storage.__array_interface__ if on_host else storage.__cuda_array_interface__
     start = int(described["data"][0])
@@ -160,7 +162,7 @@ def _extent(storage: Any) -> tuple[int, int]:
 
 def _check_buffer(name: str, storage: Any, dtype: np.dtype, size: int) -> None:
     """MeshError unless compiled code can work on a buffer: flat, of a type and size, in one piece, writable."""
-    if not (isinstance(storage, np.ndarray) or hasattr(storage, "__cuda_array_interface__")):
+    if not (isinstance(storage, np.ndarray) or hasattr(storage, "get")):
         raise MeshError(f"{name}: its storage is a NumPy or CuPy array, got {type(storage).__name__}")
     flags = storage.flags
     fits = storage.ndim == 1 and storage.size == size and storage.dtype == dtype and flags.c_contiguous

@@ -152,7 +152,7 @@ class Set(Rows):
         dim: Components = 1,
         *,
         dtype: DTypeLike | None = None,
-        data: ArrayLike | None = None,
+        data: ArrayLike | Callable[[np.ndarray], ArrayLike] | None = None,
         layout: str | Layout | None = None,
         temporary: bool | None = None,
         wrap: Any = None,
@@ -160,7 +160,8 @@ class Set(Rows):
         """A field on this set: zero unless ``data`` (total, dim), or (total,) for dim 1, is given, by number; of a grid
         (*shape, dim) or (*shape,), without its ghosts, which are zero until something is written to them.
 
-        ``dim``: so many values for each element, or their shape, such as (5, 3); ``data`` is (total, 5, 3) then.
+        ``dim``: so many values for each element, or their shape, such as (5, 3); ``data`` is (total, 5, 3) then. It may
+        be a function of points (n, d): nodes, centroids of cells, centres of faces; each rank asks for its own.
 
         ``temporary``: it serves inside a program only. What it holds between two runs is nobody's business, so the
         program may keep its values in registers and never store them. Left out, that holds for fields that are made

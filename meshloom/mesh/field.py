@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from math import prod
 from typing import Any, Generic, Self
@@ -17,7 +18,7 @@ from meshloom.mesh.components import Components, component_shape
 from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.numbering import Rows, S_co
 from meshloom.mesh.reduced import Reduced
-from meshloom.mesh.values import enough_memory, field_dtype, named, one_number, same_kind
+from meshloom.mesh.values import as_array, enough_memory, field_dtype, named, one_number, same_kind
 from meshloom.recording import MAKE_BEFORE, READ_LATER, not_in_program, recorder, refuse_in_program
 
 
@@ -34,7 +35,7 @@ class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
         dim: Components = 1,
         *,
         dtype: DTypeLike | None = None,
-        data: ArrayLike | None = None,
+        data: ArrayLike | Callable[[np.ndarray], ArrayLike] | None = None,
         layout: str | Layout | None = None,
         temporary: bool | None = None,
         wrap: Any = None,
@@ -50,6 +51,8 @@ class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
         if wrap is not None:
             self._wrap(wrap, dtype, data, layout)
             return
+        if callable(data):
+            data = _evaluated(data, on, name)
         self.dtype = field_dtype(dtype, data, f"field {name}")
         self.layout = parse_layout(on.usual_layout if layout is None else layout)
         self.layout_is_free = layout is None and on.layout_is_free
@@ -94,6 +97,17 @@ class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
     def numpy(self) -> np.ndarray:
         """A copy of the values by number, in the field's shape, whatever the layout and the order in memory."""
         return np.ascontiguousarray(self.set.shown(self.rows()).reshape(self.shape))
+
+    def local(self) -> np.ndarray:
+        """A copy of the values of this rank's own elements, whose numbers are ``set.mine``: (n, *components). All of
+        them where there is one rank; no rank waits for another."""
+        self.check_readable()
+        owned = getattr(self.storage, "owned", None)
+        if owned is None:
+            return self.numpy().reshape(-1, *self.components)[self.set.mine]
+        positions, rows = owned()
+        numbers = positions if self.set.numbering is None else self.set.numbering[positions]
+        return rows[np.argsort(numbers)].reshape(-1, *self.components)
 
     def rows(self) -> np.ndarray:
         """A copy of the values by position, (total, dim), whatever the layout."""
@@ -188,3 +202,17 @@ class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
     def __repr__(self) -> str:
         each = self.components if len(self.components) > 1 else self.dim
         return f"Field({self.name}: {self.set.name} x {each}, {self.dtype}, {self.layout})"
+
+
+def _evaluated(function: Callable[[np.ndarray], ArrayLike], on: Rows, name: str) -> np.ndarray:
+    """The values of a function of points (n, d), which is asked for those of this rank's own elements."""
+    points, mine = getattr(on, "points", None), on.mine
+    if points is None:
+        raise MeshError(f"field {name}: {on.name} does not know where its elements are, so no function of points gives"
+                        " its values; give an array")  # fmt: skip
+    values = as_array(function(points[mine]), f"field {name}")
+    if values.ndim == 0:
+        return values
+    if len(values) != len(mine):
+        raise MeshError(f"field {name}: its function of {len(mine)} points gave values of shape {values.shape}")
+    return on.placement.whole(on, values)

@@ -19,9 +19,27 @@ from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.values import as_array, named, whole_numbers
 
 
+class OneRank:
+    """Whose the elements of a set are: here all of them are this process's own. Where there are several, ``dist`` puts
+    another one in its place."""
+
+    def mine(self, on: Rows) -> np.ndarray:
+        """The numbers of the elements that this rank owns, ascending."""
+        return np.arange(on.size)
+
+    def whole(self, on: Rows, values: np.ndarray) -> np.ndarray:
+        """Values (size, ...) of all elements by number, of which every rank has given its own; all must ask."""
+        return values
+
+    def check_alone(self, what: str) -> None:
+        """An error where there are several ranks, on which something does not run."""
+        return
+
+
 class Rows(ItsOwnCopy):
     """A set as far as rows are concerned: all that fields and maps need of one."""
 
+    placement: ClassVar[OneRank] = OneRank()
     name: str
     numbering: np.ndarray | None
     owned: int  # rows that are not copies of another rank's
@@ -42,6 +60,12 @@ class Rows(ItsOwnCopy):
     @abstractmethod
     def choices(self) -> np.ndarray:
         """Among rows by number those that a person may choose, in the shape of a mask of them."""
+
+    @property
+    def mine(self) -> np.ndarray:
+        """The numbers of the elements that this rank owns, ascending: ``field.local()`` has their values. All of them,
+        where there is one rank."""
+        return self.placement.mine(self)
 
     @property
     def padding(self) -> np.ndarray:

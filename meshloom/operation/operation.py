@@ -372,8 +372,8 @@ class Operation(NoCopy):
     def begin_to_prepare(self) -> None:
         """Have a compiler begin with it, where it can work by itself; ``prepare`` then waits for it."""
         self.refresh()
-        if self.execution.launches is None and self.backend.compiles_apart and self.domain.compiled:
-            self.execution.with_the_same_values(lambda: self.backend.begin(self.policy.bound(self)))
+        if self.execution.launches is None and self.domain.compiled:
+            self.execution.with_the_same_values(lambda: self.backend.begin_with(self))
 
     def check_temporaries(self) -> None:
         """ProgramError where it reads a temporary field that a program has left without values."""

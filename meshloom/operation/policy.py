@@ -135,7 +135,7 @@ class ExecutionPolicy(ABC):
 
     def launches(self, of: Operation) -> Launches:
         """Made by the back end, where the values are brought to."""
-        return of.backend.prepare(self.bound(of))
+        return of.backend.executable(of)
 
     def bound(self, of: Operation) -> BoundLoop:
         """With its values, in the layout that was wished for, which are brought to where it runs."""
@@ -170,7 +170,8 @@ class StrategyPolicy(ExecutionPolicy):
         maps = tuple(SpecMap(m.arity, m.index_type, targets.index(m.target), m.formula) for m in of.maps)
         params = tuple(spec_param(one, of.maps, of.layout_of) for one in of.operands)
         box = None if of.box is None else spec_box(of.box, of.operands, self.wish, of.backend.target)
-        return LoopSpec(of.name, params, maps, of.graph.outputs, box=box, strict=of.strict)
+        return LoopSpec(of.name, params, maps, of.graph.outputs, box=box, strict=of.strict,
+                        reproducible=of.backend.reproducible)  # fmt: skip
 
     def shared_cache(self, of: Operation) -> SharedCache:
         layouts = tuple(of.layout_of(s) if isinstance(s, Field) else None for s in of.storages)

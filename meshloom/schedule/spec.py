@@ -17,7 +17,7 @@ from meshloom.kernel.table import LookupTable
 from meshloom.mesh.layout import Layout
 from meshloom.mesh.offsets import Index
 from meshloom.native.names import safe_name
-from meshloom.schedule.nest.binned import BinnedSum
+from meshloom.schedule.nest.binned import BinnedSum, OpenBinnedSum
 from meshloom.schedule.nest.nodes import AddressOf, Expr, Grouped, LoadRow, Name, RowOf, offset_by
 from meshloom.schedule.nest.reduce import Reduction
 from meshloom.target import PointNumbers
@@ -53,7 +53,8 @@ class SpecParam:
     @property
     def reduction(self) -> Reduction:
         """How the values that elements give to a Global become one."""
-        return (BinnedSum if self.mode.binned else Reduction)(self.mode.combine, self.dtype)
+        kind = OpenBinnedSum if self.mode.open else BinnedSum if self.mode.binned else Reduction
+        return kind(self.mode.combine, self.dtype)
 
     @property
     def racy(self) -> bool:
@@ -122,6 +123,12 @@ class LoopSpec:
     box: SpecBox | None = None  # of a loop over a box of a grid
     per_thread: ElementsPerThread = ElementsPerThread()  # of loops where no element looks at another
     strict: bool = False  # the formula as written, every operation rounded by itself
+    reproducible: bool = False  # do targets add up in the order of elements, on any number of ranks?
+
+    @property
+    def in_order(self) -> bool:
+        """Must targets take their terms in the order of elements?"""
+        return self.strict or self.reproducible
 
     @property
     def formulas(self) -> tuple[Node, ...]:

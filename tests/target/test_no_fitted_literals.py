@@ -173,7 +173,7 @@ LEFT: dict[str, dict[str, str]] = {
     "mesh/components.py": {"MOST_COMPONENTS = ": ASKED, "MOST_AXES = ": ASKED},
     "mesh/corners.py": {"_ROUNDING = ": ROUNDING, "/ 64.0": METHOD, "(len(p) - 3)": SHAPE, "4.0 * np.pi": SHAPE,
                         "1e-12": ROUNDING},
-    "mesh/faults.py": {"_MOST_LISTED = ": ON_PAGE},
+    "mesh/validation_error.py": {"_MOST_LISTED = ": ON_PAGE},
     "mesh/faces.py": {"kind.nodes < 3": SHAPE, "_MIXERS = ": ARITHMETIC, "64 - bits": ARITHMETIC},
     "mesh/formula.py": {"MOST_OPERATIONS = ": ASKED},
     "mesh/generate.py": {"_SURFACE_POINTS = ": SHAPE, "< 1e-3": ROUNDING, "12 * prod": SHAPE},

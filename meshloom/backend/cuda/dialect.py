@@ -28,7 +28,7 @@ from meshloom.backend.unit import (
 from meshloom.kernel.model import Output
 from meshloom.native.names import safe_name
 from meshloom.schedule.nest.code import BLOCK_SIZE, Pass, Phase, partial_name
-from meshloom.schedule.nest.nodes import Expr, Name, Number, Statement, Store, call, let, variable
+from meshloom.schedule.nest.nodes import Expr, Name, Number, Statement, call, let, variable
 from meshloom.schedule.nest.printer import Printer
 from meshloom.schedule.nest.walk import names
 from meshloom.target import Language, Target
@@ -239,14 +239,15 @@ def _finish(unit: TranslationUnit) -> KernelText:
         wanted.append(Parameter(f"const {by.ctype}*", f"{name}_parts"))
         if all(x.name != pointer for x in wanted):
             wanted.append(Parameter(f"{unit.spec.params[o.param].ctype}*", pointer))
-        place, starts_from = Name(pointer)[o.comp], dict(unit.spec.starts_from)
-        before: Expr = Number(starts_from[o.param], by.dtype) if o.param in starts_from else place
+        starts_from = dict(unit.spec.starts_from)
+        before = Number(starts_from[o.param], by.dtype) if o.param in starts_from else None
+        stored = by.finished(Name(pointer), o.comp, before, Name(name))
         share = by.merged(Name(name), Name(f"{name}_parts")[Name("j")])
         body += ["{", *PRINTER.statement(_started(unit, o)),
                  f"#pragma unroll {by.unroll}",
                  f"for (ml_index j = (ml_index)threadIdx.x; j < parts; j += {threads})",
                  *(f"  {line}" for line in PRINTER.statement(share)),
-                 *_tree(unit, o, threads, *PRINTER.statement(Store(place, by.total(before, Name(name))))),
+                 *_tree(unit, o, threads, *PRINTER.statement(stored)),
                  "}"]  # fmt: skip
     wanted.append(Parameter("const ml_index", "parts"))
     # Bins take so many registers that a block of all threads must be told to keep to its own.

@@ -7,7 +7,8 @@
    deterministic; under "fastest" ``atomic``, which needs none.
 4. Otherwise the deterministic strategy with the least estimated time on this kind of machine (its ``target.Rates``);
    under "fastest" the strategy with the least estimated time, deterministic or not. Strict kernels have the bits of
-   NumPy: of the deterministic strategies those that add up in the order of elements.
+   NumPy, and where ``reproducible`` is asked for any number of ranks gives the same bits: of the deterministic
+   strategies those that add up in the order of elements.
 """
 
 from __future__ import annotations
@@ -102,7 +103,14 @@ def _forbidden(one: Strategy, spec: LoopSpec, wish: Schedule, decided: Decision 
         return None
     if not one.deterministic:
         return "sums may differ in the last digits from run to run"
-    return "does not add up in the order of elements (strict)" if spec.strict and not one.in_order else None
+    if spec.in_order and not one.in_order:
+        return f"does not add up in the order of elements ({_in_order(spec)})"
+    return None
+
+
+def _in_order(spec: LoopSpec) -> str:
+    """Why targets take their terms in the order of elements."""
+    return "strict" if spec.strict else "reproducible"
 
 
 def estimates(spec: LoopSpec, work: Work, target: Target) -> dict[str, float]:
@@ -122,7 +130,7 @@ def choose(spec: LoopSpec, elements: int, work: Work, wish: Schedule, *, target:
     assert best.allowed, "some strategy serves every loop"
     applicable = sorted((one for one in others if one.declined is None), key=lambda one: one.seconds)
     ratios = _ratios({one.what.strategy: f"{one.seconds / best.seconds:.2f}" for one in applicable})
-    these = "those that add up in the order of elements (strict)" if spec.strict else "deterministic ones"
+    these = f"those that add up in the order of elements ({_in_order(spec)})" if spec.in_order else "deterministic ones"
     which = "" if wish.strategy == "fastest" else f" among {these}"
     declined = "".join(f"; {one.what.strategy} declined: {one.declined}" for one in others if one.declined)
     serial = any(one.what == SERIAL for one in alone(spec, work, best.what, target=target)[:1])

@@ -58,6 +58,14 @@ class BinnedSum(Reduction):
         return call("ml_rounded", share, before)
 
 
+class OpenBinnedSum(BinnedSum):
+    """The same, whose bins are kept as they are: others have more summands."""
+
+    def finished(self, to: Expr, comp: int, before: Expr | None, share: Expr) -> Statement:
+        dtype, count = WORDS
+        return Do(call("ml_keep", to + comp * (count * dtype.itemsize // self.dtype.itemsize), share))
+
+
 def in_chunks(loop: For) -> Statement:
     """A loop of independent turns that makes deposits, so that it can still be vectorised: the summands of a chunk of
     turns wait, and are deposited together, their largest known. In turn where deposits are not the same in all turns.

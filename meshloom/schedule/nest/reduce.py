@@ -9,7 +9,7 @@ import numpy as np
 
 from meshloom.kernel.access import identity
 from meshloom.kernel.expr import C_TYPES
-from meshloom.schedule.nest.nodes import Accumulate, Expr, Number, Statement, call
+from meshloom.schedule.nest.nodes import Accumulate, Expr, Number, Statement, Store, call
 
 _CHOOSING = {"minimum": "ml_min", "maximum": "ml_max"}
 
@@ -73,3 +73,7 @@ class Reduction:
     def total(self, before: Expr, share: Expr) -> Expr:
         """What the Global becomes."""
         return combined(self.combine, before, share, self.dtype)
+
+    def finished(self, to: Expr, comp: int, before: Expr | None, share: Expr) -> Statement:
+        """The last share into a component of the Global; ``before``: in place of what is there."""
+        return Store(to[comp], self.total(to[comp] if before is None else before, share))

@@ -108,7 +108,7 @@ def topology(
     racy = spec.racy_maps
     described = (f"{m}:{spec.maps[m].target}:{maps[m][2]}:{m in racy}" for m in maps)
     swapped = {m: found for m in racy if (found := swapped_maps(spec, m)) is not None}
-    in_order = ["in order"] if spec.strict and swapped else []
+    in_order = ["in order"] if spec.in_order and swapped else []
     text = "|".join([str(elements), *described, str({m: sorted(s) for m, s in swapped.items()}), *in_order])
     digest = hashlib.sha256(text.encode())
     if order is not None:
@@ -123,5 +123,5 @@ def topology(
         swapped,
         box,
         spec if box is not None else None,
-        spec.strict,
+        spec.in_order,
     )

@@ -1,0 +1,143 @@
+"""What this rank has of sets and maps: ordinary ones, for loops that are run here.
+
+The rows of a set that are here lie in memory as they do in the whole: first those that loops visit, its own and its
+exec halo together, ascending, so that a target adds up what it is given in the order of the whole mesh; then the import
+halo. Sets that loops connect are cut together, and keep the one ``Distribution`` that they belong to. It knows the maps
+of all loops so far: one that reaches further makes another one, with the same owners and larger halos.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from meshloom.dist.distribute import distribute
+from meshloom.dist.halo import DistributedSet, ExchangeLists
+from meshloom.dist.ownership import everywhere
+from meshloom.dist.usage import usage_of
+from meshloom.dist.world import World
+from meshloom.mesh.core import Map, Set, Subset
+
+KEPT = "ranks"  # where a set keeps its distribution
+HOW = "rcb"  # how cells of meshes are cut
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """What this rank sends of a set, or receives: to or from each of the ``neighbours`` rows, by position here."""
+
+    neighbours: tuple[int, ...]
+    rows: tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class LocalSet:
+    """``set``: it is visited by loops, ``here`` (total,) says where its rows lie in the whole, ``mine`` which of those
+    that are visited this rank owns; ``whole``: so many rows."""
+
+    set: Set
+    whole: int
+    here: np.ndarray
+    mine: np.ndarray
+    sends: Messages
+    receives: Messages
+
+    @property
+    def visits_others(self) -> bool:
+        """Do loops visit elements that other ranks own?"""
+        return len(self.mine) < self.set.owned
+
+    @cached_property
+    def owned_part(self) -> Subset:
+        """The elements that this rank owns, as a part."""
+        return self.set.part(self.mine, f"owned {self.set.name}")
+
+    def positions(self, whole: np.ndarray) -> np.ndarray:
+        """Where rows of the whole lie here; -1 for those that do not."""
+        at = np.full(self.whole, -1, np.int64)
+        at[self.here] = np.arange(len(self.here))
+        return at[whole]
+
+
+class Distribution:
+    """Sets that are cut together, as this rank sees them, for all loops so far."""
+
+    def __init__(self, world: World, sets: Iterable[Set], maps: Mapping[Map, bool], known: Mapping[Set, Any]):
+        self.world, self.maps = world, dict(maps)
+        self.versions = {one: one.version for one in maps}
+        used = usage_of(sets, self.maps)
+        self.sets: dict[Set, DistributedSet] = distribute(used, HOW, world.size, known)
+        self.owners = {one: found.owner for one, found in self.sets.items()}
+        self._local: dict[Set, LocalSet] = {}
+        self._maps: dict[Map, Map] = {}
+        for one in self.sets:
+            one.kept[KEPT] = self
+
+    def serves(self, sets: Iterable[Set], maps: Mapping[Map, bool]) -> bool:
+        """Has it all that loops need that reach each other so?"""
+        known = all(one in self.maps and self.versions[one] == one.version and (self.maps[one] or not updated)
+                    for one, updated in maps.items())  # fmt: skip
+        return known and all(one in self.sets and one.kept.get(KEPT) is self for one in sets)
+
+    def local(self, one: Set) -> LocalSet:
+        """What is here of a set."""
+        if one not in self._local:
+            self._local[one] = _local_set(one, self.sets[one], self.world.rank)
+        return self._local[one]
+
+    def local_map(self, one: Map) -> Map:
+        """A map for the elements that are visited here; what the others lead to is not known here."""
+        if one not in self._maps:
+            source, target = self.local(one.source), self.local(one.target)
+            rows = np.zeros((source.set.total, one.arity), np.int64)
+            rows[: source.set.owned] = target.positions(one.positions[source.here[: source.set.owned]])
+            assert (rows >= 0).all(), f"what {one.name} leads to is here"
+            self._maps[one] = Map(source.set, target.set, rows, one.name, dtype=one.index_type)
+        return self._maps[one]
+
+
+def distribution(world: World, sets: Sequence[Set], maps: Mapping[Map, bool]) -> Distribution:
+    """That of some sets which loops connect by ``maps``, and of all that were connected with them before. ``maps``: is
+    anything written through it?"""
+    before = list(dict.fromkeys(found for one in sets if (found := one.kept.get(KEPT)) is not None))
+    if len(before) == 1 and before[0].serves(sets, maps):
+        return before[0]
+    known = {one: owner for found in before for one, owner in found.owners.items()}
+    reached = {one: updated for found in before for one, updated in found.maps.items()}
+    reached |= {one: updated or reached.get(one, False) for one, updated in maps.items()}
+    return Distribution(world, dict.fromkeys([*known, *sets]), reached, known)
+
+
+def _local_set(one: Set, cut: DistributedSet, rank: int) -> LocalSet:
+    if everywhere(cut.owner):
+        nothing = Messages((), ())
+        return LocalSet(Set(1, one.name), 1, np.zeros(1, np.int64), np.arange(1), nothing, nothing)
+    own = np.flatnonzero(cut.owner == rank)
+    layers = cut.exec_halo, cut.import_halo
+    executed, imported = (np.sort(np.concatenate([*_of_rank(layer.receives, rank).values(), own[:0]]))
+                          for layer in layers)  # fmt: skip
+    visited = np.sort(np.concatenate([own, executed]))
+    here = np.concatenate([visited, imported])
+    rows = here if len(here) else np.zeros(1, np.int64)  # maps lead somewhere, though nobody goes there
+    found = LocalSet(Set(len(visited), one.name, halo=len(rows) - len(visited)), len(cut.owner), rows,
+                     np.searchsorted(visited, own), *(_messages([_of_rank(getattr(layer, side), rank)
+                     for layer in layers], here, len(visited)) for side in ("sends", "receives")))  # fmt: skip
+    return found
+
+
+def _of_rank(lists: ExchangeLists, rank: int) -> dict[int, np.ndarray]:
+    """The rows that one rank sends or receives, by neighbour."""
+    return {int(lists.neighbours[m]): lists.numbers[lists.offsets[m] : lists.offsets[m + 1]]
+            for m in np.flatnonzero(lists.ranks == rank)}  # fmt: skip
+
+
+def _messages(layers: Sequence[Mapping[int, np.ndarray]], here: np.ndarray, visited: int) -> Messages:
+    """Both layers in one message for each neighbour. ``here``: ``visited`` ascending rows, then others, ascending."""
+    neighbours = tuple(sorted({one for layer in layers for one in layer}))
+    numbers = [np.concatenate([layer.get(one, here[:0]) for layer in layers]) for one in neighbours]
+    order = np.argsort(here, kind="stable")
+    return Messages(neighbours, tuple(order[np.searchsorted(here, one, sorter=order)] for one in numbers))

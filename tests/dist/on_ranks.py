@@ -1,0 +1,132 @@
+"""What is run on any number of ranks by ``test_ranks.py``: ``python -m tests.dist.on_ranks BACKEND NAME...`` prints a
+line with a digest of all results of each; every rank must have found the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+import meshloom as ml
+
+
+@ml.kernel
+def spread(u: ml.Read, rate: ml.Inc):
+    d = 0.1 * (u[1] - u[0])
+    rate[0] += d
+    rate[1] -= d
+
+
+@ml.kernel
+def move(rate: ml.Read, u: ml.ReadWrite, norm: ml.Sum):
+    u += rate
+    norm += rate * rate
+
+
+def diffusion() -> list[np.ndarray]:
+    """A program on a mesh, its start a function of points; its sum."""
+    mesh = ml.generate.naca0012(16, 24)
+    u = mesh.cells.field("u", data=lambda points: points[:, 0] * points[:, 1] + points[:, 0])
+    rate, norm = mesh.cells.field("rate"), ml.Global(0.0, "norm")
+
+    @ml.program
+    def step() -> None:
+        rate.fill(0.0)
+        norm.value = 0.0
+        spread(mesh.faces, u[mesh.face_cells], rate[mesh.face_cells])
+        move(mesh.cells, rate, u, norm)
+
+    history = step.run(5, record=[norm])
+    whole = u.numpy()
+    assert np.array_equal(whole[mesh.cells.mine], u.local())
+    return [whole, np.array([float(norm)]), np.asarray(history)]
+
+
+@ml.kernel
+def all_kinds(x: ml.Read, w: ml.Read, total: ml.Inc, low: ml.Min, high: ml.Max):
+    for k in range(3):
+        total[k] += w * x[k] * x[(k + 1) % 3]
+        low[k] = x[k] - w
+        high[k] = x[k] + w
+
+
+@ml.kernel
+def taken(x: ml.Read, y: ml.Write):
+    y[0] = 2.0 * x - 1.0
+
+
+@ml.kernel
+def extremes(y: ml.Read, low: ml.Min, high: ml.Max, count: ml.Sum):
+    low[...] = y
+    high[...] = y
+    count += 1
+
+
+def by_hand() -> list[np.ndarray]:
+    """Sets and maps made by hand, without points: three slots, every kind of access, a one-to-one map, a part, vectors,
+    single precision, whole numbers, a loop that reaches further than those before it."""
+    random = np.random.default_rng(5)
+    things, places = ml.Set(90, "things"), ml.Set(40, "places")
+    three = ml.Map(things, places, random.integers(0, 40, (90, 3)), "three")
+    one = ml.Map(places, things, random.permutation(90)[:40], "one")
+    far = ml.Map(places, places, np.arange(40)[::-1], "far")
+    found = []
+    for dtype in (np.float64, np.float32):
+        x = places.field("x", 2, data=random.standard_normal((40, 2)).astype(dtype))
+        w = things.field("w", 2, data=random.standard_normal((90, 2)).astype(dtype))
+        total, low, high = (places.field(name, 2, dtype=dtype) for name in ("total", "low", "high"))
+        all_kinds(things, x[three], w, total[three], low[three], high[three])
+        y = things.field("y", 2, dtype=dtype)
+        taken(places, total, y[one])
+        least, most = ml.Global(np.full(2, np.inf), dtype=dtype), ml.Global(np.full(2, -np.inf), dtype=dtype)
+        count = ml.Global(0)
+        part = places.subset(np.arange(3, 40, 4))
+        extremes(part, total, least, most, count)
+        taken(places, total, x[far])
+        all_kinds(things, x[three], w, total[three], low[three], high[three])
+        found += [one.numpy() for one in (x, total, low, high, y)]
+        found += [np.array(one.value, ndmin=1) for one in (least, most, count)]
+    return found
+
+
+def few_cells() -> list[np.ndarray]:
+    """Fewer cells than ranks; values given later; a condition."""
+    mesh = ml.generate.box((2, 1), cells="quad")
+    u, rate, norm = mesh.cells.field("u"), mesh.cells.field("rate"), ml.Global(1.0, "norm")
+    u.assign([1.0, 3.0])
+
+    @ml.program
+    def step() -> None:
+        rate.fill(0.0)
+        norm.value = 0.0
+        spread(mesh.faces, u[mesh.face_cells], rate[mesh.face_cells])
+        move(mesh.cells, rate, u, norm)
+
+    times = step.repeat(until=norm < 1e-6, at_most=100)
+    assert 1 < times < 100
+    return [u.numpy(), np.array([float(norm), times])]
+
+
+RUNS: dict[str, Callable[[], list[np.ndarray]]] = {
+    "diffusion": diffusion, "by_hand": by_hand, "few_cells": few_cells,
+}  # fmt: skip
+
+
+def digest(arrays: list[np.ndarray]) -> str:
+    return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()[:16]
+
+
+def main(backend: str, *names: str) -> None:
+    ml.use(backend, reproducible=True)
+    found = {name: digest(RUNS[name]()) for name in names or RUNS}
+    everybody = ml.world.gathered(np.frombuffer(json.dumps(found).encode().ljust(4096), np.uint8).reshape(1, -1))
+    assert all(np.array_equal(one, everybody[0]) for one in everybody), "every rank has the same"
+    if ml.world.rank == 0:
+        print(json.dumps(found | {"ranks": ml.world.size}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

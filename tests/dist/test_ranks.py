@@ -1,0 +1,104 @@
+"""Loops and programs on several ranks: the same bits as on one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.dist.world import World, launched
+from meshloom.errors import UserError
+from tests.dist import on_ranks
+
+ROOT = Path(__file__).parents[2]
+LAUNCHER = Path(sys.executable).with_name("mpirun")  # of the wheel mpich, which the extra ``dev`` has
+SECONDS = 300  # a deadlock fails
+
+
+def ran(backend: str, ranks: int | None) -> dict[str, Any]:
+    """What ``on_ranks`` prints; None: without a launcher."""
+    command = [sys.executable, "-m", "tests.dist.on_ranks", backend]
+    if ranks is not None:
+        assert LAUNCHER.exists(), "the extra dev brings mpich"
+        command = [str(LAUNCHER), "-n", str(ranks), *command]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert found.pop("ranks") == (ranks or 1)
+    return found
+
+
+@cache
+def alone(backend: str) -> dict[str, Any]:
+    return ran(backend, None)
+
+
+@pytest.mark.parametrize(
+    ("backend", "ranks"),
+    [("cpu", 3), *(pytest.param(backend, ranks, marks=pytest.mark.slow) for backend in ("numpy", "cpu", "emulated")
+                   for ranks in (1, 2, 3, 4) if (backend, ranks) != ("cpu", 3))],
+)  # fmt: skip
+def test_any_number_of_ranks_gives_the_same_bits(backend: str, ranks: int) -> None:
+    assert ran(backend, ranks) == alone(backend)
+
+
+def test_what_is_run_depends_on_its_values() -> None:
+    """The digests tell results apart."""
+    ml.use("numpy", reproducible=True)
+    found = [on_ranks.digest(run()) for run in on_ranks.RUNS.values()]
+    assert len(set(found)) == len(found)
+    assert on_ranks.digest([np.zeros(2)]) != on_ranks.digest([np.array([0.0, -0.0])])
+
+
+def test_a_process_by_itself_is_a_world_of_one() -> None:
+    assert (ml.world.rank, ml.world.size, ml.world.node_rank, ml.world.node_size) == (0, 1, 0, 1)
+    mesh = ml.generate.box((3, 2), cells="quad")
+    u = mesh.cells.field("u", 2, data=lambda points: points[:, :2])
+    assert np.array_equal(mesh.cells.mine, np.arange(6)) and np.array_equal(u.local(), u.numpy())
+    assert np.array_equal(World().gathered(np.arange(3))[0], np.arange(3))
+
+
+def test_launchers_are_known_by_what_they_say() -> None:
+    assert launched({}) == 1 and launched({"PMI_SIZE": "4", "PMI_RANK": "1"}) == 4
+    assert launched({"OMPI_COMM_WORLD_SIZE": "2"}) == 2 and launched({"PMI_SIZE": "many"}) == 1
+
+
+@pytest.mark.parametrize(("said", "message"), [("1", ""), ("3", "mpi4py sees 1 of them: it was made for another MPI")])
+def test_processes_that_each_believe_to_be_alone_are_told(said: str, message: str) -> None:
+    """As a launcher of another MPI than mpi4py's leaves them."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI"))}
+    environment |= {"MV2_COMM_WORLD_SIZE": said, "PYTHONPATH": str(ROOT)}
+    text = "import meshloom as ml\nprint(ml.world.size)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=SECONDS,
+                          env=environment)  # fmt: skip
+    if message:
+        assert done.returncode and message in done.stderr.splitlines()[-1]
+    else:
+        assert done.stdout == "1\n"
+
+
+def test_functions_of_points_are_checked() -> None:
+    mesh = ml.generate.box((3, 2), cells="quad")
+    with pytest.raises(ml.errors.MeshError, match="does not know where its elements are"):
+        ml.Set(4, "plain").field("u", data=lambda points: points[:, 0])
+    with pytest.raises(ml.errors.MeshError, match=r"its function of 6 points gave values of shape \(2,\)"):
+        mesh.cells.field("u", data=lambda points: points[:2, 0])
+    assert mesh.cells.field("u", data=lambda points: 2.0).numpy().tolist() == [2.0] * 6
+
+
+def test_mpi4py_that_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from meshloom.dist import world
+
+    monkeypatch.setenv("PMI_SIZE", "2")
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(UserError, match=r"a launcher has started 2 processes, and mpi4py is not there to join them"):
+        world.world.__wrapped__()
