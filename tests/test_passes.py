@@ -34,7 +34,7 @@ OF_ALL = {"read", "written", "storages"}
 #: Functions that look at what several operations use, and why none of them decides an order by it.
 ALLOWED = {
     "dist/usage.py": {
-        "_maps": "which maps loops reach through", "_sets": "on which sets they are", "_steps": "how far they look",
+        "maps_of": "which maps loops reach through", "sets_of": "on which sets they are", "_steps": "how far they look",
         "_due": "bytes that an exchange carries, whenever that is",
     },
     "operation/field_layouts.py": {"layouts_by_votes": "whose votes for a layout count"},

@@ -20,10 +20,10 @@ class DistributedArray:
 
     ndim, flags = 1, SimpleNamespace(c_contiguous=True)
 
-    def __init__(self, whole: Field, on: LocalSet, world: World):
-        self.on, self.world, self.layout, self.rows = on, world, whole.layout, whole.set.total
-        self.local = Field(on.set, whole.name, whole.components, dtype=whole.dtype, layout=whole.layout)
-        self.size, self.dtype, self.valid = self.layout.stride(self.rows) * whole.dim, whole.dtype, True
+    def __init__(self, field: Field, on: LocalSet, world: World):
+        self.on, self.world, self.layout, self.rows = on, world, field.layout, field.set.total
+        self.local = Field(on.set, field.name, field.components, dtype=field.dtype, layout=field.layout)
+        self.size, self.dtype, self.valid = self.layout.stride(self.rows) * field.dim, field.dtype, True
 
     @property
     def nbytes(self) -> int:
@@ -36,7 +36,7 @@ class DistributedArray:
     def gathered(self) -> np.ndarray:
         """All rows (n, dim), by position in the whole."""
         found = np.empty((self.rows, self.local.dim), self.dtype)
-        if self.world.size > 1 and self.rows == self.on.whole == 1:  # a set of one element is on every rank
+        if self.world.size > 1 and self.rows == self.on.total == 1:  # a set of one element is on every rank
             return self.local.unpacked()[:1]
         for at, rows in zip(*map(self.world.gathered, self.owned()), strict=True):
             found[at] = rows
@@ -64,9 +64,9 @@ class DistributedArray:
         self.local.repack(other.local.unpacked())
         self.valid = other.valid
 
-    def moved_to(self, on: LocalSet, whole: Field) -> DistributedArray:
+    def moved_to(self, on: LocalSet, field: Field) -> DistributedArray:
         """The same where more of the set, or less, is here; owners are the same."""
-        made = DistributedArray(whole, on, self.world)
+        made = DistributedArray(field, on, self.world)
         rows, own = np.zeros((on.set.total, self.local.dim), self.dtype), self.local.unpacked()[self.on.mine]
         rows[on.mine] = own
         made.local.repack(rows)

@@ -188,7 +188,7 @@ class Placement(OneRank):
         found = distribution(world(), [on], {}).local(on)
         return np.sort(_numbers(on, found.here[found.mine]))
 
-    def whole(self, on: Rows, values: np.ndarray) -> np.ndarray:
+    def collected(self, on: Rows, values: np.ndarray) -> np.ndarray:
         found = np.empty((on.size, *values.shape[1:]), values.dtype)
         for numbers, rows in zip(*map(world().gathered, (self.mine(on), values)), strict=True):
             found[numbers] = rows

@@ -37,10 +37,10 @@ class Messages:
 @dataclass(frozen=True, eq=False)
 class LocalSet:
     """``set``: it is visited by loops, ``here`` (total,) says where its rows lie in the whole, ``mine`` which of those
-    that are visited this rank owns; ``whole``: so many rows."""
+    that are visited this rank owns; ``total``: so many rows there."""
 
     set: Set
-    whole: int
+    total: int
     here: np.ndarray
     mine: np.ndarray
     sends: Messages
@@ -56,11 +56,11 @@ class LocalSet:
         """The elements that this rank owns, as a part."""
         return self.set.part(self.mine, f"owned {self.set.name}")
 
-    def positions(self, whole: np.ndarray) -> np.ndarray:
+    def positions(self, rows: np.ndarray) -> np.ndarray:
         """Where rows of the whole lie here; -1 for those that do not."""
-        at = np.full(self.whole, -1, np.int64)
+        at = np.full(self.total, -1, np.int64)
         at[self.here] = np.arange(len(self.here))
-        return at[whole]
+        return at[rows]
 
 
 class Distribution:

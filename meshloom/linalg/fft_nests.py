@@ -364,7 +364,7 @@ class PairPlan(Plan):
 
 
 PARAMETERS = ("shares", "turn", "phase")
-HERE, THERE, K, LAST = map(Name, ("here", "there", "wave", "last_wave"))
+HERE, OTHER, K, LAST = map(Name, ("here", "there", "wave", "last_wave"))
 
 
 class PairCode(ElementCode):
@@ -375,7 +375,7 @@ class PairCode(ElementCode):
         self.alone = alone
 
     def row(self, param: int, slot: int) -> Expr:
-        here = HERE if self.alone or slot == 0 else THERE
+        here = HERE if self.alone or slot == 0 else OTHER
         return {"shares": here, "turn": K, "phase": LAST}[PARAMETERS[param]]
 
     def statements(self) -> Statements:
@@ -397,7 +397,7 @@ class FFTPairs(Emitter):
             return [Pass("waves", COUNT, (Phase(body),))]
         before, r = Name("before"), Name("r")
         alone = constant if constant == shortest else (If(K.equals(0), constant, shortest),)
-        to_other = let(THERE.name, HERE + (length - 2 * K) * inner)
+        to_other = let(OTHER.name, HERE + (length - 2 * K) * inner)
         body = (
             *_indices(ITEM, (COUNT, half, inner), (before, K, r)),
             let(HERE.name, (before * length + K) * inner + r),

@@ -215,4 +215,4 @@ def _evaluated(function: Callable[[np.ndarray], ArrayLike], on: Rows, name: str)
         return values
     if len(values) != len(mine):
         raise MeshError(f"field {name}: its function of {len(mine)} points gave values of shape {values.shape}")
-    return on.placement.whole(on, values)
+    return on.placement.collected(on, values)

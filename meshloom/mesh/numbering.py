@@ -27,7 +27,7 @@ class OneRank:
         """The numbers of the elements that this rank owns, ascending."""
         return np.arange(on.size)
 
-    def whole(self, on: Rows, values: np.ndarray) -> np.ndarray:
+    def collected(self, on: Rows, values: np.ndarray) -> np.ndarray:
         """Values (size, ...) of all elements by number, of which every rank has given its own; all must ask."""
         return values
 

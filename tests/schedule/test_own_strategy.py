@@ -40,7 +40,7 @@ OTHERWISE = {
     ("schedule/nest/nodes.py", "atomic"): "a kind of node", ("backend/cpu_dialect.py", "color"): "a variable in C++",
     ("schedule/lines/methods.py", "direct"): "a module of references",
     ("schedule/lines/on_gpu.py", "tile"): _WIDTH, ("schedule/lines/spec.py", "tile"): _WIDTH,
-    ("schedule/lines/systems.py", "tile"): _WIDTH, ("schedule/lines/terms.py", "tile"): "a variable in C++",
+    ("schedule/lines/systems.py", "tile"): _WIDTH, ("schedule/lines/nest_parts.py", "tile"): "a variable in C++",
     ("io/openfoam.py", "owner"): "a file of OpenFOAM", ("io/draw/surface.py", "color"): "an argument of PyVista",
     ("case/schedules.py", "color"): "an example in a message, for a person",
 }  # fmt: skip
