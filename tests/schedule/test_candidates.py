@@ -89,15 +89,16 @@ def test_ways_to_fuse_are_ranked_by_the_time_of_a_replay_and_the_first_of_equals
         def seconds(self, rates: Rates) -> float:
             return self.takes
 
-    first, *others = ranked_ways([Way("slow", 2.0), Way("one", 1.0), Way("other", 1.0)], H200.rates)
+    first, *others = ranked_ways([Way("slow", 2.0), Way("one", 1.0), Way("other", 1.0)], H200)
     assert first.what.name == "one" and first.seconds == 1.0 and [one.what.name for one in others] == ["other", "slow"]
     launch = H200.rates.per_launch
     straight, saved = Way("straight", 1.0), [Way("a launch less", 1.0 - launch, ("head",)),
                                              Way("two for two", 1.0 - 2 * launch, ("a", "b"))]  # fmt: skip
     for rotated in saved:
-        assert ranked_ways([straight, rotated], H200.rates)[0].what is straight, "its prologue has launches of its own"
+        assert ranked_ways([straight, rotated], H200)[0].what is straight, "its prologue has launches of its own"
+        assert ranked_ways([straight, rotated], CPU)[0].what is rotated, "there every loop waits for the one before"
     faster = Way("less traffic, too", 1.0 - 1.1 * launch, ("head",))
-    assert ranked_ways([straight, faster], H200.rates)[0].what is faster, "whatever its bytes"
+    assert ranked_ways([straight, faster], H200)[0].what is faster, "whatever its bytes"
 
 
 # --- of a loop ----------------------------------------------------------------------------------------------------

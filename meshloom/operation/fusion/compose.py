@@ -219,7 +219,25 @@ def _form(one: Field) -> tuple[Any, ...]:
 
 
 def fused(group: Group, memory: Memory) -> list[Operation]:
-    """The group as one loop, if anything is left to do, after Globals that must be reset before. Moves the memory."""
+    """The group as one loop, if anything is left to do, after Globals that must be reset before. Moves the memory. What
+    was put together before, of the same parts and with the same in memory, is taken as it was."""
+    key = tuple(group.parts), group.on, group.part, memory.state(Dataflow(group.parts), group.part)
+    if key in memory.kept.groups:
+        steps, moves = memory.kept.groups[key]
+        memory.move(moves)
+    else:
+        steps, moves = memory.kept.groups[key] = memory.moved_by(lambda: _composed(group, memory))
+    found = [_once_more(one) if one in memory.steps else one for one in steps]
+    memory.steps |= {one for one in found if one.composed}
+    return found
+
+
+def _once_more(one: Operation) -> Operation:
+    """The same as a step of its own, which has times of its own."""
+    return Operation(one.name, one.domain, one.operands, one.body, one.policy, one.backend)
+
+
+def _composed(group: Group, memory: Memory) -> list[Operation]:
     composer = _Composer(group, memory)
     for part in group.parts:
         composer.add(part)

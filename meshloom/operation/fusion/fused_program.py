@@ -15,7 +15,7 @@ from meshloom.operation.fusion.groups import fusion_blocker
 from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.choice.cost import Cost
-from meshloom.target import Rates
+from meshloom.target import Rates, Target
 
 
 @dataclass(frozen=True)
@@ -79,18 +79,18 @@ class FusedProgram:
         return "\n".join(map(one_line, text_lines))
 
 
-def ranked_ways(ways: Iterable[FusedProgram], rates: Rates) -> tuple[Candidate[FusedProgram], ...]:
+def ranked_ways(ways: Iterable[FusedProgram], target: Target) -> tuple[Candidate[FusedProgram], ...]:
     """Ways to fuse a program, ranked by the time of a replay; whoever takes one takes the first of equals.
 
-    A prologue is done once for every run. What it moves many replays share, so that it counts for nothing. But its
-    steps are started one by one by the host, where those of a replay follow each other: as many launches less in every
-    replay do not make up for that, so that its launches count as if every replay had them.
+    A prologue is done once for every run, so that many replays share what it moves, and it counts for nothing. On a GPU
+    its launches count as if every replay had them: the host starts them one by one, where those of a replay follow each
+    other by themselves, and as many less in every replay do not make up for that.
     """
-    return rank(_way(one, rates) for one in ways)
+    return rank(_way(one, target) for one in ways)
 
 
-def _way(one: FusedProgram, rates: Rates) -> Candidate[FusedProgram]:
-    launches = Cost(0.0, 0.0, launches=len(one.prologue)).seconds(rates)
-    found = Candidate(one, {"steps": one.seconds(rates), "prologue": launches},
-                      {"steps": len(one.body), "prologue": len(one.prologue)})  # fmt: skip
+def _way(one: FusedProgram, target: Target) -> Candidate[FusedProgram]:
+    launches = len(one.prologue) if target.is_simt else 0
+    parts = {"steps": one.seconds(target.rates), "prologue": Cost(0.0, 0.0, launches=launches).seconds(target.rates)}
+    found = Candidate(one, parts, {"steps": len(one.body), "prologue": len(one.prologue)})
     return replace(found, ranked_by=float(f"{found.seconds:.9g}"))  # the same work, added up otherwise, is as long

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,17 +23,21 @@ from meshloom.schedule.strategies import AUTOMATIC, GATHERS, serving, strategy
 from meshloom.schedule.strategies.common.neighbours import NeighbourPlan, role_tables
 from meshloom.target import FusionNumbers
 
+Joins = dict[Hashable, bool]  # of the operations of a group, and another one: may it join them?
+
 
 @dataclass
 class Group:
     """Operations in order that run as one loop over ``on``; a single one that cannot has ``on`` None. ``part``: where
-    the points of the loop begin and end, if they are not all of a grid; what it writes then keeps its other values."""
+    the points of the loop begin and end, if they are not all of a grid; what it writes then keeps its other values.
+    ``joins``: what is known of groups of the same operations."""
 
     on: Set | None
     begin: int  # position of its first part in the program, and behind its last
     end: int
     parts: list[Operation] = field(default_factory=list)
     part: Part | None = None
+    joins: Joins = field(default_factory=dict, repr=False)
 
     @property
     def loops(self) -> list[Operation]:
@@ -54,11 +58,11 @@ class Group:
         return any(o.strict for o in (*self.loops, another))
 
 
-def grouped(graph: Dataflow, gathers: bool = True, start: int = 0) -> list[Group]:
+def grouped(graph: Dataflow, gathers: bool = True, start: int = 0, joins: Joins | None = None) -> list[Group]:
     """The operations from ``start`` on in groups, as large as they can be. Fills belong to what follows them, else to
     what goes before. ``gathers``: may loops over other sets take part, whose increments go to the elements of the
-    group?"""
-    operations, done = graph.operations, list[Group]()
+    group? ``joins``: what is known of graphs that have some of the same operations."""
+    operations, done, joins = graph.operations, list[Group](), {} if joins is None else joins
     open_group: Group | None = None
     first = start  # of the fills that wait for what follows
     for k in range(start, len(operations)):
@@ -71,11 +75,11 @@ def grouped(graph: Dataflow, gathers: bool = True, start: int = 0) -> list[Group
         if open_group and meets and _all_join(open_group, graph, waiting):
             open_group.end = k + 1
         else:
-            new_group = Group(target, first, k + 1, [], part)
+            new_group = Group(target, first, k + 1, [], part, joins)
             if target is None or not _all_join(new_group, graph, waiting):
                 left = [j for j in waiting[:-1] if not (open_group and _takes_fill(open_group, graph, j, k))]
                 done += [_alone(operations[j], j, k) for j in left]
-                new_group = Group(target, k, k + 1, [operation], part)
+                new_group = Group(target, k, k + 1, [operation], part, joins)
             done.append(new_group)
             open_group = new_group if target is not None else None
         first = k + 1
@@ -115,6 +119,14 @@ def _takes_fill(group: Group, graph: Dataflow, position: int, end: int) -> bool:
 
 
 def _joins(group: Group, graph: Dataflow, position: int) -> bool:
+    """May an operation join a group? Nothing else than the operations of the group has a say in that."""
+    key = tuple(group.parts), graph.operations[position], group.on, group.part
+    if key not in group.joins:
+        group.joins[key] = _may_join(group, graph, position)
+    return group.joins[key]
+
+
+def _may_join(group: Group, graph: Dataflow, position: int) -> bool:
     operation = graph.operations[position]
     if operation.domain.all_memory:
         (of,) = operation.writes

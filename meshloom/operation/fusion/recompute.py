@@ -277,9 +277,9 @@ def _too_long(loop: Operation) -> str:
 
 
 def recompute(graph: Dataflow, trials: Trials) -> Dataflow:
-    """The operations with loops that compute again what others make, wherever the program then takes less time. Each
-    trial fuses all of it anew, so a long program, of which every step is a trial, would take longer to weigh than to
-    run."""
+    """The operations with loops that compute again what others make, wherever the program then takes less time. Of a
+    trial only the groups that differ are put together, but all operations are gone through: a long program, of which
+    every step is a trial, would take longer to weigh than to run."""
     numbers = next((o.backend.target for o in graph.operations if not o.domain.all_memory), CPU).numbers.fusion
     position = weighed = 0
     while position < len(graph.operations) and weighed < numbers.most_weighed:
