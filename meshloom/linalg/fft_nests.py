@@ -202,11 +202,11 @@ class SquaresPlan(OrderPlan):
 
 
 class FFTOrder(Emitter):
-    """Cells into order, and out of it."""
+    """Cells into order, and out of it, on every target alike."""
 
     name = "fft_order"
 
-    def passes(self, spec: LoopSpec, plan: Plan, **target: Any) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, **_: Any) -> list[Pass]:
         assert isinstance(spec, OrderSpec) and isinstance(plan, OrderPlan)
         code = OrderCode(spec, plan)
         return [code.by_squares(plan) if isinstance(plan, SquaresPlan) else code.by_cells()]
@@ -383,11 +383,11 @@ class PairCode(ElementCode):
 
 
 class FFTPairs(Emitter):
-    """Pairs of waves, in place."""
+    """Pairs of waves, in place, on every target alike."""
 
     name = "fft_pairs"
 
-    def passes(self, spec: LoopSpec, plan: Plan, **target: Any) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, **_: Any) -> list[Pass]:
         assert isinstance(spec, PairSpec)
         length, half, inner, waves = (part_of(plan, word) for word in ("length", "half", "inner", "waves"))
         pair = PairCode(spec, spec.outputs, alone=False).statements()
