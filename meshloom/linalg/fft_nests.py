@@ -193,7 +193,7 @@ class OrderPlan(Plan):
 
 
 @dataclass(frozen=True, eq=False)
-class SquaresPlan(OrderPlan):
+class TransposedPlan(OrderPlan):
     """Squares of cells, each by a block of threads."""
 
     across: int = holds(PlanNumber(), "squares along the first axis")
@@ -202,14 +202,14 @@ class SquaresPlan(OrderPlan):
 
 
 class FFTOrder(Emitter):
-    """Cells into order, and out of it."""
+    """Cells into order, and out of it, on every target alike."""
 
     name = "fft_order"
 
-    def passes(self, spec: LoopSpec, plan: Plan, **target: Any) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, **_: Any) -> list[Pass]:
         assert isinstance(spec, OrderSpec) and isinstance(plan, OrderPlan)
         code = OrderCode(spec, plan)
-        return [code.by_squares(plan) if isinstance(plan, SquaresPlan) else code.by_cells()]
+        return [code.by_squares(plan) if isinstance(plan, TransposedPlan) else code.by_cells()]
 
 
 class OrderCode:
@@ -225,7 +225,7 @@ class OrderCode:
         body = (*_indices(ITEM, self.n, self.j), Store(self._target(self.last), self._source(self.last)))
         return Pass("cells", COUNT, (Phase(body, independent=True),))
 
-    def by_squares(self, plan: SquaresPlan) -> Pass:
+    def by_squares(self, plan: TransposedPlan) -> Pass:
         """A square for each block, through shared memory: its threads go along the axis that is contiguous where they
         load, then along that which is where they store."""
         along = (0, self.last) if self.spec.into else (self.last, 0)
@@ -236,17 +236,17 @@ class OrderCode:
         room = Scratch(self.spec.params[0].ctype, "square", value(EDGE * (EDGE + 1)))
         return Pass("squares", part_of(plan, "squares"), phases, blocked=True, scratch=(room,))
 
-    def _visited(self, plan: SquaresPlan, along: int, done: Statement) -> Statements:
+    def _visited(self, plan: TransposedPlan, along: int, done: Statement) -> Statements:
         """What is ``done`` at the cells of square b, neighbouring threads at neighbours ``along`` an axis; ``x``: where
         a cell is in its square."""
         first, last, other = 0, self.last, self.last - along
-        tile, turn = {a: Name(f"tile{a}") for a in (first, last)}, Name("turn")
+        which, turn = {a: Name(f"square{a}") for a in (first, last)}, Name("turn")
         # in C order: what is between the two axes, if anything, squares along the last one, squares along the first one
         middle = self.j[1:last]
-        named = [*middle, tile[last], tile[first]]
+        named = [*middle, which[last], which[first]]
         lengths = [*self.n[1:last], part_of(plan, "along"), part_of(plan, "across")]
         place = {a: let(f"x{a}", at) for a, at in ((along, ITEM % EDGE), (other, ITEM / EDGE + turn * ROWS))}
-        index = {a: let(self.j[a].name, tile[a] * EDGE + Name(f"x{a}")) for a in (first, last)}
+        index = {a: let(self.j[a].name, which[a] * EDGE + Name(f"x{a}")) for a in (first, last)}
         inside = all_of(self.j[a] < self.n[a] for a in (first, last))
         rows = For(turn.name, value(0), value(EDGE // ROWS),
                    (place[other], index[other], If(inside, (done,))), INT, unroll=0)  # fmt: skip
@@ -288,7 +288,7 @@ def order_operation(cells: Field, ordered: Field, order: CellOrder, into: bool) 
     if order.transposed:
         across, along = (-(-order.shape[a] // EDGE) for a in (0, -1))
         squares = across * along * prod(order.shape[1:-1])
-        plan: OrderPlan = SquaresPlan(FFTOrder.name, EDGE * ROWS, axes, order.origin, across, along, squares)
+        plan: OrderPlan = TransposedPlan(FFTOrder.name, EDGE * ROWS, axes, order.origin, across, along, squares)
     else:
         plan = OrderPlan(FFTOrder.name, _block(count), axes, order.origin)
     return _operation(spec, plan, (cells, ordered), count, count)
@@ -383,11 +383,11 @@ class PairCode(ElementCode):
 
 
 class FFTPairs(Emitter):
-    """Pairs of waves, in place."""
+    """Pairs of waves, in place, on every target alike."""
 
     name = "fft_pairs"
 
-    def passes(self, spec: LoopSpec, plan: Plan, **target: Any) -> list[Pass]:
+    def passes(self, spec: LoopSpec, plan: Plan, **_: Any) -> list[Pass]:
         assert isinstance(spec, PairSpec)
         length, half, inner, waves = (part_of(plan, word) for word in ("length", "half", "inner", "waves"))
         pair = PairCode(spec, spec.outputs, alone=False).statements()

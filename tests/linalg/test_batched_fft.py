@@ -71,7 +71,7 @@ def test_as_axis_after_axis(kinds: str, shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(("kinds", "lanes"), [("snd", 64), ("dps", 64), ("pnn", 32)])
 def test_single_precision_and_other_warps(kinds: str, lanes: int) -> None:
-    """Through ``solve``, whose second right-hand side is no field."""
+    """Through ``solve``, whose right-hand sides are no fields where something is taken out of them: ``pnn``."""
     ml.use("emulated", lanes=lanes)
     fast, *_ = made(kinds, (5, 6, 7), "float32", ghosts=1)
     b, x = random(fast), fast.poisson.grid.field("x", dtype="float32")
