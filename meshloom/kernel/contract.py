@@ -41,7 +41,8 @@ def contract(roots: Sequence[Node]) -> tuple[Node, ...]:
 def _taken_in(node: Node, moved: Node, side: int) -> Node:
     """A sum with the product on a side of it taken in; ``moved``: the same of arguments that were contracted."""
     op = "fma" if node.op == "add" else ("fms", "fnma")[side]
-    return fused(op, (*moved.args[side].args, moved.args[1 - side]), node.where)
+    a, b = moved.args[side].args
+    return fused(op, (a, b, moved.args[1 - side]), node.where)
 
 
 def _chooser(roots: Sequence[Node]) -> Callable[[Node], int | None]:
