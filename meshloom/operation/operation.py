@@ -288,7 +288,7 @@ class Operation(NoCopy):
         """Why the schedule is what it is, or why it does not apply."""
         return self.policy.declines(self) or self.chosen[1]
 
-    @derived
+    @cached
     def compulsory(self) -> int:
         """Bytes that it has to move, each datum once."""
         return self.policy.compulsory(self)

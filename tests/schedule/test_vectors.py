@@ -12,8 +12,8 @@ from meshloom.backend.cuda import nvrtc
 from meshloom.backend.unit import TranslationUnit
 from meshloom.errors import ScheduleError
 from meshloom.mesh.layout import parse_layout
-from meshloom.schedule.choice.schedule import VECTORS
 from meshloom.schedule.choice.per_thread import share_of
+from meshloom.schedule.choice.schedule import VECTORS
 from meshloom.schedule.spec import ElementsPerThread
 from meshloom.target import H200
 from tests.backend.test_cuda import CompileBackend, needs_nvrtc
