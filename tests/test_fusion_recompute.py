@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -10,14 +9,9 @@ import pytest
 
 import meshloom as ml
 from meshloom.operation.dataflow import Dataflow
-from meshloom.operation.fusion import compose
 from meshloom.operation.fusion import program as fused_program
-from meshloom.operation.fusion.groups import Group
-from meshloom.operation.fusion.memory import Kept, Memory
 from meshloom.operation.fusion.recompute import recompute
 from meshloom.operation.fusion.trials import Trials
-from meshloom.operation.operation import Operation
-from tests.dataflow_programs import on_a_grid, on_a_mesh
 from tests.fitted import changed
 
 HERE = ["cpu", "emulated"]
@@ -483,66 +477,3 @@ def test_a_long_program_is_weighed_in_part_only(monkeypatch: pytest.MonkeyPatch)
     recompute(Dataflow(case.program.loops), weighed)
     assert len(trials) >= 2 and sum(trials[1:]) <= 40 + len(case.program.loops)
     assert len(weighed.notes) == len(set(weighed.notes)) and "nobody asked what to compute again" in weighed.notes[-1]
-
-
-# ----- what trials keep of each other ---------------------------------------------------------------------------------
-def described(program: fused_program.FusedProgram) -> tuple[object, ...]:
-    """All that a fused program does, second buffers by their names."""
-    steps = [(one.name, str(one.domain), *map(str, one.operands), one.graph.content, one.elements)
-             for one in (*program.prologue, *program.body)]  # fmt: skip
-    constants = {one.name: repr(value) for one, value in program.constants.items()}
-    return steps, len(program.prologue), constants, len(program.register_bound)
-
-
-@pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("backend", HERE)
-def test_what_is_kept_of_other_graphs_changes_nothing(backend: str) -> None:
-    """Every beginning of random programs, fused with what is known of the others and by itself: what is live, constant,
-    or in another buffer differs from one to the next, and so does what may be taken as it was."""
-    ml.use(backend)
-    taken = 0
-    for number in range(40):
-        body, _ = (on_a_grid if number % 2 else on_a_mesh)(random.Random(number))
-        operations, kept = ml.program(body).loops, Kept()
-        for end in [*range(1, len(operations) + 1), *range(1, len(operations) + 1)]:
-            graph = Dataflow(operations[:end])
-            if all(one.domain.all_memory for one in graph.operations):
-                continue
-            before = len(kept.groups)
-            found = described(fused_program._fused(graph, rotates=True, kept=kept))
-            assert found == described(fused_program._fused(graph, rotates=True)), (number, end)
-            taken += len(kept.groups) == before
-    assert taken > 40, "of the second time at least"
-
-
-@pytest.mark.usefixtures("always")
-def test_a_trial_puts_together_only_what_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten steps, each with fields of its own; a trial lets one of them compute again what it looks at."""
-    composed, trials, original = list[str](), list[int](), compose._composed
-
-    def counted(group: Group, memory: Memory) -> list[Operation]:
-        composed.append("+".join(one.name for one in group.parts))
-        return original(group, memory)
-
-    def fuse(graph: Dataflow, **how: object) -> fused_program.FusedProgram:
-        trials.append(len(graph.operations))
-        return fused_once(graph, **how)
-
-    fused_once = fused_program._fused
-    monkeypatch.setattr(compose, "_composed", counted)
-    monkeypatch.setattr(fused_program, "_fused", fuse)
-
-    def steps(case: Case) -> Callable[[], None]:
-        at = case.grid.star(1)
-        fields = [[case.field(f"{name}{k}", k) for name in "uvwx"] for k in range(10)]
-
-        def run() -> None:
-            for u, v, w, x in fields:
-                laplace(case.grid, u[at], v)
-                step_of(case.grid, v, w)
-                laplace(case.grid, v[at], x)
-
-        return run
-
-    Case("cpu", steps, periodic=True).program._fusion()
-    assert len(trials) > 10 and 10 <= len(composed) <= 4 * len(trials), (trials, composed)
