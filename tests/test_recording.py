@@ -118,7 +118,7 @@ FEW_CELLS = {"mesh.i": 8, "mesh.j": 12, "run.iterations": 2}
 
 #: What would happen once only.
 REFUSED: dict[str, Action] = {
-    "Field.numpy": lambda w: w.u.numpy(),
+    "Field.numpy": lambda w: w.u.numpy(), "Field.local": lambda w: w.u.local(),
     "Field.saved": lambda w: w.u.saved(),
     "Field.rows": lambda w: w.u.rows(),
     "Field.numbered": lambda w: w.u.numbered(),
@@ -235,9 +235,10 @@ HARMLESS: dict[str, Action] = {
     "jacobian": lambda w: ml.jacobian(np.sin, 1.0),
     "backend": lambda w: ml.backend(), "backends": lambda w: ml.backends(), "threads": lambda w: ml.threads(),
     "orderings": lambda w: ml.orderings(), "strategies": lambda w: ml.strategies(),
-    "variants": lambda w: ml.variants("owner"),
+    "variants": lambda w: ml.variants("owner"), "world": lambda w: ml.world,
     "Set.size": lambda w: w.cells.size, "Set.total": lambda w: w.cells.total, "Set.__len__": lambda w: len(w.cells),
     "Set.choices": lambda w: w.grid.choices, "Set.outermost": lambda w: w.edges.subset([1]).outermost,
+    "Set.mine": lambda w: w.cells.mine, "Set.placement": lambda w: w.cells.placement,
     "Set.padding": lambda w: w.cells.padding, "Set.numbers": lambda w: w.cells.numbers,
     "Set.position": lambda w: w.cells.position, "Set.by_position": lambda w: w.cells.by_position(np.arange(6)),
     "Set.by_number": lambda w: w.cells.by_number(np.arange(6)), "Set.array_shape": lambda w: w.grid.array_shape,

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import UserError, one_line
+from meshloom.errors import UserError, install, one_line
 
 #: What launchers tell a process of how many there are: those of MPICH, Intel and Cray; Open MPI; MVAPICH.
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
-INSTALL = 'pip install "meshloom[mpi]", or "meshloom[mpich]" where there is no MPI'
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> int:
@@ -84,7 +83,7 @@ def world() -> World:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as problem:  # it is not there, or finds no MPI
         raise UserError(f"a launcher has started {said} processes, and mpi4py is not there to join them:"
-                        f" {INSTALL} ({one_line(str(problem))})") from None  # fmt: skip
+                        f" {install('mpi')}, or .[mpich] where there is no MPI ({one_line(str(problem))})") from None  # fmt: skip
     ranks = MPI.COMM_WORLD
     if ranks.size != said:
         raise UserError(f"a launcher has started {said} processes, and mpi4py sees {ranks.size} of them: it was made for"

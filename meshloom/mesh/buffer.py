@@ -162,7 +162,8 @@ def _extent(storage: Any) -> tuple[int, int]:
 
 def _check_buffer(name: str, storage: Any, dtype: np.dtype, size: int) -> None:
     """MeshError unless compiled code can work on a buffer: flat, of a type and size, in one piece, writable."""
-    if not (isinstance(storage, np.ndarray) or hasattr(storage, "get")):
+    on_device = hasattr(storage, "__cuda_array_interface__")
+    if not (isinstance(storage, np.ndarray) or on_device or hasattr(storage, "owned")):  # the last one over ranks
         raise MeshError(f"{name}: its storage is a NumPy or CuPy array, got {type(storage).__name__}")
     flags = storage.flags
     fits = storage.ndim == 1 and storage.size == size and storage.dtype == dtype and flags.c_contiguous

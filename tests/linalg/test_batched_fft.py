@@ -17,7 +17,7 @@ from meshloom.backend.unit import make_unit
 from meshloom.linalg.batched_fft import MIX, SEPARATE, BatchedFFT
 from meshloom.linalg.fast_poisson import FastPoisson
 from meshloom.linalg.fft_nests import order_operation, pairs_operation
-from meshloom.linalg.spectral_solve import Modes
+from meshloom.linalg.spectral_solve import SpectralSolve
 from meshloom.operation.operation import Operation
 from meshloom.target import H200
 
@@ -27,7 +27,7 @@ ALL_KINDS = ["spp", "snn", "sdd", "spn", "snp", "sdp", "snd", "psp", "pps", "nsn
 
 
 def made(kinds: str, shape: tuple[int, ...], dtype: str = "float64", **grid: object) -> tuple[
-    FastPoisson, BatchedFFT, Modes
+    FastPoisson, BatchedFFT, SpectralSolve
 ]:  # fmt: skip
     """Axes that are periodic, hold slopes or values, or are stretched."""
     shape = shape[: len(kinds)]
@@ -82,7 +82,7 @@ def test_single_precision_and_other_warps(kinds: str, lanes: int) -> None:
     assert np.abs(x.numpy() - right.numpy()).max() < 1e-4 * np.abs(right.numpy()).max()
 
 
-def operations(batched: BatchedFFT, modes: Modes) -> Iterator[Operation]:
+def operations(batched: BatchedFFT, modes: SpectralSolve) -> Iterator[Operation]:
     """Its steps."""
     cells = batched.grid.field("cells", dtype=batched.dtype)
     for into in (True, False):

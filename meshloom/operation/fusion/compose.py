@@ -222,11 +222,11 @@ def fused(group: Group, memory: Memory) -> list[Operation]:
     """The group as one loop, if anything is left to do, after Globals that must be reset before. Moves the memory. What
     was put together before, of the same parts and with the same in memory, is taken as it was."""
     key = tuple(group.parts), group.on, group.part, memory.state(Dataflow(group.parts), group.part)
-    if key in memory.kept.groups:
-        steps, moves = memory.kept.groups[key]
+    if key in memory.cache.groups:
+        steps, moves = memory.cache.groups[key]
         memory.move(moves)
     else:
-        steps, moves = memory.kept.groups[key] = memory.moved_by(lambda: _composed(group, memory))
+        steps, moves = memory.cache.groups[key] = memory.moved_by(lambda: _composed(group, memory))
     found = [_once_more(one) if one in memory.steps else one for one in steps]
     memory.steps |= {one for one in found if one.composed}
     return found

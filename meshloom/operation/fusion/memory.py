@@ -23,7 +23,7 @@ class Moves(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class FusionCache:
     """What all ways to fuse a program share, and graphs that differ in few of their operations: second buffers, groups
     that were put together, and which operations join which, each by all that it depends on."""
 
@@ -39,8 +39,8 @@ class Memory:
     load the number, or to store it again.
     """
 
-    def __init__(self, cycle: Dataflow, kept: Kept | None = None):
-        self.graph, self.kept = cycle, Kept() if kept is None else kept
+    def __init__(self, cycle: Dataflow, cache: FusionCache | None = None):
+        self.graph, self.cache = cycle, FusionCache() if cache is None else cache
         self.constants = cycle.uniform_at_end()  # fields whose memory still holds the number that it started with
         self.counted_on: dict[Field, float] = {}  # those of which a step took that for granted
         self.buffers: dict[Field, Field | None] = {}  # None: nowhere, nobody will ask
@@ -65,7 +65,7 @@ class Memory:
         which buffers that it could write to hold what others will ask for. ``part``: of a grid, where the group is."""
         fields = [one for one in parts.storages if isinstance(one, Field)]
         written = [one for one in fields if one in parts.written]
-        places = {place for one in written for place in (one, *self.kept.doubles.get(one, ()))}
+        places = {place for one in written for place in (one, *self.cache.doubles.get(one, ()))}
         held = ((one, place) for one, place in self.buffers.items() if place in places and one not in written)
         # a number by its text: 0.0 and -0.0 are two
         found = [(one, one in self.buffers, self.buffers.get(one), repr(self.constants.get(one))) for one in fields]
@@ -116,7 +116,7 @@ class Memory:
 
     def place_for(self, one: Field, taken: set[Field]) -> Field:
         """A buffer to write a field to: its own, else a second one, made at need."""
-        doubles = self.kept.doubles.setdefault(one, [])
+        doubles = self.cache.doubles.setdefault(one, [])
         free = next((b for b in (one, *doubles) if b not in taken), None)
         if free is None:
             free = Field(one.set, f"{one.name}_{len(doubles) + 2}", one.components, dtype=one.dtype, layout=one.layout)

@@ -15,7 +15,7 @@ from meshloom.operation.fusion.compose import fused
 from meshloom.operation.fusion.cost import register_slowdown, seconds_by_count
 from meshloom.operation.fusion.fused_program import FusedProgram, ranked_ways
 from meshloom.operation.fusion.groups import Group, grouped
-from meshloom.operation.fusion.memory import Kept, Memory
+from meshloom.operation.fusion.memory import FusionCache, Memory
 from meshloom.operation.fusion.trials import Trials
 from meshloom.operation.operation import Operation
 from meshloom.operation.passes import FUSION_PASSES, WEIGHED_PASSES, passed
@@ -26,54 +26,54 @@ def fuse(graph: Dataflow, *, rotates: bool = True) -> FusedProgram:
     """A recorded program with its loops fused where that is possible; what points of a grid look for at others they may
     compute themselves. ``rotates``: may what a replay begins with be done by the one before?"""
     with plans_held(), compared_once():
-        trials = Trials(partial(_fused, rotates=rotates, kept=Kept()))
+        trials = Trials(partial(_fused, rotates=rotates, cache=FusionCache()))
         for one in WEIGHED_PASSES:
             graph = one(graph, trials)
         return replace(trials.fused(graph), notes=trials.notes)
 
 
-def _fused(graph: Dataflow, *, rotates: bool, kept: Kept | None = None) -> FusedProgram:
-    """The same, every loop as it is. ``kept``: what is known of graphs that differ in few operations.
+def _fused(graph: Dataflow, *, rotates: bool, cache: FusionCache | None = None) -> FusedProgram:
+    """The same, every loop as it is. ``cache``: what is known of graphs that differ in few operations.
 
     Operations at its start that write temporary fields only may be done at its end as well, for the next replay, where
     they can join the last group; before the first replay they are then done once by themselves. What takes less time by
     the cost model counts, and loop by loop is one of the ways.
     """
     (target,) = {o.backend.target for o in graph.operations if not o.domain.all_memory}
-    moved, kept = passed(graph, FUSION_PASSES), Kept() if kept is None else kept
-    best, every = FusedProgram((), graph.operations, {}), _ways(moved, True, rotates, kept)
+    moved, cache = passed(graph, FUSION_PASSES), FusionCache() if cache is None else cache
+    best, every = FusedProgram((), graph.operations, {}), _ways(moved, True, rotates, cache)
     if target.is_simt:
         return ranked_ways((*every, best), target)[0].what
     gathered = any(step.spec.racy_maps for way in every for step in way.body if step.composed)
-    for ways in (_ways(moved, False, rotates, kept), every) if gathered else (every,):
+    for ways in (_ways(moved, False, rotates, cache), every) if gathered else (every,):
         way = ranked_ways(ways, target)[0].what
         if way.seconds(target.rates) < target.numbers.fusion.worth * best.seconds(target.rates):
             best = way
     return best
 
 
-def _ways(graph: Dataflow, gathers: bool, rotates: bool, kept: Kept) -> list[FusedProgram]:
+def _ways(graph: Dataflow, gathers: bool, rotates: bool, cache: FusionCache) -> list[FusedProgram]:
     """The program fused in every way that there is; ``gathers``: see ``grouped``."""
-    head = _head(graph, gathers, kept) if rotates else 0
-    rotated = _rotated(graph, gathers, head, kept) if 0 < head < len(graph.operations) else None
-    straight = _straight(graph, gathers, kept)
+    head = _head(graph, gathers, cache) if rotates else 0
+    rotated = _rotated(graph, gathers, head, cache) if 0 < head < len(graph.operations) else None
+    straight = _straight(graph, gathers, cache)
     return [straight, rotated] if rotated else [straight]  # whoever takes one takes the first of equals
 
 
-def _head(graph: Dataflow, gathers: bool, kept: Kept) -> int:
+def _head(graph: Dataflow, gathers: bool, cache: FusionCache) -> int:
     """How many operations at the start of a program may be done at its end instead, for the next replay: those that
     write temporary fields only, as far as they are one group. It may join the last one; the next could not follow."""
     lasting = [one.defined_at for one in graph.versions if one.lasts and one.defined_at is not None]
     longest = min(lasting, default=len(graph.operations))
-    first = next((group.end for group in grouped(graph, gathers, joins=kept.joins) if group.on is not None), longest)
+    first = next((group.end for group in grouped(graph, gathers, joins=cache.joins) if group.on is not None), longest)
     return min(first, longest)
 
 
-def _rotated(graph: Dataflow, gathers: bool, head: int, kept: Kept) -> FusedProgram | None:
+def _rotated(graph: Dataflow, gathers: bool, head: int, cache: FusionCache) -> FusedProgram | None:
     """With the first ``head`` operations at the end; None where a replay would not find what it asks for."""
     first = graph.operations[:head]
     cycle = Dataflow([*graph.operations[head:], *first])
-    memory = Memory(cycle, kept)
+    memory = Memory(cycle, cache)
     prologue = tuple(_steps(Dataflow(first), memory, len(cycle.operations) - head, gathers))
     start = dict(memory.buffers)
     body = tuple(_steps(cycle, memory, 0, gathers))
@@ -83,8 +83,8 @@ def _rotated(graph: Dataflow, gathers: bool, head: int, kept: Kept) -> FusedProg
     return _done(prologue, body, memory, gathers) if same else None
 
 
-def _straight(graph: Dataflow, gathers: bool, kept: Kept) -> FusedProgram:
-    memory = Memory(graph, kept)
+def _straight(graph: Dataflow, gathers: bool, cache: FusionCache) -> FusedProgram:
+    memory = Memory(graph, cache)
     body = list(_steps(graph, memory, 0, gathers))
     for one in [f for f in memory.buffers if not f.temporary]:
         body += _copy_back(one, (), memory)
@@ -97,7 +97,7 @@ def _done(prologue: tuple[Operation, ...], body: tuple[Operation, ...], memory: 
 
 def _steps(graph: Dataflow, memory: Memory, start: int, gathers: bool, since: int = 0) -> Iterator[Operation]:
     """The operations of a graph, which begins at position ``start`` of the memory's cycle; those from ``since`` on."""
-    for group in grouped(graph, gathers, since, memory.kept.joins):
+    for group in grouped(graph, gathers, since, memory.cache.joins):
         end, steps = _as_far_as_it_pays(group, memory, start)
         yield from steps
         if end < group.end:
