@@ -87,8 +87,8 @@ class Steps:
     def program(self, name: str) -> tuple[Repeatable, int]:
         """What a step takes, run so often that it is ready, and how many steps one timing takes."""
         if name not in self.made and name in SOLVERS:
-            solver, on_gpu, on_cpu, counts = SOLVERS[name]
-            solutions = Solutions(solver, on_gpu if self.on_gpu else on_cpu)
+            solver, *shapes, counts = SOLVERS[name]
+            solutions = Solutions(solver, shapes[0 if self.on_gpu else 1])
             solutions.run(2)
             self.made[name] = solutions, counts[0 if self.on_gpu else 1]
         if name not in self.made:
