@@ -21,7 +21,7 @@ from meshloom.backend import register
 from meshloom.backend.cuda.backend import CudaBackend
 from meshloom.backend.cuda.engine import Device, LaunchFunction
 from meshloom.backend.lowering import Compiled
-from meshloom.backend.unit import KernelText
+from meshloom.backend.translation_unit import KernelText
 from meshloom.errors import MeshloomError
 from meshloom.target import H200
 

@@ -22,7 +22,7 @@ import meshloom as ml
 from bench.grid import Cpu
 from bench.race_loop import TOLERANCE, Device
 from bench.started import options_of, started
-from meshloom.schedule.choice.per_thread import share_of
+from meshloom.schedule.choice.per_thread import chosen_per_thread
 from meshloom.schedule.spec import ElementsPerThread
 
 PRECISIONS = ("float64", "float32")
@@ -134,7 +134,9 @@ def rows_of(data: Data, device: Device, precision: str, copied: float,
         loop = data.loop(wish)
         executable: Any = loop.prepare()
         target = loop.backend.target
-        taken = share_of(loop.spec, loop.schedule, loop.elements, target) if target.is_simt else ElementsPerThread()
+        taken = ElementsPerThread()
+        if target.is_simt:
+            taken = chosen_per_thread(loop.spec, loop.schedule, loop.elements, target)
         row: dict[str, Any] = {
             "loop": loop.name, "dim": case.dim, "layout": case.layout if case.dim > 1 else "-", "precision": precision,
             "schedule": str(loop.schedule), "elements_per_thread": taken.count,
@@ -156,7 +158,7 @@ def same_code(one: ml.Loop, other: ml.Loop) -> bool:
     def form(loop: ml.Loop) -> tuple[Any, ...]:
         rows = loop.schedule.whole_rows or not any(loop.spec.access(k).whole_row for k in range(len(loop.spec.params)))
         target = loop.backend.target  # of a CPU nobody takes several elements at once
-        share = share_of(loop.spec, loop.schedule, loop.elements, target) if target.is_simt else None
+        share = chosen_per_thread(loop.spec, loop.schedule, loop.elements, target) if target.is_simt else None
         return share, loop.schedule.block, rows
 
     return form(one) == form(other)

@@ -91,8 +91,8 @@ class Frozen:
                                                      layout=layout)  # fmt: skip
         maps = {one: ml.Map(place(one.source), place(one.target), rows, one.name)
                 for one, rows in self._indices.items()}  # fmt: skip
-        arguments = tuple(storages[one.storage] if one.reach.map is None else storages[one.storage][maps[one.reach.map]]
-                          for one in self.operands)  # fmt: skip
+        reached = [(storages[one.storage], one.pattern.map) for one in self.operands]
+        arguments = tuple(storage if through is None else storage[maps[through]] for storage, through in reached)
         return BoundKernel(self.kernel, place(self._set), arguments)
 
 

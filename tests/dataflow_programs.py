@@ -161,7 +161,7 @@ def in_turn(calls: Sequence[Callable[[], None]]) -> Callable[[], None]:
 
 def touched(operation: Operation, one: Operand) -> Touched:
     """The places in memory that an operation reaches by an operand."""
-    domain, reach = operation.domain, one.reach
+    domain, reach = operation.domain, one.pattern
     if not isinstance(one.storage, ml.Field):
         return frozenset({0})
     if domain.all_memory:

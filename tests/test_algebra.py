@@ -97,7 +97,7 @@ def test_differences_of_products_under_a_root_are_not_contracted(
 def test_a_gpu_contracts_what_the_text_says_and_nothing_else() -> None:
     """Products under a root are rounded; in the text, which NVRTC compiles, and in what it makes of it."""
     from meshloom.backend.cuda import dialect, kernels, nvrtc
-    from meshloom.backend.unit import make_unit
+    from meshloom.backend.translation_unit import make_unit
 
     def root(a: ml.Read, b: ml.Read, r: ml.Write):
         r[...] = np.sqrt(a * a - b * b) + (a * b + b)

@@ -21,7 +21,7 @@ from tests.one_line import one_line_from
 BACK_ENDS = ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
 #: What acts, or hands memory over, and is therefore no question. Whatever is new is asked.
 ACTS = {
-    "Operation": "begin_to_prepare invalidate prepare refresh run_plainly settle settled",
+    "Operation": "begin_to_prepare invalidate prepare refresh run_plainly apply_layout",
     "Program": "bind run",
     "Field": "changed copy fill memory view sum min max mean norm",  # sums are loops, which bring it to where they run
     "Global": "changed copy fill memory view",

@@ -20,7 +20,7 @@ import meshloom as ml
 from meshloom import linalg
 from meshloom.backend import cpu_dialect
 from meshloom.backend.cuda import dialect, nvrtc
-from meshloom.backend.unit import Argument, make_unit
+from meshloom.backend.translation_unit import Argument, make_unit
 from meshloom.errors import CompilerError, MeshError, MeshloomError, one_line
 from meshloom.io import checkpoint
 from meshloom.io.monitors import MonitorLog, write_table

@@ -195,7 +195,8 @@ REFUSED: dict[str, Action] = {
     "Mesh.wall_distance": lambda w: w.mesh.wall_distance("xmin"),
     "Kernel.python": lambda w: scale.python(w.cells, w.u, w.factor, w.total),
     "Operation.run_plainly": lambda w: w.loop.run_plainly(), "Operation.inspect": lambda w: w.loop.inspect(0),
-    "Operation.settle": lambda w: add.loop(w.cells, w.pair.like("more"), w.pair, schedule={"layout": "soa"}).settle(),
+    "Operation.apply_layout": lambda w: (
+        add.loop(w.cells, w.pair.like("more"), w.pair, schedule={"layout": "soa"}).apply_layout()),
     "Program.run, recording": lambda w: w.inner.run(2, record=(w.total,)),
     "Condition.__bool__": lambda w: bool(w.total < 1.0),
     "Condition in a decision": lambda w: w.u.fill(1.0) if w.total > w.factor else w.v.fill(1.0),
@@ -361,9 +362,9 @@ OPERATIONS: dict[str, Action] = {
 ASKED: dict[str, Callable[[Any, World], Any]] = {
     **{name: (lambda o, w, name=name: getattr(o, name)) for name in (
         "applies", "box", "calls", "candidates", "chosen", "composed", "compulsory", "content", "counts",
-        "elements", "estimate", "flops", "graph", "kernels", "maps", "over", "params", "parts", "plan",
-        "policy", "reads", "reason", "schedule", "seconds", "set", "shared_cache", "spec", "spent", "storages",
-        "strict", "temporary_fields", "uncut", "ways", "wish", "work", "writes", "written")},
+        "elements", "estimate", "flops", "graph", "kernels", "maps", "maps_and_offsets", "over", "params", "parts",
+        "plan", "policy", "reads", "reason", "schedule", "seconds", "set", "shared_cache", "spec", "spent", "storages",
+        "strict", "temporary_fields", "uncut", "wish", "work", "writes", "written")},
     "explain": lambda o, w: o.explain(), "prepare": lambda o, w: o.prepare(), "refresh": lambda o, w: o.refresh(),
     "begin_to_prepare": lambda o, w: o.begin_to_prepare(),
     "on": lambda o, w: o.on(o.backend),

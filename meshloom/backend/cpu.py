@@ -14,7 +14,15 @@ from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.compiling import CompilingBackend
 from meshloom.backend.cpu_dialect import ENTRY, render
 from meshloom.backend.lowering import Compiled, Launch, Launches, Loaded, Lowered
-from meshloom.backend.unit import Argument, check_arrays, color_counts, make_unit, scratch_of, sizes_of, values_of
+from meshloom.backend.translation_unit import (
+    Argument,
+    check_arrays,
+    color_counts,
+    make_unit,
+    scratch_of,
+    sizes_of,
+    values_of,
+)
 from meshloom.errors import CompilerError
 from meshloom.mesh.core import Global
 from meshloom.mesh.globals import SIGNS, Comparison

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from meshloom.backend.unit import (
+from meshloom.backend.translation_unit import (
     Parameter,
     TranslationUnit,
     block_names,

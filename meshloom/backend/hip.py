@@ -20,7 +20,7 @@ from meshloom.backend.cuda.driver import DeviceLaunch
 from meshloom.backend.cuda.engine import Device, Engine, LaunchFunction
 from meshloom.backend.cuda.kernels import NO_CONTRACTION, GpuText
 from meshloom.backend.lowering import Compiled
-from meshloom.backend.unit import KernelText
+from meshloom.backend.translation_unit import KernelText
 from meshloom.errors import CompilerError
 from meshloom.mesh.core import Global
 from meshloom.target import Target, of_properties

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.unit import KernelText, TranslationUnit
+from meshloom.backend.translation_unit import KernelText, TranslationUnit
 from meshloom.native.threads import check_device
 
 

@@ -32,7 +32,7 @@ from meshloom.mesh.random import Random
 from meshloom.mesh.buffer import overwrite
 from meshloom.native import threads
 from meshloom.operation.domain import SetElements
-from meshloom.operation.operand import Operand, Reach
+from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
 from meshloom.operation.policy import by_strategy
 from meshloom.target import Rates, Target
@@ -83,7 +83,7 @@ class Ranks(Backend):
     def _cut(self, of: Operation) -> tuple[Distribution, dict[Field, DistributedArray]]:
         """The sets of an operation and its fields, over ranks."""
         refuse(of, self.world)
-        of.settle()
+        of.apply_layout()
         cut = distribution(self.world, sets_of([of]), maps_of([of]))
         return cut, {one: self._array(one, cut) for one in of.storages if isinstance(one, Field)}
 
@@ -143,18 +143,19 @@ def local_operation(
     on = cut.local(of.set)
     reduces = any(one.is_global and one.mode.combine for one in of.operands)
     part = on.owned_part if reduces and on.visits_others else None
-    if part is not None and any(one.reach.map is not None and one.mode.writes for one in of.operands):
+    if part is not None and any(one.pattern.map is not None and one.mode.writes for one in of.operands):
         raise ScheduleError(f"loop {of.name}: it writes through a map and reduces to a Global, which no loop does on"
                             " several ranks; make two of it")  # fmt: skip
     totals: list[RankReduction] = []
 
     def local(one: Operand) -> Operand:
         if isinstance(one.storage, Field):
-            reach = Reach() if one.reach.map is None else one.reach._replace(map=cut.local_map(one.reach.map))
+            through, member = one.pattern.map, one.pattern.as_member
+            local_map = None if through is None else cut.local_map(through)
             if part is not None:
-                reach = (reach._replace(map=part.members, as_member=True) if reach.map is None
-                         else reach._replace(map=part.restricted(reach.map)))  # fmt: skip
-            return one._replace(storage=fields[one.storage].local, reach=reach)
+                local_map = part.members if local_map is None else part.restricted(local_map)
+            pattern = one.pattern._replace(map=local_map, as_member=member or (part is not None and through is None))
+            return one._replace(storage=fields[one.storage].local, pattern=pattern)
         if not one.mode.combine:
             return one
         totals.append(RankReduction.of(one.storage, one.mode))
@@ -168,11 +169,11 @@ def local_operation(
 def _due(of: Operation, fields: dict[Field, DistributedArray]) -> tuple[DistributedArray, ...]:
     """The fields of which it reads what other ranks have: through maps, and where it is executed for others' elements,
     at its own element, too."""
-    for_others = any(one.mode.writes and one.reach.map is not None for one in of.operands)
+    for_others = any(one.mode.writes and one.pattern.map is not None for one in of.operands)
     found: dict[DistributedArray, None] = {}
     for one in of.operands:
         reads = one.mode.reads and isinstance(one.storage, Field)
-        if reads and ((one.reach.map is not None and not one.reach.as_member) or for_others):
+        if reads and ((one.pattern.map is not None and not one.pattern.as_member) or for_others):
             array = fields[one.storage]  # type: ignore[index]
             if array.on.sends.neighbours or array.on.receives.neighbours:
                 found[array] = None

@@ -93,8 +93,8 @@ def maps_of(loops: Iterable[Operation]) -> dict[Map, bool]:
     """The maps through which loops reach, and whether some loop writes through them."""
     found: dict[Map, bool] = {}
     for one in (operand for loop in loops for operand in loop.operands):
-        if one.reach.map is not None:
-            found[one.reach.map] = found.get(one.reach.map, False) or one.mode.writes
+        if one.pattern.map is not None:
+            found[one.pattern.map] = found.get(one.pattern.map, False) or one.mode.writes
     return found
 
 
@@ -158,9 +158,9 @@ def _steps(grid: IndexSpace, loops: Iterable[Operation]) -> Iterator[tuple[int, 
     below 0 and from n."""
     for loop in loops:
         for one in loop.operands:
-            if one.reach.offsets is not None and one.reach.offsets.grid is grid:
+            if one.pattern.offsets is not None and one.pattern.offsets.grid is grid:
                 box = loop.box or grid.inside
-                for step in dict.fromkeys(offset[0] for offset in one.reach.offsets.offsets):
+                for step in dict.fromkeys(offset[0] for offset in one.pattern.offsets.offsets):
                     yield box.low[0], box.high[0], step
 
 
@@ -201,7 +201,7 @@ def _due(loops: Iterable[Operation]) -> dict[Set, tuple[int, int]]:
                 continue
             if one.mode.writes and not loop.domain.all_memory:  # what is filled is filled on halos, too
                 written.add(one.storage)
-            if one.mode.reads and (_reaches(one) or (runs_on_halo and one.reach.as_member)):
+            if one.mode.reads and (_reaches(one) or (runs_on_halo and one.pattern.as_member)):
                 reached[one.storage] = None
             elif one.mode.reads and runs_on_halo:
                 at_own[one.storage] = None
@@ -214,4 +214,4 @@ def _due(loops: Iterable[Operation]) -> dict[Set, tuple[int, int]]:
 
 def _reaches(one: Operand) -> bool:
     """Does it lead to other elements than the own?"""
-    return one.reach.looks_around or (one.reach.map is not None and not one.reach.as_member)
+    return one.pattern.looks_around or (one.pattern.map is not None and not one.pattern.as_member)

@@ -15,7 +15,7 @@ from meshloom.mesh.grid import Grid
 from meshloom.mesh.number import PlainNumber, kind_of_number
 from meshloom.mesh.offsets import Index, index_text
 from meshloom.operation.domain import BoxPoints, Domain, SetElements
-from meshloom.operation.operand import DIRECTLY, Operand, Reach
+from meshloom.operation.operand import DIRECTLY, AccessPattern, Operand
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.spec import SpecBox
 from meshloom.schedule.strategies import AUTOMATIC, POINTS, serving
@@ -102,33 +102,33 @@ def _checked(where: str, name: str, mode: type[Mode], on: Set, argument: Argumen
     return Operand(arg.field, mode, _reach(where, on, arg), name)
 
 
-def _reach(where: str, on: Set, arg: Arg) -> Reach:
+def _reach(where: str, on: Set, arg: Arg) -> AccessPattern:
     """How a field is reached from the elements of a set; those of a part of a set reach what the whole does."""
     if arg.map is None and arg.field.set is not on:
         members = on.members_of(arg.field.set) if isinstance(on, Subset) and arg.offsets is None else None
         if members is not None:
-            return Reach(members, as_member=True)
+            return AccessPattern(members, as_member=True)
         raise MeshError(
             f"{where}: field {arg.field.name} lives on {arg.field.set.name}, but the loop runs over {on.name};"
             f" pass {arg.field.name}[map] with a map from {on.name} to {arg.field.set.name}"
         )
     if arg.map is not None and arg.map.source is not on:
         if isinstance(on, Subset) and on.members_of(arg.map.source) is not None:
-            return Reach(on.restricted(arg.map), slots=arg.slots)
+            return AccessPattern(on.restricted(arg.map), slots=arg.slots)
         raise MeshError(
             f"{where}: map {arg.map.name} starts at {arg.map.source.name}, but the loop runs over {on.name}"
         )
     if arg.map is None and arg.offsets is None:
         return DIRECTLY
-    return Reach(arg.map, arg.offsets, arg.slots, arg.as_member)
+    return AccessPattern(arg.map, arg.offsets, arg.slots, arg.as_member)
 
 
 def _check_reach(where: str, box: Box | None, operand: Operand) -> None:
     """What is seen at offsets must be stored, or lie around the end of a periodic axis; and it is only read."""
     if box is None or operand.is_global:
         return
-    name, mode, offsets = operand.storage.name, operand.mode, operand.reach.offsets
-    if operand.reach.map is not None:
+    name, mode, offsets = operand.storage.name, operand.mode, operand.pattern.offsets
+    if operand.pattern.map is not None:
         raise MeshError(f"{where}: a loop over a box takes fields of its grid, got {name} through a map")
     if offsets is None:
         return
@@ -187,15 +187,15 @@ def _apart(domain: Domain, one: Operand, other: Operand) -> bool:
     box = domain.box
     if box is None:
         return _read_outside(one, other) or _read_outside(other, one)
-    offsets = [o.reach.offsets for o in (one, other) if o.reach.offsets is not None]
+    offsets = [o.pattern.offsets for o in (one, other) if o.pattern.offsets is not None]
     origin = (0,) * box.grid.rank
     return len(offsets) == 1 and all(box.touched((origin, o)) == 2 * box.size for o in offsets[0].offsets)
 
 
 def _read_outside(written: Operand, read: Operand) -> bool:
     """Is the one at an element of a part of a set, and the other only read, through a map, at what is not in it?"""
-    members, way = written.reach.map, read.reach.map
-    if members is None or way is None or not written.reach.as_member or read.reach.as_member or read.mode.writes:
+    members, way = written.pattern.map, read.pattern.map
+    if members is None or way is None or not written.pattern.as_member or read.pattern.as_member or read.mode.writes:
         return False
     inside = np.zeros(members.target.total, bool)
     inside[members.positions] = True
@@ -204,7 +204,7 @@ def _read_outside(written: Operand, read: Operand) -> bool:
 
 def spec_box(box: Box, operands: Sequence[Operand], wish: Schedule, target: Target) -> SpecBox:
     """What generated code depends on: where offsets lead around the end of the grid, and how lines lie in memory."""
-    offsets: list[Index] = [o for one in operands if one.reach.offsets for o in one.reach.offsets.offsets]
+    offsets: list[Index] = [o for one in operands if one.pattern.offsets for o in one.pattern.offsets.offsets]
     wraps = tuple(any(box.reaches_out(a, o[a]) for o in offsets) for a in range(box.grid.rank))
     grain = next(g for g in (4, 2, 1) if box.grid.places[-1] % g == 0)
     own = wish.strategy in (*AUTOMATIC, serving(POINTS).name)  # another strategy's variant means nothing here

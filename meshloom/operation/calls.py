@@ -68,7 +68,7 @@ class CachedCall:
         found = self._specializations.find(states)
         if found is None:
             loop = make(*arguments, numbers=self.numbers) if self.numbers else make(*arguments)
-            loop.execution.unsettled = False  # the fields have been given it
+            loop.execution.layout_pending = False  # the fields have been given it
             found = self._renewed(loop)
         self.now = found
 

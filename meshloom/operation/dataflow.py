@@ -360,7 +360,7 @@ class Dataflow:
 def _access(position: int, operation: Operation, one: Operand) -> DataAccess:
     mode, (region, exact), called = one.mode, _region_and_exact(operation, one), operation.domain.is_call
     distance = ALL_ELEMENTS if called else _distance(one)
-    at_own = operation.defines(one.storage) if called else one.reach.map is None and not one.reach.looks_around
+    at_own = operation.defines(one.storage) if called else one.pattern.map is None and not one.pattern.looks_around
     reads, writes = mode.reads or bool(mode.combine), mode.writes
     return DataAccess(position, one.storage, reads, writes, writes and at_own, distance, region, exact)
 
@@ -368,27 +368,27 @@ def _access(position: int, operation: Operation, one: Operand) -> DataAccess:
 def _distance(one: Operand) -> str:
     if one.is_global:
         return ALL_ELEMENTS
-    if one.reach.along_line:
+    if one.pattern.along_line:
         return LINE
-    if one.reach.map is not None and not one.reach.as_member:
+    if one.pattern.map is not None and not one.pattern.as_member:
         return MAP
-    return OFFSETS if one.reach.looks_around else SAME
+    return OFFSETS if one.pattern.looks_around else SAME
 
 
 def _region_and_exact(operation: Operation, one: Operand) -> tuple[Region, bool]:
     """Where an operation may touch a field: all of it, unless points of a box are named; and whether all values there
     are touched: not of an axis round whose end an operation looks."""
     field, domain = one.storage, operation.domain
-    if not isinstance(field, Field) or one.reach.map is not None or domain.all_memory or domain.is_call:
+    if not isinstance(field, Field) or one.pattern.map is not None or domain.all_memory or domain.is_call:
         return EVERYWHERE, True
     if not isinstance(field.set, Grid):
         return INSIDE if field.set.halo else EVERYWHERE, True
     if domain.along_lines:
         return ((0,) * field.set.rank, field.set.shape), True
     box = operation.box
-    if box is None or box.grid is not field.set or (domain.part is None and not one.reach.looks_around):
+    if box is None or box.grid is not field.set or (domain.part is None and not one.pattern.looks_around):
         return EVERYWHERE, True
-    offsets = one.reach.offsets.offsets if one.reach.offsets is not None else ((0,) * box.grid.rank,)
+    offsets = one.pattern.offsets.offsets if one.pattern.offsets is not None else ((0,) * box.grid.rank,)
     low, high, exact, everything = [], [], True, box.grid.everything
     for axis in range(box.grid.rank):
         steps = [offset[axis] for offset in offsets]

@@ -35,7 +35,7 @@ class Execution:
     """By a ``policy``; fields and maps tell it when they have moved.
 
     ``launches``: what runs, once it is made ready. ``cache``: what was derived so far, by name. ``states``: of the
-    kernels, for which all of that holds. ``unsettled``: is a layout wished for that the fields have not got yet?
+    kernels, for which all of that holds. ``layout_pending``: is a layout wished for that the fields have not got yet?
     """
 
     _mutex: Mutex | None = None
@@ -52,7 +52,7 @@ class Execution:
 
     def go_on_by(self, policy: ExecutionPolicy) -> None:
         """Run so from now on."""
-        self.policy, self.unsettled = policy, bool(policy.wish.layout)
+        self.policy, self.layout_pending = policy, bool(policy.wish.layout)
         self.invalidate()
 
     def invalidate(self) -> None:

@@ -25,7 +25,7 @@ from meshloom.native.together import together
 from meshloom.operation.call import functions_of
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.passes import is_dead_fill
-from meshloom.operation.replay import Way
+from meshloom.operation.replay import RunMode
 from meshloom.operation.tape import Tape, segment_of
 
 _PACKAGE = __name__.partition(".")[0]
@@ -38,7 +38,9 @@ _ON_DEVICE = ("ElementwiseKernel", "ReductionKernel", "RawKernel", "ufunc")
 _RECORDED = tuple(f"{_PACKAGE}.{room}" for room in ("mesh", "kernel", "operation", "schedule", "backend", "native"))
 
 
-def executed_in_turn(now: Callable[[], Tape], tape: Tape, times: int, way: Way, watched: Sequence[Global]) -> Replayed:
+def executed_in_turn(
+    now: Callable[[], Tape], tape: Tape, times: int, mode: RunMode, watched: Sequence[Global]
+) -> Replayed:
     """Run a tape with calls. ``now``: gives the tape of the Python values of now; ``watched``: globals that somebody
     looks at after replays."""
     replays = _InTurn(now, tape)
@@ -49,9 +51,9 @@ def executed_in_turn(now: Callable[[], Tape], tape: Tape, times: int, way: Way, 
                 for one in tape.segments:  # each is fused while others are compiled
                     holding(one.shared, one.begin_to_prepare)
             for one in tape.segments:
-                one.execute(0, way, ())
+                one.execute(0, mode, ())
     try:
-        return way(Recording([replays]), times)
+        return mode(Recording([replays]), times)
     finally:
         for field in replays.carried:
             field.undefined_after = tape.name

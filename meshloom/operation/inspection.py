@@ -121,7 +121,7 @@ class LoopValues:
 
     def rows(self, operand: Operand, slot: int, first: int, last: int) -> Any:
         """Which rows of its field the elements [first, last) see in a slot."""
-        box, reach = self.loop.box, operand.reach
+        box, reach = self.loop.box, operand.pattern
         if box is not None:
             return box.rows(reach.offsets.offsets[slot] if reach.offsets is not None else None, first, last)
         return np.arange(first, last) if reach.map is None else reach.map.indices[first:last, slot]
@@ -193,10 +193,10 @@ class LoopValues:
 
     def _access(self, number: int, element: int, values: np.ndarray, sign: str = "=") -> Seen:
         one = self.loop.operands[number]
-        text = f"{one.storage.name}{one.reach}"
+        text = f"{one.storage.name}{one.pattern}"
         if isinstance(one.storage, Global):
             return Seen(text, (), values, sign=sign)
-        rows = [int(self.rows(one, slot, element, element + 1)[0]) for slot in range(max(one.reach.arity, 1))]
+        rows = [int(self.rows(one, slot, element, element + 1)[0]) for slot in range(max(one.pattern.arity, 1))]
         on = one.storage.set
         if isinstance(on, Grid):
             return Seen(text, tuple(on.index_at(row) for row in rows), values, "at", sign)

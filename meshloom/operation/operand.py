@@ -16,7 +16,7 @@ from meshloom.mesh.offsets import Offsets
 from meshloom.recording import outside_program
 
 
-class Reach(NamedTuple):
+class AccessPattern(NamedTuple):
     """How an operation reaches the values of an operand from where it is: at most one of these.
 
     Directly, at its own element; through ``map``; at ``offsets`` from its own point of a grid; or all along its line,
@@ -31,7 +31,7 @@ class Reach(NamedTuple):
     along_line: bool = False
 
     @property
-    def way(self) -> Map | Offsets | None:
+    def through(self) -> Map | Offsets | None:
         """What leads there, if it is not the element itself or its line."""
         return self.map or self.offsets
 
@@ -43,18 +43,18 @@ class Reach(NamedTuple):
     @property
     def arity(self) -> int:
         """Slots that a kernel sees; 0 where it sees one value without a slot."""
-        return 0 if self.way is None or self.as_member else self.way.arity
+        return 0 if self.through is None or self.as_member else self.through.arity
 
     def elsewhere(self, slot: int) -> bool:
         """Does a slot lead to another element, or may it?"""
         return self.map is not None or (self.offsets is not None and any(self.offsets.offsets[slot]))
 
     def __str__(self) -> str:
-        return " along lines" if self.along_line else "" if self.way is None else f"[{self.way.name}]"
+        return " along lines" if self.along_line else "" if self.through is None else f"[{self.through.name}]"
 
 
-DIRECTLY = Reach()
-ALONG_LINES = Reach(along_line=True)
+DIRECTLY = AccessPattern()
+ALONG_LINES = AccessPattern(along_line=True)
 
 
 class Operand(NamedTuple):
@@ -62,7 +62,7 @@ class Operand(NamedTuple):
 
     storage: Field | Global
     mode: type[Mode]
-    reach: Reach = DIRECTLY
+    pattern: AccessPattern = DIRECTLY
     name: str = ""
 
     @property
@@ -72,7 +72,7 @@ class Operand(NamedTuple):
     @property
     def param(self) -> Param:
         """The parameter as a kernel sees it."""
-        one, reach = self.storage, self.reach
+        one, reach = self.storage, self.pattern
         if isinstance(one, Global):
             number = one.kind if isinstance(one, PlainNumber) else ""
             return Param(self.name, self.mode, one.shape, one.dtype, 0, one.dim, number=number)
@@ -85,12 +85,12 @@ class Operand(NamedTuple):
     def content(self) -> tuple[object, ...]:
         """What tells it from others: a plain number by its value, since every loop has memory of its own for it."""
         if not isinstance(self.storage, PlainNumber):
-            return self.storage, self.mode, self.reach
+            return self.storage, self.mode, self.pattern
         with outside_program():
             return self.storage.kind, repr(self.storage.plain), self.mode
 
     def __str__(self) -> str:
-        return f"{self.mode.__name__} {self.storage.name}{self.reach}"
+        return f"{self.mode.__name__} {self.storage.name}{self.pattern}"
 
     def __repr__(self) -> str:
         return f"Operand({self})"

@@ -94,8 +94,8 @@ class Operation(NoCopy):
                           backend=current() if backend is None else backend)  # fmt: skip
         for one in operands:
             one.storage.watch(execution)
-            if one.reach.map is not None:
-                one.reach.map.watch(execution)
+            if one.pattern.map is not None:
+                one.pattern.map.watch(execution)
 
     def __init_subclass__(cls) -> NoReturn:
         raise TypeError("no class derives from Operation: what differs is a domain, a body, or how it runs")
@@ -162,14 +162,14 @@ class Operation(NoCopy):
         return self.policy.maps(self)
 
     @cached_property
-    def ways(self) -> tuple[Map | Offsets, ...]:
+    def maps_and_offsets(self) -> tuple[Map | Offsets, ...]:
         """The maps and offsets by which fields are reached, one for each operand that has one."""
-        return tuple(way for one in self.operands if (way := one.reach.way) is not None)
+        return tuple(found for one in self.operands if (found := one.pattern.through) is not None)
 
     @property
     def parts(self) -> tuple[Any, ...]:
         """What it is made of, apart from sets."""
-        return (*self.storages, *self.kernels, *self.ways)
+        return (*self.storages, *self.kernels, *self.maps_and_offsets)
 
     @cached_property
     def temporary_fields(self) -> tuple[Field, ...]:
@@ -198,7 +198,9 @@ class Operation(NoCopy):
 
         def keeps_rest(one: Operand) -> bool:
             field = one.storage
-            return isinstance(field, Field) and (one.reach.map is not None or not self.domain.covers(field, EVERYWHERE))
+            if not isinstance(field, Field):
+                return False
+            return one.pattern.map is not None or not self.domain.covers(field, EVERYWHERE)
 
         return tuple([o.storage for o in self.operands if o.mode.reads or o.mode.combine or keeps_rest(o)])
 
@@ -222,7 +224,7 @@ class Operation(NoCopy):
     def defines(self, one: Field | Global, where: Extent | Part = INSIDE) -> bool:
         """Does it write all values of a field, of a grid but for ghosts, without looking at them? ``where``: or those
         everywhere in memory, or of a part of a grid."""
-        at_own = any(o.storage is one and o.mode.writes and o.reach.map is None for o in self.operands)
+        at_own = any(o.storage is one and o.mode.writes and o.pattern.map is None for o in self.operands)
         return at_own and self.domain.covers(one, where) and not self.needs(one)
 
     def as_written(self) -> Operation:
@@ -336,13 +338,13 @@ class Operation(NoCopy):
 
     def layout_of(self, one: Field) -> Layout:
         """The layout that a field has when it runs."""
-        wished = parse_layout(self.wish.layout) if self.execution.unsettled and self.wish.layout else None
+        wished = parse_layout(self.wish.layout) if self.execution.layout_pending and self.wish.layout else None
         return wished if wished is not None and one.dim > 1 else one.layout
 
-    def settle(self) -> None:
+    def apply_layout(self) -> None:
         """Give the fields the layout that was wished for, once, before it first runs."""
-        if self.execution.unsettled:
-            self.execution.unsettled = False
+        if self.execution.layout_pending:
+            self.execution.layout_pending = False
             for one in self.storages:
                 if isinstance(one, Field) and one.dim > 1 and self.wish.layout:
                     one.relayout(self.wish.layout)
@@ -481,11 +483,11 @@ def asking(operations: Sequence[Operation]) -> Iterator[list[Field | Global]]:
     """A question that only an operation that is ready can answer: what is brought to a device, or turned to another
     layout for it, is where and as it was afterwards. Gives what that was, behind the block."""
     before = {one: one.placement() for operation in operations for one in operation.storages}
-    unsettled = [one.execution for one in operations if one.execution.unsettled]
+    layout_pending = [one.execution for one in operations if one.execution.layout_pending]
     moved: list[Field | Global] = []
     try:
         yield moved
     finally:
         moved += [one for one, placement in before.items() if one.put_back(placement)]
-        for execution in unsettled:
-            execution.unsettled = True
+        for execution in layout_pending:
+            execution.layout_pending = True

@@ -75,7 +75,7 @@ def run_plainly(
 
 
 def _rows(operand: Operand, element: int, box: Box | None) -> Any:
-    reach = operand.reach
+    reach = operand.pattern
     if operand.is_global:
         return slice(None)
     if box is not None:
@@ -104,7 +104,7 @@ def _handed_over(operand: Operand, part: np.ndarray) -> Any:
     """What the user's function gets."""
     if isinstance(operand.storage, PlainNumber):
         return operand.storage.plain
-    offsets = operand.reach.offsets
+    offsets = operand.pattern.offsets
     return part if offsets is None else Stencil(operand.name, offsets.offsets, part)
 
 

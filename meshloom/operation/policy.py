@@ -94,7 +94,7 @@ class ExecutionPolicy(ABC):
 
     def maps(self, of: Operation) -> tuple[Map, ...]:
         """The maps used, each once, in order of appearance among the operands; a plan may need more."""
-        return tuple(dict.fromkeys(one.reach.map for one in of.operands if one.reach.map is not None))
+        return tuple(dict.fromkeys(one.pattern.map for one in of.operands if one.pattern.map is not None))
 
     def shared_cache(self, of: Operation) -> SharedCache:
         """What it shares with operations that differ in their fields and globals alone; here nothing."""
@@ -139,7 +139,7 @@ class ExecutionPolicy(ABC):
 
     def bound(self, of: Operation) -> BoundLoop:
         """With its values, in the layout that was wished for, which are brought to where it runs."""
-        of.settle()
+        of.apply_layout()
         for storage in of.storages:
             of.backend.bring(storage)
         check_memory(f"kernel {of.name}", of.storages, of.written)
@@ -176,8 +176,8 @@ class StrategyPolicy(ExecutionPolicy):
     def shared_cache(self, of: Operation) -> SharedCache:
         layouts = tuple(of.layout_of(s) if isinstance(s, Field) else None for s in of.storages)
         # kernels, given bodies and maps may come and go, and their caches, with plans, with them
-        parts = (*of.execution.states, *of.body.given_as, *of.ways)
-        through = tuple([one.reach.as_member for one in of.operands])  # which its parameters do not tell
+        parts = (*of.execution.states, *of.body.given_as, *of.maps_and_offsets)
+        through = tuple([one.pattern.as_member for one in of.operands])  # which its parameters do not tell
         serials = [one.serial for one in parts]
         key = (*serials, of.strict, of.backend.key, self.wish, of.params, layouts, through, of.box)
         caches: Recent[Any, SharedCache] = loops_over(of.set).shared
@@ -293,7 +293,7 @@ def by_strategy(wish: Wish) -> StrategyPolicy:
 
 def spec_param(operand: Operand, maps: Sequence[Map], layout_of: Callable[[Field], Layout]) -> SpecParam:
     """An operand without its data."""
-    param, storage, reach = operand.param, operand.storage, operand.reach
+    param, storage, reach = operand.param, operand.storage, operand.pattern
     if not isinstance(storage, Field):  # a Global that is set is like a field of the loop's only element
         reduced_or_read = not param.mode.control
         return SpecParam(param.name, param.mode, param.dim, param.dtype, Layout("aos"), None, reduced_or_read)

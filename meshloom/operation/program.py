@@ -33,7 +33,7 @@ from meshloom.operation.past_times import PastTimes, Timed, together
 from meshloom.operation.reads import reads_of_program
 from meshloom.operation.recorded import Outline, Recorded, check_calls, difference
 from meshloom.operation.repeated import RepeatedProgram
-from meshloom.operation.replay import ReadyProgram, Replay, Way
+from meshloom.operation.replay import CachedProgram, Replay, RunMode
 from meshloom.operation.run_arguments import check_condition, check_decides, check_inside, checked_record, whole_history
 from meshloom.operation.tape import Tape
 from meshloom.operation.weak_cache import WeakCache, weak_entry
@@ -44,7 +44,7 @@ MOST_NESTED = 100  # recordings of one program inside each other, with other arg
 MOST_CACHED = 16  # combinations of arguments of one program that stay ready
 MOST_TAPES = 4  # of one program, for other Python values each: as many as a Runge-Kutta method has stages
 
-T = TypeVar("T", Tape, ReadyProgram)
+T = TypeVar("T", Tape, CachedProgram)
 
 _ABSENT: Any = object()  # the function of a decorator with options alone
 
@@ -79,7 +79,7 @@ class Program(NoCopy, Distinct):
         self._keeps_made = False  # does somebody have fields or globals that the function made?
         self._reads: Captured | None = None  # what the function read when it was last given arguments
         self._values: Recent[Any, object] = Recent(MOST_CACHED)  # what stands for the values read, by key
-        self._cached: WeakCache[tuple[Any, ...], tuple[ReadyProgram, ...]] = WeakCache()  # by arguments; now last
+        self._cached: WeakCache[tuple[Any, ...], tuple[CachedProgram, ...]] = WeakCache()  # by arguments; now last
         self._voted: WeakSet[Field] = WeakSet()  # for their layouts, whatever its arguments are
         self._begun: dict[tuple[Any, ...], Tape] = {}  # which compilers have begun with (``begun.py``)
         self._called: tuple[Callable[[], Any], ...] | None = None  # by ``ml.call``, when it was last recorded
@@ -312,15 +312,15 @@ class Program(NoCopy, Distinct):
             check_calls(self.name, loops)
             return RepeatedProgram(self, given, until, most).recorded(into, loops, into.forget_made(made))
 
-        def way(one: Recording | Replay, most: int) -> Replayed:
+        def mode(one: Recording | Replay, most: int) -> Replayed:
             return one.repeat(most, until.in_memory())
 
-        done = self._performed(most, way, until.globals, arguments, named, until=until)
+        done = self._performed(most, mode, until.globals, arguments, named, until=until)
         return len(whole_history(self.name, done, most))
 
     def _performed(
-        self, times: int, way: Way, watched: Sequence[Global], arguments: tuple[Any, ...], named: dict[str, Any], *,
-        until: Condition | None = None,
+        self, times: int, mode: RunMode, watched: Sequence[Global], arguments: tuple[Any, ...], named: dict[str, Any],
+        *, until: Condition | None = None,
     ) -> Replayed:  # fmt: skip
         """Run it with these arguments: by what is cached of an earlier run with them, where it still fits. ``until``:
         what decides when to end."""
@@ -328,8 +328,8 @@ class Program(NoCopy, Distinct):
             tape = self._own_tape()
             check_decides(self.name, None if any(map(may_change_anything, tape.calls)) else until, tape.left[0])
             if tape.calls:
-                return executed_in_turn(self._own_tape, tape, times, way, watched)
-            return tape.perform(times, way, watched)
+                return executed_in_turn(self._own_tape, tape, times, mode, watched)
+            return tape.perform(times, mode, watched)
         given = self.parameters.given(arguments, named) if named else Given(arguments, {})
         key = (current().key, self.fuse, self.branches, *given.key)
         values, watching = self._values_now(), Operation.watched is not None
@@ -339,14 +339,14 @@ class Program(NoCopy, Distinct):
             given, begun = self.parameters.given(arguments, named), self._begun.pop((key, values), None)
             hit, made = self._recorded_with(given, cached) if begun is None else (None, begun)
             if made is not None:
-                return self._first_run(made, (key, given, cached), times, way, watched, until)
+                return self._first_run(made, (key, given, cached), times, mode, watched, until)
             if hit is None:
-                return BoundProgram(self, given)._performed(times, way, watched, (), {}, until=until)
+                return BoundProgram(self, given)._performed(times, mode, watched, (), {}, until=until)
             hit.values = self._value
         if hit is not cached[-1]:
             self._cached[key] = (*[one for one in cached if one is not hit], hit)
         check_decides(self.name, until, hit.written)
-        return hit.perform(times, way, watched)
+        return hit.perform(times, mode, watched)
 
     def _recorded_with(self, given: Given, cached: Sequence[T]) -> tuple[T | None, Tape | None]:
         """Record with these arguments: that of some cached ones which does the same, or a tape; neither where functions
@@ -374,15 +374,15 @@ class Program(NoCopy, Distinct):
         return True
 
     def _first_run(
-        self, tape: Tape, place: tuple[tuple[Any, ...], Given, list[ReadyProgram]], times: int, way: Way,
+        self, tape: Tape, place: tuple[tuple[Any, ...], Given, list[CachedProgram]], times: int, mode: RunMode,
         watched: Sequence[Global], until: Condition | None,
     ) -> Replayed:  # fmt: skip
         """Run what was recorded, and cache what was made ready; ``place``: where, for which arguments, next to what."""
         check_decides(self.name, until, tape.left[0])
-        done = tape.execute(times, way, watched)
+        done = tape.execute(times, mode, watched)
         if times:
             key, given, others = place
-            made = tape.ready_to_keep(weak_entry(self._cached, key, given.parts))
+            made = tape.cached_program(weak_entry(self._cached, key, given.parts))
             made.outline, made.values = tape.outline, self._value
             self._cached.pop(key, None)
             self._cached[key] = (*others[-MOST_TAPES + 1 :], made)

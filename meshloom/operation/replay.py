@@ -26,7 +26,7 @@ from meshloom.operation.recorded import Outline
 from meshloom.process.activity import part
 
 #: How often, and what of it is wanted: ``run`` or ``repeat`` of a Recording or Replay, at most so many times
-Way = Callable[["Recording | Replay", int], Replayed]
+RunMode = Callable[["Recording | Replay", int], Replayed]
 
 
 def prepared(operations: Iterable[Operation]) -> dict[Operation, Callable[[], None]]:
@@ -111,7 +111,7 @@ def _is_all(storage: Any, value: float) -> bool:
     return bool((storage == value).all())
 
 
-class ReadyProgram:
+class CachedProgram:
     """A program with its arguments, ready to run again. It holds kernels, and memory, but none of the arguments.
 
     ``outline``: of what was recorded; ``values``: what stands for the Python values whose numbers it has now."""
@@ -131,7 +131,7 @@ class ReadyProgram:
         self._measures = Measures(loops)
         self._shared = mutexes_of(graph.storages)
         self._temporaries = tuple([weakref.ref(one) for one in temporaries_among(graph.written)])
-        for one in (*graph.storages, *dict.fromkeys(way for o in loops for way in o.maps)):
+        for one in (*graph.storages, *dict.fromkeys(mode for o in loops for mode in o.maps)):
             one.watch(self)
 
     def invalidate(self) -> None:
@@ -156,7 +156,7 @@ class ReadyProgram:
         """What it changes, as far as somebody still has it."""
         return [one for ref in self._written if (one := ref()) is not None]
 
-    def perform(self, times: int, way: Way, watched: Iterable[Global]) -> Replayed:
+    def perform(self, times: int, mode: RunMode, watched: Iterable[Global]) -> Replayed:
         """Run it; ``watched`` are globals that somebody looks at after replays."""
         assert self.replay is not None
         self._measures.follow()
@@ -165,7 +165,7 @@ class ReadyProgram:
                 self._backend.bring(one)
         done = None
         try:
-            done = holding(self._shared, way, self.replay, times) if self._shared else way(self.replay, times)
+            done = holding(self._shared, mode, self.replay, times) if self._shared else mode(self.replay, times)
         except MemoryError as error:
             raise too_little_memory(self.name, times, error) from error
         finally:

@@ -38,9 +38,9 @@ from meshloom.operation.passes import PASSES, RECORDED_PASSES, passed
 from meshloom.operation.past_times import Timed
 from meshloom.operation.recorded import Outline, Recorded
 from meshloom.operation.replay import (
-    ReadyProgram,
+    CachedProgram,
     Replay,
-    Way,
+    RunMode,
     backends_of,
     mark_written,
     prepared,
@@ -64,10 +64,10 @@ class Tape:
         self.rotates = True  # may a replay do what the next one begins with? a segment runs one at a time
         self.followed = True  # as a segment: may a function of the user's have set a value that kernels read?
         self.spent = Spent()  # as a segment, in all
-        self._kept: tuple[tuple[Any, ...], ReadyProgram] | None = None  # what runs of it, decided so
+        self._cached: tuple[tuple[Any, ...], CachedProgram] | None = None  # what runs of it, decided so
         self._ready: tuple[bool, Recording] | None = None  # with ``branches``, or without
         self._fused: tuple[tuple[object, ...], FusedProgram, list[FusedRecording]] | None = None
-        self.laid_out = False  # do fields have the layouts that it likes?
+        self.layouts_chosen = False  # do fields have the layouts that it likes?
         self._voted = voted
 
     @cached_property
@@ -138,26 +138,27 @@ class Tape:
         """On a GPU, what fields whose layout is free are changed to: decided once, by the sum over the loops."""
         return layouts_by_votes(self.loops)
 
-    def lay_out(self) -> None:
+    def choose_layouts(self) -> None:
         """Change them, once: programs may differ about a field that they share, and changed to and fro in every round,
         everything would be made ready again. So one votes for a field once, also where it is given it again."""
-        if not self.laid_out:
+        if not self.layouts_chosen:
             relayout(open_to(self.layouts, self._voted))
             self._voted |= {one for one in self._graph.storages if isinstance(one, Field)}
-            self.laid_out = True
+            self.layouts_chosen = True
 
-    def execute(self, times: int, way: Way, watched: Sequence[Global], *, can_start: bool | None = None) -> Replayed:
+    def execute(self, times: int, mode: RunMode, watched: Sequence[Global], *, can_start: bool | None = None
+                ) -> Replayed:  # fmt: skip
         """Run the recorded operations; ``watched`` are globals that somebody looks at after replays. ``can_start``:
         does memory hold the constants that loops were fused for? where that was asked."""
         for operation in self.loops:
-            operation.settle()
+            operation.apply_layout()
         self.measures.follow()
-        self.lay_out()
+        self.choose_layouts()
         if watched:
             self.bring(watched)
         done = None
         try:
-            given = times, way, can_start
+            given = times, mode, can_start
             done = holding(self.shared, self.replayed, *given) if self.shared else self.replayed(*given)
         except MemoryError as error:
             raise too_little_memory(self.name, times, error) from error
@@ -180,12 +181,12 @@ class Tape:
         them. What segments have ready is looked at: kernels, schedules and how it is to run. ``followed``: functions of
         the user's may set values that kernels read."""
         for operation in self.loops:
-            operation.settle()
-        self.lay_out()
+            operation.apply_layout()
+        self.choose_layouts()
         for one in self.segments:
-            one.laid_out, one.followed = True, followed
-            if one._kept is not None and (one._kept[0] != one._run_by or not one._kept[1].up_to_date()):
-                one._kept = None
+            one.layouts_chosen, one.followed = True, followed
+            if one._cached is not None and (one._cached[0] != one._run_by or not one._cached[1].up_to_date()):
+                one._cached = None
 
     @property
     def _run_by(self) -> tuple[Any, ...]:
@@ -201,32 +202,32 @@ class Tape:
         self.spent = self.spent.plus(Spent(time.perf_counter() - before, 1))
 
     # ----- by itself ----------------------------------------------------------------------------------------------
-    def perform(self, times: int, way: Way, watched: Sequence[Global]) -> Replayed:
+    def perform(self, times: int, mode: RunMode, watched: Sequence[Global]) -> Replayed:
         """Replays, decided so as it is decided now; ``watched``: see ``execute``."""
-        if self._kept is not None and self._kept[0] != self._run_by:
-            self._kept = None
-        return self._performed(times, way, watched)
+        if self._cached is not None and self._cached[0] != self._run_by:
+            self._cached = None
+        return self._performed(times, mode, watched)
 
-    def _performed(self, times: int, way: Way, watched: Sequence[Global]) -> Replayed:
+    def _performed(self, times: int, mode: RunMode, watched: Sequence[Global]) -> Replayed:
         """What was made ready for the first replay serves as long as it fits, so that little is asked of Python."""
         if not times or Operation.watched is not None:
-            self._kept = None
-            return self.execute(times, way, watched)
-        kept = None if self._kept is None else self._kept[1]
-        if kept is None or not kept.up_to_date(followed=self.followed):
-            done = self.execute(times, way, watched)
-            self._kept = self._run_by, self.ready_to_keep(())
-        elif kept.can_start():
-            done = kept.perform(times, way, watched)
-            self.note(kept.replay, done)
+            self._cached = None
+            return self.execute(times, mode, watched)
+        cached = None if self._cached is None else self._cached[1]
+        if cached is None or not cached.up_to_date(followed=self.followed):
+            done = self.execute(times, mode, watched)
+            self._cached = self._run_by, self.cached_program(())
+        elif cached.can_start():
+            done = cached.perform(times, mode, watched)
+            self.note(cached.replay, done)
         else:
-            done = self.execute(times, way, watched, can_start=False)
+            done = self.execute(times, mode, watched, can_start=False)
         return done
 
-    def ready_to_keep(self, ties: tuple[Any, ...]) -> ReadyProgram:
+    def cached_program(self, ties: tuple[Any, ...]) -> CachedProgram:
         """What runs of it, after it has run; it goes with the first of the ``ties``."""
         fused = self.fused_recording()
-        return ReadyProgram(self.name, self.operations, fused.replay if fused else Replay(self.recording()), ties)
+        return CachedProgram(self.name, self.operations, fused.replay if fused else Replay(self.recording()), ties)
 
     @cached_property
     def measures(self) -> Measures:
@@ -255,25 +256,25 @@ class Tape:
         written = Dataflow(self.operations).written
         return written, temporaries_among(written)
 
-    def replayed(self, times: int, way: Way, can_start: bool | None = None) -> Replayed:
+    def replayed(self, times: int, mode: RunMode, can_start: bool | None = None) -> Replayed:
         if Operation.watched is not None and times:
             ready = self.made_ready()
-            return way(Recording([partial(Operation.watched, o, ready[o]) for o in self.loops]), times)
+            return mode(Recording([partial(Operation.watched, o, ready[o]) for o in self.loops]), times)
         recording = self.fused_recording() if self.may_fuse() else None
         if recording is None:
-            return self.run_loops(times, way)
+            return self.run_loops(times, mode)
         if recording.replay.preconditions_hold() if can_start is None else can_start:
             if not times:  # it is ready: nothing of it is to be done
-                return way(recording.replay.body, 0)
-            return recording.noted(way(recording.replay, times))
-        first = self.run_loops(min(times, 1), way)  # one replay loop by loop makes the constants true
+                return mode(recording.replay.body, 0)
+            return recording.noted(mode(recording.replay, times))
+        first = self.run_loops(min(times, 1), mode)  # one replay loop by loop makes the constants true
         if first.stopped or first.met or times <= 1:
             return first
-        rest = recording.noted(way(recording.replay, times - 1))
+        rest = recording.noted(mode(recording.replay, times - 1))
         return rest._replace(history=np.concatenate([first.history, rest.history]))
 
-    def run_loops(self, times: int, way: Way) -> Replayed:
-        return self.noted(way(self.recording(), times))
+    def run_loops(self, times: int, mode: RunMode) -> Replayed:
+        return self.noted(mode(self.recording(), times))
 
     def noted(self, done: Replayed) -> Replayed:
         """The same; its times are kept, loop by loop."""
@@ -364,7 +365,7 @@ class Tape:
         """The same for one that others go before, unless a field would get another layout for it, since these are to
         find fields as they are. Has it?"""
         moves = open_to(layouts_by_votes(self.loops), self._voted)  # not those it keeps: it votes when it runs
-        if moves or any(one.execution.unsettled for one in self.loops):
+        if moves or any(one.execution.layout_pending for one in self.loops):
             return False
         holding(self.shared, self.begin_to_prepare)
         return True
@@ -407,8 +408,8 @@ class Tape:
     def _as_laid_out(self) -> None:
         """Give the fields, to answer a question, the layouts that they will have when it runs."""
         for operation in self.loops:
-            operation.settle()
-        if not self.laid_out:
+            operation.apply_layout()
+        if not self.layouts_chosen:
             relayout(open_to(self.layouts, self._voted))
 
     def explained(self) -> str:

@@ -19,7 +19,7 @@ from meshloom.backend.cuda import dialect, history, nvrtc, repeat
 from meshloom.backend.cuda.backend import CudaBackend
 from meshloom.backend.cuda.driver import Driver
 from meshloom.backend.cuda.graph import GraphRecording
-from meshloom.backend.unit import KernelText, Parameter
+from meshloom.backend.translation_unit import KernelText, Parameter
 from meshloom.errors import RunError
 from meshloom.mesh.globals import Comparison
 from meshloom.native import compiler

@@ -19,7 +19,7 @@ from meshloom.backend.cuda.emulator import Emulator
 from meshloom.backend.cuda.graph import captured
 from meshloom.backend.cuda.kernels import GpuText
 from meshloom.backend.lowering import Compiled
-from meshloom.backend.unit import KernelText
+from meshloom.backend.translation_unit import KernelText
 from meshloom.mesh.core import Global
 
 

@@ -17,7 +17,7 @@ from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.backend.cuda.engine import Engine
 from meshloom.backend.cuda.kernels import GpuText
 from meshloom.backend.lowering import Compiled
-from meshloom.backend.unit import KernelText
+from meshloom.backend.translation_unit import KernelText
 from meshloom.errors import CompilerError, ScheduleError, install
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.program import fuse

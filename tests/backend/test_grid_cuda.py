@@ -7,7 +7,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend.cuda import dialect
-from meshloom.backend.unit import make_unit
+from meshloom.backend.translation_unit import make_unit
 from meshloom.target import H200
 from tests.backend.test_cuda import ARCHITECTURES, CompileBackend, needs_nvrtc
 from tests.test_grid_loops import MIXED_OFFSETS, mixed, star2, star3, star_of

@@ -19,7 +19,7 @@ from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.backend import _shared
 from meshloom.backend.cuda.emulator import Emulator
 from meshloom.backend.hip import HipBackend
-from meshloom.backend.unit import KernelText, Parameter, make_unit
+from meshloom.backend.translation_unit import KernelText, Parameter, make_unit
 from meshloom.errors import CompilerError, ScheduleError
 from meshloom.native import compiler, threads
 from meshloom.schedule.lines import on_gpu

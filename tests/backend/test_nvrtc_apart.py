@@ -22,7 +22,7 @@ from meshloom.backend.cuda import nvrtc, nvrtc_child
 from meshloom.backend.cuda.backend import CudaBackend
 from meshloom.backend.cuda.engine import Device, LaunchFunction
 from meshloom.backend.lowering import Compiled
-from meshloom.backend.unit import KernelText
+from meshloom.backend.translation_unit import KernelText
 from meshloom.errors import CompilerError
 from meshloom.native import compiler, eviction, together
 from meshloom.operation.operation import Operation

@@ -18,7 +18,7 @@ import meshloom as ml
 from bench import truth_cases
 from meshloom.backend import cpu_dialect
 from meshloom.backend.cuda import dialect
-from meshloom.backend.unit import Argument, TranslationUnit, make_unit
+from meshloom.backend.translation_unit import Argument, TranslationUnit, make_unit
 from meshloom.errors import KernelError
 from meshloom.kernel import expr, passes
 from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind

@@ -130,8 +130,8 @@ def test_a_target_prints_nests_and_never_knows_a_strategy() -> None:
 
 @pytest.mark.parametrize(
     ("module", "line"),
-    [("backend.unit", "from meshloom.schedule.strategies import passes_of"),
-     ("backend.unit", "def f():\n    from meshloom.schedule.strategies.common.visits import serial_pass"),
+    [("backend.translation_unit", "from meshloom.schedule.strategies import passes_of"),
+     ("backend.translation_unit", "def f():\n    from meshloom.schedule.strategies.common.visits import serial_pass"),
      ("backend.cuda.backend", "import meshloom.schedule.strategies.owner"),
      ("backend.cpu", "if TYPE_CHECKING:\n    from meshloom.schedule.strategies import Strategy"),
      ("backend.cpu", "from meshloom.schedule import strategies"),

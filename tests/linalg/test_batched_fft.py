@@ -13,7 +13,7 @@ import pytest
 import meshloom as ml
 from meshloom.backend import current
 from meshloom.backend.cuda import dialect, nvrtc
-from meshloom.backend.unit import make_unit
+from meshloom.backend.translation_unit import make_unit
 from meshloom.linalg.batched_fft import MIX, SEPARATE, BatchedFFT
 from meshloom.linalg.fast_poisson import FastPoisson
 from meshloom.linalg.fft_nests import order_operation, pairs_operation

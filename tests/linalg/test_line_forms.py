@@ -85,7 +85,7 @@ def test_generated_cuda_compiles_without_spilling(periodic: bool) -> None:
     compile, and may put a few values of a thread aside: the back end gives a thread more registers where many blocks
     fit."""
     from meshloom.backend.cuda import dialect, nvrtc
-    from meshloom.backend.unit import make_unit
+    from meshloom.backend.translation_unit import make_unit
 
     try:
         nvrtc.library()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.backend.unit import Argument, check_arrays
+from meshloom.backend.translation_unit import Argument, check_arrays
 from meshloom.errors import MeshError, MeshloomError, ProgramError, ScheduleError
 from meshloom.native import ffi, runtime
 from meshloom.native.tiles import tiles

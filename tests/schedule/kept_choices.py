@@ -17,7 +17,7 @@ from meshloom import order
 from meshloom.schedule.choice.auto import choose, estimates, ruled
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.choice.layouts import ranked_layouts
-from meshloom.schedule.choice.per_thread import share_of
+from meshloom.schedule.choice.per_thread import chosen_per_thread
 from meshloom.schedule.lines import on_cpu, on_gpu, systems
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.common.points import tile_of
@@ -92,7 +92,7 @@ def at_points() -> dict[str, Any]:
         row = ml.Set(10, "own")
         loop = light.loop(row, row.field("a", dtype=dtype), row.field("b", dtype=dtype))
         for elements in (1 << 18, 1 << 19, 1 << 22):
-            found[f"{dtype} {elements}"] = asdict(share_of(loop.spec, loop.schedule, elements, H200))
+            found[f"{dtype} {elements}"] = asdict(chosen_per_thread(loop.spec, loop.schedule, elements, H200))
     return found
 
 

@@ -14,7 +14,7 @@ from meshloom.operation.fusion.fused_program import ranked_ways
 from meshloom.schedule.choice.auto import candidates, choose
 from meshloom.schedule.choice.candidate import Candidate, Candidates, rank
 from meshloom.schedule.choice.cost import OVERLAPPING, Cost, combined
-from meshloom.schedule.choice.per_thread import share_of
+from meshloom.schedule.choice.per_thread import chosen_per_thread
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.common.points import tile_of
 from meshloom.target import CPU, H200, Rates
@@ -239,7 +239,7 @@ def test_on_a_gpu_tiles_shares_and_layouts_are_listed_too() -> None:
     own = ml.Set(10, "own")
     direct = light.loop(own, own.field("a"), own.field("b"))
     one, several = direct.candidates["elements per thread"]
-    assert one.what == share_of(direct.spec, direct.schedule, direct.elements, direct.backend.target)
+    assert one.what == chosen_per_thread(direct.spec, direct.schedule, direct.elements, direct.backend.target)
     assert several.what.count > 1 and "too few threads" in several.declined
     assert {one.what for one in residual().candidates["layout"]} == {"aos", "soa"}
     assert [one.what for one in residual("atomic").candidates["layout"]] == ["soa", "aos"], "atomics like them apart"

@@ -13,7 +13,7 @@ from meshloom.errors import PlanError
 from meshloom.schedule.plan.plan import Topology
 from meshloom.schedule.strategies import strategy, verify
 from meshloom.schedule.strategies.common.gather import roomy_degree, usual_degree
-from meshloom.schedule.strategies.common.neighbours import RoleTables, SlotTables, TabledIncidence
+from meshloom.schedule.strategies.common.neighbours import SlotTables, SymmetricTables, TabledIncidence
 from meshloom.target import H200
 
 
@@ -111,7 +111,7 @@ def test_gaps_add_nothing(kernel: ml.Kernel, more: int) -> None:
         found, loop = results(kernel, "emulated", more, dtype)
         tables = incidence_of(loop, 0)
         assert tables.degree == 5 and tables.padded and tables.in_tables.sum() == 801 - more
-        assert isinstance(tables.tables, RoleTables if kernel is local_maximum else SlotTables)
+        assert isinstance(tables.tables, SymmetricTables if kernel is local_maximum else SlotTables)
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
@@ -181,7 +181,8 @@ def airfoil(backend: str, fused: bool) -> np.ndarray:
     if backend == "emulated":
         loop = res_calc.loop(mesh.faces, x[mesh.face_nodes], q[cells], adt[cells], res[cells], schedule="owner")
         found = incidence_of(loop, 1)
-        assert found.degree == 4 and found.padded and isinstance(found.tables, RoleTables) and 0 in found.tables.ring
+        assert found.degree == 4 and found.padded
+        assert isinstance(found.tables, SymmetricTables) and 0 in found.tables.ring
     ml.Program(step, fuse=fused).run(3)
     return q.numpy()
 

@@ -10,7 +10,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend.cpu_dialect import CppPrinter
-from meshloom.backend.unit import block_names, make_unit, parameters
+from meshloom.backend.translation_unit import block_names, make_unit, parameters
 from meshloom.schedule.lines.nest_parts import any_of, chained
 from meshloom.schedule.nest import nodes
 from meshloom.schedule.nest.contraction import contracted

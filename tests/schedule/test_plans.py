@@ -15,7 +15,7 @@ from meshloom.schedule.plan.declare import Pair
 from meshloom.schedule.plan.plan import Plan, Topology, arrays
 from meshloom.schedule.strategies import names, strategy, variants, verify
 from meshloom.schedule.strategies.color import ColorPlan, IndexedColorPlan
-from meshloom.schedule.strategies.common.neighbours import NeighbourPlan, RoleTables, _padded
+from meshloom.schedule.strategies.common.neighbours import NeighbourPlan, SymmetricTables, _padded
 from meshloom.schedule.strategies.common.tiles import TilePlan
 from meshloom.schedule.strategies.common.visits import VisitPlan
 from meshloom.schedule.strategies.warp_atomic import WarpPlan
@@ -114,7 +114,7 @@ def with_tables(plan: Plan, **others: object) -> Plan:
     """The plan with something else in the tables of map 0."""
     assert isinstance(plan, NeighbourPlan)
     found = plan.gathers[0]
-    assert isinstance(found.tables, RoleTables)
+    assert isinstance(found.tables, SymmetricTables)
     return replace(plan, gathers={0: replace(found, tables=replace(found.tables, **others))})  # type: ignore[arg-type]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.backend.unit import make_unit
+from meshloom.backend.translation_unit import make_unit
 from meshloom.errors import ScheduleError
 from meshloom.schedule.choice.schedule import parse_schedule
 from meshloom.schedule.plan.plan import arrays

@@ -9,10 +9,10 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend.cuda import nvrtc
-from meshloom.backend.unit import TranslationUnit
+from meshloom.backend.translation_unit import TranslationUnit
 from meshloom.errors import ScheduleError
 from meshloom.mesh.layout import parse_layout
-from meshloom.schedule.choice.per_thread import share_of
+from meshloom.schedule.choice.per_thread import chosen_per_thread
 from meshloom.schedule.choice.schedule import VECTORS
 from meshloom.schedule.spec import ElementsPerThread
 from meshloom.target import H200
@@ -91,7 +91,7 @@ def loop_of(dtype: Any, dim: int, layout: str, n: int, wish: ml.Schedule | None 
 
 
 def per_thread(loop: ml.Loop) -> ElementsPerThread:
-    return share_of(loop.spec, loop.schedule, loop.elements, H200)
+    return chosen_per_thread(loop.spec, loop.schedule, loop.elements, H200)
 
 
 def test_light_loops_with_many_elements_take_16_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

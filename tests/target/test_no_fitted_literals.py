@@ -144,7 +144,7 @@ LEFT: dict[str, dict[str, str]] = {
     "backend/numpy.py": {"CHUNK = ": "how the reference rounds its sums, which other back ends are compared with"},
     "backend/numpy_binned.py": {"BITS, LEAST = ": ARITHMETIC, "CUTS = ": ARITHMETIC,
                                 "PLUS_ZERO, SPECIAL = ": ARITHMETIC},
-    "backend/unit.py": {"_C_OF = ": BYTES},
+    "backend/translation_unit.py": {"_C_OF = ": BYTES},
     "target/cuda.py": {"": DEVICE},
     "target/hip.py": {"": DEVICE},
     "target/target.py": {"SHARED_ROW = ": DEVICE, "registers // 8": DEVICE, "cache_line=64": DEVICE},

@@ -7,7 +7,7 @@ import pytest
 import meshloom as ml
 from meshloom.backend import CudaBackend
 from meshloom.backend.cuda import dialect
-from meshloom.backend.unit import make_unit
+from meshloom.backend.translation_unit import make_unit
 from meshloom.native import cache
 from meshloom.schedule.choice.auto import estimates
 from meshloom.schedule.choice.counts import Counts

@@ -22,11 +22,11 @@ from meshloom.backend.cuda.engine import Device, Engine
 from meshloom.backend.cuda.graph import GraphRecording, assign_streams
 from meshloom.backend.cuda.kernels import GpuOptions, compiled_kernels, lowered_kernels, narrow
 from meshloom.backend.lowering import Compiled, Launch, Launches, Loaded, Lowered
-from meshloom.backend.unit import scratch_of, sizes_of, values_of
+from meshloom.backend.translation_unit import scratch_of, sizes_of, values_of
 from meshloom.errors import CompilerError, ScheduleError, install
 from meshloom.mesh.core import Map
 from meshloom.native.threads import DEVICE_AFTER_FORK, device_begins, invalid_after_fork
-from meshloom.schedule.choice.per_thread import share_of
+from meshloom.schedule.choice.per_thread import chosen_per_thread
 from meshloom.schedule.nest.code import Pass
 from meshloom.schedule.nest.nodes import PairOf
 from meshloom.schedule.nest.walk import number_of
@@ -99,7 +99,7 @@ class CudaBackend(CompilingBackend):
     # ----- the stages -------------------------------------------------------------------------------------------
     def options(self, bound: BoundLoop, plan: Plan) -> GpuOptions:
         spec, schedule, target = bound.spec, bound.schedule, self.target
-        per_thread, threads = share_of(spec, schedule, bound.elements, target), target.whole_warps(plan.block)
+        per_thread, threads = chosen_per_thread(spec, schedule, bound.elements, target), target.whole_warps(plan.block)
         return GpuOptions(per_thread, schedule.whole_rows, plan.block, threads, schedule.registers or None,
                           spec.may_use_more_registers, _largest(bound, plan) >= 2**31, self.engine.architecture,
                           target)  # fmt: skip

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from meshloom.backend.unit import (
+from meshloom.backend.translation_unit import (
     KernelText,
     Parameter,
     TranslationUnit,
@@ -183,7 +183,7 @@ def _phase(unit: TranslationUnit, one: Pass, phase: Phase, threads: int, block: 
         return ["{", *body, "}", *([] if last else ["__syncthreads();"])]
     alone = not one.blocked and threads == block  # one item for each thread
     first, end = _range(phase) if one.blocked else ("begin", "end")
-    if phase.together:
+    if phase.exchanges:
         # All threads of the block stay until the last one is through: those without an item take another's along.
         head = ["{", "const ml_index at = mine, last = limit;"] if alone else [
             f"for (ml_index start = {first}, last = {end}; start < last; start += (ml_index)blockDim.x) {{",

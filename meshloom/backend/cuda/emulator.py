@@ -14,7 +14,7 @@ from meshloom.backend.cuda import dialect
 from meshloom.backend.cuda.engine import Engine, LaunchFunction
 from meshloom.backend.cuda.kernels import NO_CONTRACTION, GpuText
 from meshloom.backend.lowering import Compiled
-from meshloom.backend.unit import KernelText
+from meshloom.backend.translation_unit import KernelText
 from meshloom.native import compiler
 from meshloom.native.dlclose import function_of
 from meshloom.native.ffi import address

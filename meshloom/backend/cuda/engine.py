@@ -13,7 +13,7 @@ from meshloom.backend.cuda import nvrtc
 from meshloom.backend.cuda.driver import DeviceKernel, Driver, Module
 from meshloom.backend.cuda.kernels import GpuText
 from meshloom.backend.lowering import Compiled
-from meshloom.backend.unit import KernelText
+from meshloom.backend.translation_unit import KernelText
 from meshloom.errors import ScheduleError
 from meshloom.native import threads
 from meshloom.native.runtime import copy_bandwidth

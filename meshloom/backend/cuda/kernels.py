@@ -10,7 +10,7 @@ import numpy as np
 
 from meshloom.backend.cuda import dialect
 from meshloom.backend.lowering import Compiled, Lowered
-from meshloom.backend.unit import make_unit
+from meshloom.backend.translation_unit import make_unit
 from meshloom.schedule.plan.plan import Plan, with_arrays
 from meshloom.schedule.spec import ElementsPerThread, LoopSpec
 from meshloom.target import Target

@@ -73,7 +73,7 @@ class ComposedBody(Body):
 
     def line_operands(self) -> tuple[Operand, ...]:
         """What its parts use, but for what they hand on."""
-        along = {one.storage for one in self.line.operands if one.reach.along_line}
+        along = {one.storage for one in self.line.operands if one.pattern.along_line}
         read = dict.fromkeys(one for _, one in Dataflow(self.composed).exposed_uses())
         stored = (one for one in Dataflow((self.line, *self.epilogue)).written if one not in self.dead)
         uses: list[tuple[Storage, type[Mode]]] = [*[(one, Read) for one in read], *[(one, Write) for one in stored]]

@@ -20,7 +20,7 @@ from meshloom.operation.fusion.fused_policy import FusedPolicy
 from meshloom.operation.fusion.groups import Group, in_chunks
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.fusion.substitution import evaluated, substituted, valued, written
-from meshloom.operation.operand import Operand, Operands, Reach
+from meshloom.operation.operand import AccessPattern, Operand, Operands
 from meshloom.operation.operation import Operation
 from meshloom.operation.policy import spec_param
 from meshloom.schedule.choice.schedule import Schedule
@@ -29,7 +29,7 @@ from meshloom.schedule.fused.fused import FusedGather, FusedPlan, FusedSpec, tou
 from meshloom.schedule.plan.plan import Plan, topology
 from meshloom.schedule.spec import SpecBox, SpecMap, SpecParam
 from meshloom.schedule.strategies import CHUNKS, ELEMENTS, GATHERS, POINTS, serving, strategy
-from meshloom.schedule.strategies.common.neighbours import NeighbourPlan, OwnRing, RoleTables, role_tables
+from meshloom.schedule.strategies.common.neighbours import NeighbourPlan, OwnRing, SymmetricTables, symmetric_tables
 from meshloom.schedule.strategies.common.one_ring import along_map
 from meshloom.schedule.strategies.common.tiles import TilePlan
 from meshloom.target import CPU
@@ -85,7 +85,7 @@ class _Composer:
         apart = through, mode if isinstance(storage, Global) or mode.combine else None, seen_at
         if through is not None:
             self.map_number(through)
-        return self.operands.number(Operand(storage, mode, Reach(through, offsets), name), apart)
+        return self.operands.number(Operand(storage, mode, AccessPattern(through, offsets), name), apart)
 
     def value(self, one: Field) -> list[Node]:
         """What the components of a field at the own element are at this point of the group."""
@@ -112,7 +112,7 @@ class _Composer:
         def value(node: Node) -> Node:
             param, slot, comp = node.value
             operand = loop.operands[param]
-            storage, reach = operand.storage, operand.reach
+            storage, reach = operand.storage, operand.pattern
             if isinstance(storage, Global):
                 return load(self.param(storage, None, Read, operand.name), 0, comp, node.dtype)
             if loop.domain.set is self.on and not reach.elsewhere(slot):
@@ -172,7 +172,7 @@ class _Composer:
     def _is_sum(self, param: int) -> bool:
         """Is a parameter what a gather adds up?"""
         operand = self.operands.listed[param]
-        return operand.reach.map is not None and bool(operand.mode.combine)
+        return operand.pattern.map is not None and bool(operand.mode.combine)
 
     def _sum(self, one: Field, number: int, mode: type[Mode]) -> _Sum:
         """What a parameter's increments are added up in: on a CPU that of the gather before, if nobody has looked."""
@@ -206,7 +206,7 @@ class _Composer:
         row = self.values[one]
         for number, operand in enumerate(self.operands.listed):
             storage = operand.storage
-            if not isinstance(storage, Field) or storage.set is not self.on or operand.reach.way is not None:
+            if not isinstance(storage, Field) or storage.set is not self.on or operand.pattern.through is not None:
                 continue
             if _form(storage) == _form(one) and row == [load(number, 0, c, one.dtype) for c in range(one.dim)]:
                 return storage
@@ -241,7 +241,7 @@ def _composed(group: Group, memory: Memory) -> list[Operation]:
     composer = _Composer(group, memory)
     for part in group.parts:
         composer.add(part)
-    _settle(composer)
+    _assign_buffers(composer)
     left = composer.left_to_reset()
     if not composer.outputs:
         return [*left]
@@ -255,7 +255,7 @@ def _composed(group: Group, memory: Memory) -> list[Operation]:
     return [*left, made]
 
 
-def _settle(composer: _Composer) -> None:
+def _assign_buffers(composer: _Composer) -> None:
     """Decide for every field that was written where its values stay, and add the outputs that bring them there."""
     memory, part = composer.memory, composer.group.part
     given = [one for one in Dataflow(composer.group.parts).written if isinstance(one, Field)]
@@ -387,14 +387,14 @@ def _taken(composer: _Composer, loop: Operation, m: int) -> FusedGather:
     plan = loop.plan_of(Schedule(serving(GATHERS).name, block=loop.backend.target.gpu.fused.block))
     assert isinstance(plan, NeighbourPlan)
     found, new = plan.gathers[m], {k: composer.map_number(one) for k, one in enumerate(loop.maps)}
-    tables, along = role_tables(found), None
+    tables, along = symmetric_tables(found), None
     if tables is not None:
         ring, rows = ({new[k]: one for k, one in table.items()} for table in (tables.ring, tables.rows))
         tables, along = _along_own_map(composer, replace(tables, ring=ring, rows=rows), found.degree)
     return FusedGather(found.offsets, found.entries, tables, touched_bits(found.offsets), along)
 
 
-def _along_own_map(composer: _Composer, tables: RoleTables, degree: int) -> tuple[RoleTables, OwnRing | None]:
+def _along_own_map(composer: _Composer, tables: SymmetricTables, degree: int) -> tuple[SymmetricTables, OwnRing | None]:
     """Where a map of the targets themselves names the nodes of the ring, in order, it takes the ring's place."""
     near, entry = (one.reshape(composer.on.total, degree) for one in (tables.near, tables.entry))
     for k, ring in tables.ring.items():

@@ -11,7 +11,7 @@ from meshloom.operation.operation import Operation
 from meshloom.operation.policy import ExecutionPolicy
 from meshloom.schedule.choice.counts import flops_per_element
 from meshloom.schedule.choice.explain import REPRODUCIBLE
-from meshloom.schedule.choice.per_thread import in_words, share_of
+from meshloom.schedule.choice.per_thread import chosen_per_thread, in_words
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.fused.chunks import ChunkPlan, Touching
 from meshloom.schedule.fused.fused import FusedGather, FusedPlan, FusedSpec
@@ -89,7 +89,7 @@ class FusedPolicy(ExecutionPolicy):
     def words(self, of: Operation) -> str:
         """What there is to say about how it runs: what a thread of a GPU takes, or the chunks of a CPU."""
         if isinstance(self.by, FusedPlan):
-            return in_words(share_of(self.made, self.schedule, of.set.owned, of.backend.target), of.set.owned)
+            return in_words(chosen_per_thread(self.made, self.schedule, of.set.owned, of.backend.target), of.set.owned)
         visited = sum(map(self.evaluations, self.gathers))
         there = sum(of.maps[m].source.owned for m in self.gathers)
         again = f"{100 * (visited / there - 1):.0f}" if there else "0"

@@ -20,7 +20,7 @@ from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.fused.chunks import chunk_size, listed_again
 from meshloom.schedule.plan.plan import Plan, alike
 from meshloom.schedule.strategies import AUTOMATIC, GATHERS, serving, strategy
-from meshloom.schedule.strategies.common.neighbours import NeighbourPlan, role_tables
+from meshloom.schedule.strategies.common.neighbours import NeighbourPlan, symmetric_tables
 from meshloom.target import FusionNumbers
 
 Joins = dict[Hashable, bool]  # of the operations of a group, and another one: may it join them?
@@ -71,8 +71,8 @@ def grouped(graph: Dataflow, gathers: bool = True, start: int = 0, joins: Joins 
             continue
         waiting = range(first, k + 1)
         target, part = iteration_set(operation, open_group, gathers), operation.domain.part
-        meets = open_group and target is open_group.on and part == open_group.part
-        if open_group and meets and _all_join(open_group, graph, waiting):
+        same_set = open_group and target is open_group.on and part == open_group.part
+        if open_group and same_set and _all_join(open_group, graph, waiting):
             open_group.end = k + 1
         else:
             new_group = Group(target, first, k + 1, [], part, joins)
@@ -156,7 +156,7 @@ def fusion_blocker(operation: Operation, group: Group | None = None, gathers: bo
     if not operation.domain.visits_elements:
         return "it is no plain loop"
     spec, wish = operation.spec, operation.wish
-    around = [one.storage for one in operation.operands if one.reach.looks_around]
+    around = [one.storage for one in operation.operands if one.pattern.looks_around]
     if operation.domain.part and any(one in operation.writes for one in around):
         return "it reads at other points what it writes"
     if operation.box is not None and wish.variant != "plain":
@@ -305,12 +305,12 @@ def _one_visit(group: Group, graph: Dataflow, position: int) -> bool:
         return True
     block, first = another.backend.target.gpu.fused.block, graph.operations[gathers[0]]
     plans = [loop.plan_of(Schedule(serving(GATHERS).name, block=block)) for loop in (first, another)]
-    if not in_roles(plans[0]):
+    if not has_symmetric_tables(plans[0]):
         return True
     alone = len(first.maps) == len(another.maps) == 1  # tables of other maps would come with them
     return alone and alike(*plans)
 
 
-def in_roles(plan: Plan) -> bool:
+def has_symmetric_tables(plan: Plan) -> bool:
     """Has a plan of gathers tables in roles? Those by slot, of kernels without symmetry, serve loops by themselves."""
-    return isinstance(plan, NeighbourPlan) and any(role_tables(one) for one in plan.gathers.values())
+    return isinstance(plan, NeighbourPlan) and any(symmetric_tables(one) for one in plan.gathers.values())

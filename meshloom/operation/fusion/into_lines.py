@@ -65,7 +65,7 @@ def at_points(operation: Operation) -> bool:
     if not operation.domain.visits_elements or operation.wish.strategy not in AUTOMATIC:
         return False
     everywhere = operation.box is None or operation.box.covers_inside
-    return not operation.ways and everywhere and all(isinstance(w, Field) for w in operation.writes)
+    return not operation.maps_and_offsets and everywhere and all(isinstance(w, Field) for w in operation.writes)
 
 
 def _alike(loop: Operation, line: Operation) -> bool:

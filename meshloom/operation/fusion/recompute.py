@@ -32,7 +32,7 @@ from meshloom.operation.fusion.cost import seconds_at_points
 from meshloom.operation.fusion.groups import fusion_blocker
 from meshloom.operation.fusion.substitution import evaluated, valued
 from meshloom.operation.fusion.trials import Trials
-from meshloom.operation.operand import DIRECTLY, Operand, Operands, Reach
+from meshloom.operation.operand import DIRECTLY, AccessPattern, Operand, Operands
 from meshloom.operation.operation import Operation
 from meshloom.target import CPU
 
@@ -76,7 +76,7 @@ def pairs_of(graph: Dataflow, position: int) -> list[StencilPair]:
 def _seen_around(loop: Operation) -> set[Field]:
     """Fields that a loop loads at other points than its own."""
     loaded = [one for k, one in enumerate(loop.operands) if k in loop.graph.loaded]
-    return {o.storage for o in loaded if isinstance(o.storage, Field) and o.reach.looks_around}
+    return {o.storage for o in loaded if isinstance(o.storage, Field) and o.pattern.looks_around}
 
 
 def _blocker(pair: StencilPair, graph: Dataflow, position: int) -> str:
@@ -154,7 +154,7 @@ def _offsets_read(loop: Operation, what: Field | Global) -> list[Index]:
 
 
 def _offset(loop: Operation, param: int, slot: int) -> Index:
-    offsets = loop.operands[param].reach.offsets
+    offsets = loop.operands[param].pattern.offsets
     return (0,) * _box(loop).grid.rank if offsets is None else offsets.offsets[slot]
 
 
@@ -167,18 +167,19 @@ class _Joined:
         self.pair, self.operands = pair, Operands()
         self.written: dict[Field | Global, int] = {}  # what the consumer writes: the operand by which it does now
         self.offsets: dict[Field, list[Index]] = {}
-        self.beside: dict[Field, Field] = {}  # what is written beside its place, because others look there
+        self.double_buffers: dict[Field, Field] = {}  # what is written beside its place, because others look there
         looked_at = {what for one in pair.fields for what in _inputs(pair.producer, one)}
         for one in pair.consumer.operands:
             what, mode = one.storage, one.mode
             if mode.writes and what in looked_at and isinstance(what, Field):
-                what, mode = self.beside.setdefault(what, _twin(what)), Write
+                what, mode = self.double_buffers.setdefault(what, _twin(what)), Write
             if mode.writes:
                 self.written[one.storage] = self.operands.number(Operand(what, mode, name=one.name))
 
     def loops(self) -> list[Operation]:
         """The consumer that needs the fields no more, and loops that copy back what it wrote next to its place."""
-        return [self._loop(), *(_copy_back_loop(self.pair.consumer, new, old) for old, new in self.beside.items())]
+        copied = [_copy_back_loop(self.pair.consumer, new, old) for old, new in self.double_buffers.items()]
+        return [self._loop(), *copied]
 
     def _loop(self) -> Operation:
         consumer, strict = self.pair.consumer, self.pair.consumer.strict or self.pair.producer.strict
@@ -187,18 +188,18 @@ class _Joined:
         outputs = tuple([replace(o, param=self.written[consumer.storages[o.param]]) for o in best])
         names = [one.name for one in self.operands.listed]
         unique = [n if n not in names[:k] else f"{n}_{k}" for k, n in enumerate(names)]
-        operands = tuple([one._replace(reach=self._reach(one.storage), name=name)
+        operands = tuple([one._replace(pattern=self._reach(one.storage), name=name)
                           for one, name in zip(self.operands.listed, unique, strict=True)])  # fmt: skip
         body = GivenBody(BodyGraph(outputs), strict, (self.pair.producer, consumer))
         return Operation(consumer.name, BoxPoints(_box(consumer)), operands, body, consumer.policy, consumer.backend)
 
-    def _reach(self, what: Field | Global) -> Reach:
+    def _reach(self, what: Field | Global) -> AccessPattern:
         """How the loop reaches it."""
         offsets = [] if isinstance(what, Global) else self.offsets.get(what, [])
         if isinstance(what, Global) or not any(map(any, offsets)):
             return DIRECTLY
         assert isinstance(what.set, Grid)
-        return Reach(offsets=what.set.offsets(*offsets))
+        return AccessPattern(offsets=what.set.offsets(*offsets))
 
     def _read_by_consumer(self, node: Node) -> Node:
         consumer, (param, slot, comp) = self.pair.consumer, node.value

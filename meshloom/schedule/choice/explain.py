@@ -16,7 +16,7 @@ from meshloom.mesh.number import PlainNumber
 from meshloom.native.algorithms import color_blocks, thread_colors
 from meshloom.order import BAD_EXCESS, blocks_of, excess
 from meshloom.schedule.choice.counts import LINE, Counts
-from meshloom.schedule.choice.per_thread import in_words, share_of
+from meshloom.schedule.choice.per_thread import chosen_per_thread, in_words
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.plan.plan import topology
 from meshloom.schedule.spec import LoopSpec
@@ -97,7 +97,7 @@ def _per_thread(loop: Explained) -> str:
     if loop.spec.box is not None:
         tile = [min(one, there) for one, there in zip(tile_of(loop.spec), loop.spec.box.lengths, strict=True)]
         return f"; {' x '.join(map(str, tile))} points for each thread" if max(tile, default=1) > 1 else ""
-    return in_words(share_of(loop.spec, loop.schedule, loop.elements, loop.backend.target), loop.elements)
+    return in_words(chosen_per_thread(loop.spec, loop.schedule, loop.elements, loop.backend.target), loop.elements)
 
 
 def _arguments(loop: Explained) -> str:
@@ -106,7 +106,7 @@ def _arguments(loop: Explained) -> str:
 
 def _value(loop: Explained, one: ExplainedOperand) -> str:
     if isinstance(one.storage, Field):
-        return f"{one.storage.name}{one.reach} {loop.layout_of(one.storage)}"  # when it runs, as the schedule says
+        return f"{one.storage.name}{one.pattern} {loop.layout_of(one.storage)}"  # when it runs, as the schedule says
     return "number" if isinstance(one.storage, PlainNumber) else "global"
 
 

@@ -18,7 +18,7 @@ from meshloom.schedule.spec import VECTOR, Address, ElementsPerThread, LoopSpec,
 from meshloom.target import Target, VectorNumbers
 
 
-def share_of(spec: LoopSpec, schedule: Schedule, elements: int, target: Target) -> ElementsPerThread:
+def chosen_per_thread(spec: LoopSpec, schedule: Schedule, elements: int, target: Target) -> ElementsPerThread:
     """What a thread of a GPU takes: as much as ``schedule.vector`` says, or what is good for this loop."""
     return elements_per_thread(spec, schedule, elements, target)[0].what
 

@@ -21,7 +21,7 @@ from meshloom.schedule.plan.emitter import Emitter
 from meshloom.schedule.plan.plan import Plan, part_of
 from meshloom.schedule.spec import Address, LoopSpec
 from meshloom.schedule.strategies.common.gather import accumulator, incident, visit
-from meshloom.schedule.strategies.common.neighbours import OwnRing, RoleTables, TabledIncidence
+from meshloom.schedule.strategies.common.neighbours import OwnRing, SymmetricTables, TabledIncidence
 from meshloom.schedule.strategies.common.symmetric_gather import LISTED, SymmetricGather
 from meshloom.schedule.strategies.common.vectors import vector_pass
 from meshloom.target import CPU, Target
@@ -52,7 +52,7 @@ class FusedSpec(LoopSpec):
 class FusedGather(TabledIncidence):
     """How targets take what the elements of one map give: through tables in roles, or along the incidence."""
 
-    tables: RoleTables | None = holds(Part(RoleTables), "tables of neighbours, of symmetric kernels", maybe)
+    tables: SymmetricTables | None = holds(Part(SymmetricTables), "tables of neighbours, of symmetric kernels", maybe)
     touched: np.ndarray | None = holds(
         Array(("uint32",), ANY), "a bit for each target that has entries, where most have none", maybe
     )

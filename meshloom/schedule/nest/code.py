@@ -62,7 +62,7 @@ class Phase:
     independent: bool = False  # no item writes what another touches: may be vectorised
     repeat: Expr | None = None  # the phase is repeated so often, numbered by ``c``, with a barrier after each
     of_block: bool = False  # the body is that of a whole block: said once, on a GPU by every thread, barriers included
-    together: bool = False  # threads exchange values, so all stay, also those without an item (``AT`` and so on)
+    exchanges: bool = False  # threads exchange values, so all stay, also those without an item (``AT`` and so on)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A nest as text: what C++, CUDA and HIP spell alike. A target's printer is a subclass with what differs.
 
-Every statement becomes one or more lines, without indentation (``backend/unit.py`` sets that for a whole source).
+Every statement becomes one or more lines, without indentation, which ``backend/translation_unit.py`` sets for a source.
 Parentheses stand where C needs them for the tree that a value is.
 """
 

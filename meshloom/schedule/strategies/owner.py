@@ -32,10 +32,10 @@ from meshloom.schedule.strategies.common.neighbours import (
     IRREGULAR,
     VALID,
     NeighbourPlan,
-    RoleTables,
+    SymmetricTables,
     TabledIncidence,
-    role_tables,
     slot_rows,
+    symmetric_tables,
     tabled,
 )
 from meshloom.schedule.strategies.common.symmetric_gather import LISTED, SymmetricGather
@@ -77,7 +77,7 @@ def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, is_simt: bool) -> l
     code = ElementCode(spec, ())
     offsets = part_of(plan, "gathers", m, "offsets")
     roots = [n for g in groups for n in g.nodes]
-    if (tables := role_tables(found)) is not None:
+    if (tables := symmetric_tables(found)) is not None:
         return [replace(_symmetric_pass(spec, m, plan, found), extra_items=_marked(spec, m, plan, tables))]
     regular = None
     if is_simt and isinstance(found, TabledIncidence) and found.degree:
@@ -103,7 +103,7 @@ def _over_all(m: int, body: Body) -> Pass:
     return Pass(f"targets{m}", Name(f"targets{m}"), (Phase(body),))
 
 
-def _marked(spec: LoopSpec, m: int, plan: GatherPlan, tables: RoleTables) -> tuple[Expr, Phase] | None:
+def _marked(spec: LoopSpec, m: int, plan: GatherPlan, tables: SymmetricTables) -> tuple[Expr, Phase] | None:
     """The targets that are not in the tables, the general way."""
     if tables.marked is None:
         return None

@@ -134,7 +134,7 @@ class Strip(Atomics):
         assert isinstance(plan, StripPlan)
         body = StripCode(spec, plan, {m: plan.meetings[m] for m in spec.racy_maps}).body()
         count = part_of(plan, "n_strips")
-        return [Pass("strips", count, (Phase(body, together=True),), reductions=spec.reductions)]
+        return [Pass("strips", count, (Phase(body, exchanges=True),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         moved = work.compulsory + 4 * work.elements + work.reload_reads + work.reload_updates

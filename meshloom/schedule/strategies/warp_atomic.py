@@ -61,7 +61,7 @@ class WarpAtomic(Atomics):
         joined, values = _joined(spec, plan, values)
         sinks = If(INSIDE, _sinks(code, plan, values))
         body = (let("e", plan.element), *code.rows(roots, code.outputs), *computed, *joined, sinks)
-        return [Pass("elements", COUNT, (Phase(body, together=True),), reductions=spec.reductions)]
+        return [Pass("elements", COUNT, (Phase(body, exchanges=True),), reductions=spec.reductions)]
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         moved = work.compulsory + work.reload_reads + work.reload_updates

@@ -102,11 +102,11 @@ def _turning_maps(place: Place) -> Collection[int]:
 
 
 def _other_maps(place: Place) -> Collection[int]:
-    return set(all_maps(place)) - {place.numbers[0]} - place.inside(RoleTables).ring.keys()
+    return set(all_maps(place)) - {place.numbers[0]} - place.inside(SymmetricTables).ring.keys()
 
 
 @dataclass(frozen=True, eq=False)
-class RoleTables:
+class SymmetricTables:
     """In roles: what a target sees from its own side, in arrays of (targets, degree) shape, flat."""
 
     near: Numbers = holds(Array(NUMBERS, _each), "the other target of each element: -1 gaps, -2 marked targets")
@@ -185,7 +185,9 @@ def _regular(place: Place) -> bool | None:
 class TabledIncidence(Incidence):
     """An incidence with the tables of the targets that have the usual number of elements, where there is one."""
 
-    tables: SlotTables | RoleTables | None = holds(Part(SlotTables, RoleTables), "tables of neighbours", _regular)
+    tables: SlotTables | SymmetricTables | None = holds(
+        Part(SlotTables, SymmetricTables), "tables of neighbours", _regular
+    )
 
     @size
     def degree(self) -> int:
@@ -205,7 +207,7 @@ class TabledIncidence(Incidence):
     def check(self, plan: Plan, topology: Topology, m: int) -> None:
         super().check(plan, topology, m)
         if self.tables is not None:
-            fits = isinstance(self.tables, RoleTables) == (m in topology.swapped)
+            fits = isinstance(self.tables, SymmetricTables) == (m in topology.swapped)
             demand(fits, plan, "its neighbour tables are not of the kind for this kernel")
             self.tables.check(plan, topology, m, self)
 
@@ -215,7 +217,7 @@ def tabled(topology: Topology, m: int, found: Incidence, most_lost: float) -> Ta
     bare = TabledIncidence(found.offsets, found.entries, None)
     if bare.degree == 0:
         return bare
-    tables = _in_roles(topology, m, bare, most_lost) if m in topology.swapped else _by_slot(topology, m, bare)
+    tables = _symmetric_tables(topology, m, bare, most_lost) if m in topology.swapped else _by_slot(topology, m, bare)
     return replace(bare, tables=tables)
 
 
@@ -252,7 +254,7 @@ def slot_rows(
 
 
 # ----- in roles -------------------------------------------------------------------------------------------------
-def _in_roles(topology: Topology, m: int, bare: TabledIncidence, most_lost: float) -> RoleTables:
+def _symmetric_tables(topology: Topology, m: int, bare: TabledIncidence, most_lost: float) -> SymmetricTables:
     table, fits = _padded(bare.offsets, bare.entries, bare.degree)
     others = {k: rows for k, rows in topology.rows().items() if k != m}
     seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in others.items()}
@@ -273,7 +275,7 @@ def _in_roles(topology: Topology, m: int, bare: TabledIncidence, most_lost: floa
 
     rest = {k: flat(rows) for k, rows in seen.items() if k not in rings}
     marked = None if fits.all() else flat(np.flatnonzero(~fits))
-    return RoleTables(flat(other), flat(table), {k: flat(nodes) for k, nodes in rings.items()}, rest, marked)
+    return SymmetricTables(flat(other), flat(table), {k: flat(nodes) for k, nodes in rings.items()}, rest, marked)
 
 
 def _padded(offsets: np.ndarray, entries: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
@@ -310,7 +312,7 @@ class NeighbourPlan(GatherPlan):
     )
 
 
-def role_tables(found: Incidence) -> RoleTables | None:
+def symmetric_tables(found: Incidence) -> SymmetricTables | None:
     """The tables in roles that an incidence comes with, if any."""
     tables = found.tables if isinstance(found, TabledIncidence) else None
-    return tables if isinstance(tables, RoleTables) else None
+    return tables if isinstance(tables, SymmetricTables) else None

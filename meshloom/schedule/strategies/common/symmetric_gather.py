@@ -40,7 +40,14 @@ from meshloom.schedule.nest.walk import substituted
 from meshloom.schedule.plan.plan import Plan, part_of
 from meshloom.schedule.spec import Address, LoopSpec
 from meshloom.schedule.strategies.common.gather import accumulator
-from meshloom.schedule.strategies.common.neighbours import GAP, IRREGULAR, VALID, OwnRing, RoleTables, TabledIncidence
+from meshloom.schedule.strategies.common.neighbours import (
+    GAP,
+    IRREGULAR,
+    VALID,
+    OwnRing,
+    SymmetricTables,
+    TabledIncidence,
+)
 
 #: The number of an element of the target, the target's row of ``near`` there, and: is the target in the tables?
 AROUND, NEAR, LISTED = Name("v"), Name("near"), Name("listed")
@@ -54,7 +61,7 @@ class SymmetricGather:
     m: int
     degree: int
     plan: Plan  # whose ``gathers`` have the tables
-    tables: RoleTables
+    tables: SymmetricTables
     outputs: tuple[Output, ...]  # to slot 0, the own side
     along: OwnRing | None = None  # a map of the targets that names the ring's nodes
 
@@ -63,7 +70,7 @@ class SymmetricGather:
         cls, spec: LoopSpec, m: int, plan: Plan, found: TabledIncidence, along: OwnRing | None = None
     ) -> SymmetricGather:
         outputs = tuple(o for o in spec.racy_outputs if spec.params[o.param].map == m and o.slot == 0)
-        assert isinstance(found.tables, RoleTables)
+        assert isinstance(found.tables, SymmetricTables)
         return cls(spec, m, found.degree, plan, found.tables, outputs, along)
 
     @property
