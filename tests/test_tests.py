@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,17 @@ def test_every_test_can_fail() -> None:
         assert not found, "; ".join(found)
 
     none_fails(FILES, check, shown=lambda file: file.relative_to(HERE))
+
+
+def left_out(patterns: Iterable[str]) -> set[str]:
+    """Folders of tests into which pytest does not look where it is told to leave out such names."""
+    folders = {part for file in FILES for part in file.relative_to(HERE).parts[:-1]}
+    return {one for one in folders for pattern in patterns if fnmatch(one, pattern)}
+
+
+def test_pytest_looks_into_every_folder(pytestconfig: pytest.Config) -> None:
+    assert left_out(pytestconfig.getini("norecursedirs")) == set()
+    assert left_out(["*.egg", ".*", "build", "dist", "venv"]) == {"dist"}, "as pytest has it, unless it is told"
 
 
 def test_a_parametrisation_over_nothing_fails() -> None:

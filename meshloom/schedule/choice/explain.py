@@ -28,7 +28,7 @@ REPRODUCIBLE = "to Globals the same bits in any order (reproducible)"
 
 
 class ExplainedOperand(Protocol):
-    """What a field or global that a loop uses must tell about itself. ``reach`` is printed behind its name."""
+    """What a field or global that a loop uses must tell about itself. ``pattern`` is printed behind its name."""
 
     @property
     def name(self) -> str: ...
@@ -37,7 +37,7 @@ class ExplainedOperand(Protocol):
     @property
     def storage(self) -> Field | Global: ...
     @property
-    def reach(self) -> object: ...
+    def pattern(self) -> object: ...
 
 
 class Explained(Protocol):
