@@ -58,9 +58,9 @@ OPTIMISED = {
 def first_back_end() -> Iterator[None]:
     """Every test begins with the back end of a fresh process, and nobody looks for what is not finite, whatever others,
     or fixtures of a module, have chosen."""
-    ml.use(AT_FIRST[0], threads=AT_FIRST[1])
+    ml.use(AT_FIRST[0], threads=AT_FIRST[1], reproducible=False)
     yield
-    ml.use(AT_FIRST[0], threads=AT_FIRST[1])
+    ml.use(AT_FIRST[0], threads=AT_FIRST[1], reproducible=False)
     Operation.watched = None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import meshloom as ml
+from meshloom.backend import Backend
 from meshloom.native.compiler import host_compiler
 from tests import checkout
 from tests.asked_for import SLOW, unwanted
@@ -17,13 +18,13 @@ from tests.conftest import AT_FIRST, OPTIMISED, QUICKLY
 @pytest.fixture(scope="module")
 def careless() -> None:
     """Made before the fixtures of a test, which so cannot know what was there before."""
-    ml.use("numpy", threads=3)
+    ml.use("numpy", threads=3, reproducible=True)
 
 
 @pytest.mark.parametrize("time", [1, 2])
 def test_every_test_begins_with_the_first_back_end(careless: None, time: int) -> None:
-    assert (ml.backend(), ml.threads()) == AT_FIRST
-    ml.use("emulated", threads=1)
+    assert (ml.backend(), ml.threads()) == AT_FIRST and not Backend.reproducible
+    ml.use("emulated", threads=1, reproducible=True)
 
 
 def flags() -> str:

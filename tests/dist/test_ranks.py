@@ -53,8 +53,8 @@ def test_any_number_of_ranks_gives_the_same_bits(backend: str, ranks: int) -> No
 
 def test_what_is_run_depends_on_its_values() -> None:
     """The digests tell results apart."""
-    ml.use("numpy", reproducible=True)
-    found = [on_ranks.digest(run()) for run in on_ranks.RUNS.values()]
+    with ml.using("numpy", reproducible=True):
+        found = [on_ranks.digest(run()) for run in on_ranks.RUNS.values()]
     assert len(set(found)) == len(found)
     assert on_ranks.digest([np.zeros(2)]) != on_ranks.digest([np.array([0.0, -0.0])])
 
