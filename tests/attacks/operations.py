@@ -160,7 +160,7 @@ def attack_overwriting(dice: random.Random, folder: Path) -> str:
 
 CAMPAIGNS = (
     Campaign("operations", "chains of kills and full disks, each at one file operation of a run",
-             "restarted, every file is that of an uninterrupted run", attack_fresh, few=2, many=200, seconds=60.0),
+             "restarted, every file is that of an uninterrupted run", attack_fresh, few=2, many=200, seconds=30.0),
     Campaign("overwriting", "kills and full disks at one file operation of a run that overwrites another",
-             "the old run is whole, or the new one goes on", attack_overwriting, few=1, many=150, seconds=60.0),
+             "the old run is whole, or the new one goes on", attack_overwriting, few=1, many=150, seconds=30.0),
 )  # fmt: skip

@@ -1,5 +1,5 @@
-"""A run that is killed, or whose disk is full, at the k-th of its file operations, for every k; where each takes two
-runs or more, for every third."""
+"""A run that is killed at the k-th of its file operations, for every k (one that overwrites, which takes three runs to
+judge, for every second), or whose disk is full from the k-th on, for every third."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from tests.attacks.operations import (
 
 pytestmark = pytest.mark.slow
 TROUBLE = pytest.mark.parametrize("trouble", ["kill_at", "full_at"])
+STEP = {"kill_at": 1, "full_at": 3}
 FINISH = ("finish", "run", "--quiet")
 ROWS = ("probes.csv", "integrals.csv")  # of iterations that are gone
 
@@ -47,7 +48,7 @@ def test_a_new_run(tmp_path: Path, trouble: str):
         check_finished(folder, next_command(folder))
         return ended
 
-    endings = everywhere(tmp_path, uninterrupted(NEW)[1], attempt)
+    endings = everywhere(tmp_path, uninterrupted(NEW)[1], attempt, STEP[trouble])
     assert ("killed" if trouble == "kill_at" else "refused") in endings
 
 
@@ -65,7 +66,7 @@ def test_a_run_that_goes_on(tmp_path: Path, trouble: str):
         check_finished(folder, GO_ON)
         return ended
 
-    everywhere(tmp_path, uninterrupted(NEW)[1] * 2 // 3, attempt)
+    everywhere(tmp_path, uninterrupted(NEW)[1] * 2 // 3, attempt, STEP[trouble])
 
 
 @TROUBLE
@@ -79,7 +80,7 @@ def test_a_run_that_overwrites(tmp_path: Path, trouble: str):
         check_finished(place, OVERWRITE)
         return ending
 
-    endings = everywhere(tmp_path, operations_of_overwriting(), attempt, 1 if trouble == "kill_at" else 3)
+    endings = everywhere(tmp_path, operations_of_overwriting(), attempt, max(2, STEP[trouble]))
     assert {"old run whole", "new run goes on"} <= endings
 
 
