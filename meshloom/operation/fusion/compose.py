@@ -60,7 +60,7 @@ class _Composer:
         self.starts_from: dict[int, float] = {}  # of these, those that the group itself adds up, by parameter
         self.sums: dict[Field, _Sum] = {}  # what was gathered last, and nobody has looked at
         self.starts: list[Output] = []  # what sums begin with, by parameter and component
-        self.strict = any(o.spec.strict for o in group.loops)  # one of them, then all
+        self.in_order = any(o.spec.in_order for o in group.loops)
         self.joined: dict[int, int] = {}  # parameters whose sum is that of another
 
     @property
@@ -160,10 +160,10 @@ class _Composer:
     def _added(self, param: int, mode: type[Mode], comp: int, old: Node) -> Node:
         """A component with what a gather gives to it. The sum begins with what was there, as that of the loop by itself
         does. Where fast algebra allows it, a formula is not evaluated before the gather, but merged with a sum that
-        begins with nothing: its parts may be known to the loops after it, and its order is free."""
+        begins with nothing: its parts may be known to the loops after it; the order of terms must be free for that."""
         at_hand = old.op == "const" or (old.op == "load" and not self._is_sum(old.value[0]))
         total = load(param, 0, comp, old.dtype)
-        if at_hand or self.strict:
+        if at_hand or self.in_order:
             self.starts.append(Output(param, 0, comp, old))
             return total
         self.starts.append(Output(param, 0, comp, const(identity(mode.combine, old.dtype), old.dtype)))
@@ -308,11 +308,12 @@ def _finished_spec(composer: _Composer, plan: FusedPlan | ChunkPlan) -> FusedSpe
     targets = list(dict.fromkeys(m.target for m in maps))
     described = tuple(SpecMap(m.arity, m.index_type, targets.index(m.target), m.formula) for m in maps)
     own_maps = frozenset(k for k, m in enumerate(maps) if m.source is composer.on)
-    name = "+".join(o.name for o in composer.group.loops)
+    loops = composer.group.loops
+    name = "+".join(o.name for o in loops)
     buffers, starts_from = tuple(map(same.index, same)), tuple(composer.starts_from.items())
     return FusedSpec(name, params, described, outputs, own_maps=own_maps, buffers=buffers, starts_from=starts_from,
-                     joined=tuple(composer.joined.items()), starts=starts, strict=composer.strict,
-                     box=_points(composer.group))  # fmt: skip
+                     joined=tuple(composer.joined.items()), starts=starts, strict=any(o.strict for o in loops),
+                     reproducible=any(o.spec.reproducible for o in loops), box=_points(composer.group))  # fmt: skip
 
 
 def _load_from(composer: _Composer, places: Mapping[int, tuple[int, int]]) -> None:

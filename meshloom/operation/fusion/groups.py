@@ -53,9 +53,9 @@ class Group:
         """Do its loops run where the threads of a block run together?"""
         return any(o.backend.target.is_simt for o in self.loops)
 
-    def strict(self, another: Operation) -> bool:
-        """Are its formulas as written, once another operation joins? One of them, then all."""
-        return any(o.strict for o in (*self.loops, another))
+    def in_order(self, another: Operation) -> bool:
+        """Must targets take their terms in the order of elements, once another operation joins?"""
+        return any(o.spec.in_order for o in (*self.loops, another))
 
 
 def grouped(graph: Dataflow, gathers: bool = True, start: int = 0, joins: Joins | None = None) -> list[Group]:
@@ -221,8 +221,11 @@ def in_chunks(loop: Operation) -> tuple[int, float]:
 
 
 def _one_loop(group: Group, operation: Operation) -> bool:
-    """Is what its loops and another do with an element of the group a good loop? On a CPU it must not be too long, and
-    all of its parts or none must call functions such as exp: that is what keeps loops from being vectorised."""
+    """Is what its loops and another do with an element of the group a good loop? Its formulas are all as written or
+    none is, so that each has the bits that it has by itself. On a CPU it must not be too long, and all of its parts or
+    none must call functions such as exp: that is what keeps loops from being vectorised."""
+    if any(o.strict != operation.strict for o in group.loops):
+        return False
     if operation.backend.target.is_simt:
         return True
     loops = [o for o in (*group.loops, operation) if not o.spec.racy_outputs]
@@ -299,7 +302,7 @@ def _one_visit(group: Group, graph: Dataflow, position: int) -> bool:
     if not writers.isdisjoint(gathers):
         return False
     since = (graph.operations[k] for k in writers if k >= gathers[0])
-    if group.strict(another) and not all(one.domain.all_memory for one in since):
+    if group.in_order(another) and not all(one.domain.all_memory for one in since):
         return False
     if not another.backend.target.is_simt:
         return True

@@ -86,6 +86,8 @@ def _blocker(pair: StencilPair, graph: Dataflow, position: int) -> str:
         apart = fusion_blocker(loop) or ("it goes through a map" if loop.maps else "")
         if apart:
             return f"{loop.name} stays by itself: {apart}"
+    if producer.strict != consumer.strict:
+        return "one of the two is strict, and the other is not"
     for one in pair.fields:
         set_anew = not producer.needs(one) and len(_formulas(producer, one)) == one.dim
         if not set_anew or graph.changed_by(one, pair.position, pair.position + 1) is not None:
@@ -182,7 +184,7 @@ class _Joined:
         return [self._loop(), *copied]
 
     def _loop(self) -> Operation:
-        consumer, strict = self.pair.consumer, self.pair.consumer.strict or self.pair.producer.strict
+        consumer = self.pair.consumer
         found = [o for o, _ in evaluated(consumer, self._read_by_consumer)]
         best = valued(found, passes.composed)
         outputs = tuple([replace(o, param=self.written[consumer.storages[o.param]]) for o in best])
@@ -190,7 +192,7 @@ class _Joined:
         unique = [n if n not in names[:k] else f"{n}_{k}" for k, n in enumerate(names)]
         operands = tuple([one._replace(pattern=self._reach(one.storage), name=name)
                           for one, name in zip(self.operands.listed, unique, strict=True)])  # fmt: skip
-        body = GivenBody(BodyGraph(outputs), strict, (self.pair.producer, consumer))
+        body = GivenBody(BodyGraph(outputs), consumer.strict, (self.pair.producer, consumer))
         return Operation(consumer.name, BoxPoints(_box(consumer)), operands, body, consumer.policy, consumer.backend)
 
     def _reach(self, what: Field | Global) -> AccessPattern:
