@@ -93,9 +93,12 @@ class Backend(ABC):
         """Begin to compile what ``prepare`` will need, where it ``compiles_apart``."""
         return
 
-    def recording(self, operations: Sequence[Callable[[], None]], waits: Waits | None = None) -> Recording:
+    def recording(
+        self, operations: Sequence[Callable[[], None]], waits: Waits | None = None, of: Sequence[Any] = ()
+    ) -> Recording:
         """The launches of operations, in order, made ready to be replayed. ``waits``: of each operation the earlier
-        ones that it has to wait for, if others may run at the same time where the back end can do that."""
+        ones that it has to wait for, if others may run at the same time where the back end can do that. ``of``: what is
+        executed, where a back end may make other operations of all of it together."""
         return Recording(operations)
 
 

@@ -129,7 +129,9 @@ class CpuBackend(CompilingBackend):
         call = NativeCall(function, pointers, numbers)
         return Launches((Launch(ENTRY, function, (*pointers, *numbers), call),), (loaded,))
 
-    def recording(self, operations: Sequence[Callable[[], None]], waits: Waits | None = None) -> Recording:
+    def recording(
+        self, operations: Sequence[Callable[[], None]], waits: Waits | None = None, of: Sequence[Any] = ()
+    ) -> Recording:
         return NativeRecording(operations)
 
 

@@ -86,8 +86,6 @@ def copy_memory(source: Any, target: Any) -> None:
     """Copy some memory to other memory of its type and size."""
     if isinstance(target, np.ndarray):
         target[:] = source
-    elif hasattr(target, "copy_from"):
-        target.copy_from(source)
     else:
         target.data.copy_from_device_async(source.data, target.nbytes)
 

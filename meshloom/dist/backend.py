@@ -1,47 +1,49 @@
-"""A back end over ranks: every loop is chosen for the whole set, and run by the back end inside on what is here of it.
+"""A back end over ranks: every program is lowered to what of it runs here (``lower.py``), and the back end inside runs
+that as it runs any program.
 
 Fields that loops use are cut with their sets (``local.py``), and have arrays over ranks for their storage
 (``array.py``). Whoever executes an element that writes to a target of this rank is this rank: nothing partial is sent.
-Halos are exchanged before a loop that reads them, where somebody has written since.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, reduce
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
 from meshloom.backend import ENVIRONMENT_THREADS, cpu_count, distribute
-from meshloom.backend.base import Backend
+from meshloom.backend.base import Backend, Recording, Replayed, Waits
 from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.lowering import Launch, Launches
-from meshloom.dist.array import DistributedArray, exchange
+from meshloom.dist.array import DistributedArray
 from meshloom.dist.local import Distribution, distribution
-from meshloom.dist.sums import RankReduction
+from meshloom.dist.lower import Here, LocalProgram, lowered
+from meshloom.dist.placement import Placement
 from meshloom.dist.usage import maps_of, sets_of
 from meshloom.dist.world import World, world
 from meshloom.errors import ScheduleError
-from meshloom.kernel.access import identity
 from meshloom.mesh.box import IndexSpace
-from meshloom.mesh.core import Field, Global, Set, on_host
-from meshloom.mesh.numbering import OneRank, Rows
+from meshloom.mesh.core import Field, Global, on_host
+from meshloom.mesh.globals import Comparison
+from meshloom.mesh.numbering import Rows
 from meshloom.mesh.random import Random
-from meshloom.mesh.buffer import overwrite
 from meshloom.native import threads
-from meshloom.operation.domain import SetElements
-from meshloom.operation.operand import Operand
+from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.in_turn import executed_in_turn
 from meshloom.operation.operation import Operation
-from meshloom.operation.policy import by_strategy
+from meshloom.operation.replay import RunMode
+from meshloom.operation.tape import Tape
 from meshloom.target import Rates, Target
 
 
 class Ranks(Backend):
     """``inside``: what runs loops on this rank."""
 
-    fuses = False
+    fuses = False  # what is fused is what of a program runs here
 
     def __init__(self, inside: Backend, world: World):
         self.inside, self.world, self.name = inside, world, inside.name
@@ -71,21 +73,33 @@ class Ranks(Backend):
 
     def begin_with(self, operation: Operation) -> None:
         """All operations of a program are begun before the first is made ready, so that sets are cut for all of them."""
-        self._cut(operation)
+        self._here([operation])
 
     def executable(self, operation: Operation) -> Launches:
-        cut, fields = self._cut(operation)
-        local, totals = local_operation(operation, cut, fields, self.inside)
-        written = tuple(fields[one] for one in operation.written if isinstance(one, Field))
-        work = LocalWork(local.prepare(), _due(operation, fields), written, tuple(totals), self.world)
-        return Launches((Launch.here(run, work),), (local, cut))
+        """A loop by itself; nothing of it is made ready before it is called, since a program lowers all of its own
+        together."""
+        here = self._here([operation])
+        return Launches((Launch.here(LoneLoop(operation, here).__call__),), (here,))
 
-    def _cut(self, of: Operation) -> tuple[Distribution, dict[Field, DistributedArray]]:
-        """The sets of an operation and its fields, over ranks."""
-        refuse(of, self.world)
-        of.apply_layout()
-        cut = distribution(self.world, sets_of([of]), maps_of([of]))
-        return cut, {one: self._array(one, cut) for one in of.storages if isinstance(one, Field)}
+    def recording(
+        self, operations: Sequence[Callable[[], None]], waits: Waits | None = None, of: Sequence[Operation] = ()
+    ) -> Recording:
+        if not of:
+            return Recording(operations)
+        return RankRecording(operations, lowered(Dataflow(of), self._here(of)))
+
+    def _here(self, operations: Sequence[Operation]) -> Here:
+        """The sets of operations and their fields, over ranks."""
+        loops = [one for one in operations if not one.domain.all_memory]
+        for one in loops:
+            refuse(one, self.world)
+            one.apply_layout()
+        cut = distribution(self.world, sets_of(loops), maps_of(loops))
+        fields = dict.fromkeys(s for one in loops for s in one.storages if isinstance(s, Field))
+        arrays = {one: self._array(one, cut) for one in fields}
+        filled = (one for fill in operations if fill.domain.all_memory for one in fill.writes if one not in arrays)
+        arrays |= {one: one.storage for one in filled if isinstance(one.storage, DistributedArray)}
+        return Here(cut, arrays, self.inside)
 
     def _array(self, one: Field, cut: Distribution) -> DistributedArray:
         """The values of a field over ranks, as its set is cut."""
@@ -95,35 +109,57 @@ class Ranks(Backend):
                 return storage
             made = storage.moved_to(on, one)
         else:
-            made = DistributedArray(one, on, self.world)
+            made = DistributedArray(one, on)
             made.set(on_host(storage))
         one.move(made)
         return made
 
 
-@dataclass(frozen=True)
-class LocalWork:
-    """A loop as it runs here: ``due`` are fields whose halos it reads, ``written`` those of which it leaves old ones
-    behind, ``totals`` Globals with what is summed up here, and how that is put together."""
+class LoneLoop:
+    """A loop that runs by itself, lowered when it is first called."""
 
-    execute: Callable[[], None]
-    due: tuple[DistributedArray, ...]
-    written: tuple[DistributedArray, ...]
-    totals: tuple[RankReduction, ...]
-    world: World
+    def __init__(self, operation: Operation, here: Here):
+        self._of: tuple[Operation, Here] | None = (operation, here)
+
+    def __call__(self) -> None:
+        if self._of is not None:
+            operation, here = self._of
+            self._local, self._of = lowered(Dataflow([operation]), here), None
+            self._steps = [one.prepare() for one in self._local.operations]
+        with self._local.running():
+            for step in self._steps:
+                step()
 
 
-def run(work: LocalWork) -> None:
-    stale = [one for one in work.due if not one.valid]
-    if stale:
-        exchange(stale, work.world)
-    for total in work.totals:
-        total.begin()
-    work.execute()
-    for one in work.written:
-        one.valid = False
-    for total in work.totals:
-        total.finish(work.world)
+class RankRecording(Recording):
+    """A program as it runs here: a recorded program, too, which the back end inside fuses between exchanges."""
+
+    def __init__(self, operations: Sequence[Callable[[], None]], local: LocalProgram):
+        super().__init__(operations)
+        self._local = local
+        own = WeakSet(one.local for one in local.arrays.values())  # have the layouts that the whole has chosen
+        self._tape = Tape("on this rank", local.operations, own)
+
+    @property
+    def summary(self) -> str:  # type: ignore[override]
+        """What is exchanged at every replay, and which loops have become one."""
+        return "; ".join(filter(None, [self._local.summary, *(f"{one.name} as one" for one in self._tape.steps
+                                                               if one.policy.as_one)]))  # fmt: skip
+
+    def run(self, times: int, record: Sequence[Global]) -> Replayed:
+        return self._replayed(times, lambda one, most: one.run(most, record), record)
+
+    def repeat(self, at_most: int, until: Comparison) -> Replayed:
+        return self._replayed(at_most, lambda one, most: one.repeat(most, until), ())
+
+    def _replayed(self, times: int, mode: RunMode, watched: Sequence[Global]) -> Replayed:
+        tape = self._tape
+        with self._local.running():
+            if tape.calls:
+                done = executed_in_turn(lambda: tape, tape, times, mode, watched)
+            else:
+                done = tape.perform(times, mode, watched)
+        return done._replace(seconds=np.full(len(self.operations), np.nan))
 
 
 def refuse(of: Operation, world: World) -> None:
@@ -133,74 +169,6 @@ def refuse(of: Operation, world: World) -> None:
         raise ScheduleError(f"{where} loops over sets run, and none over grids yet; run it on one")
     if any(isinstance(one.storage, Random) for one in of.operands):
         raise ScheduleError(f"{where} nobody draws random numbers yet; run it on one")
-
-
-def local_operation(
-    of: Operation, cut: Distribution, fields: dict[Field, DistributedArray], inside: Backend
-) -> tuple[Operation, list[RankReduction]]:
-    """An operation on what is here, by the schedule that was chosen for the whole; and its Globals that are summed up
-    here, with what stands for them."""
-    on = cut.local(of.set)
-    reduces = any(one.is_global and one.mode.combine for one in of.operands)
-    part = on.owned_part if reduces and on.visits_others else None
-    if part is not None and any(one.pattern.map is not None and one.mode.writes for one in of.operands):
-        raise ScheduleError(f"loop {of.name}: it writes through a map and reduces to a Global, which no loop does on"
-                            " several ranks; make two of it")  # fmt: skip
-    totals: list[RankReduction] = []
-
-    def local(one: Operand) -> Operand:
-        if isinstance(one.storage, Field):
-            through, member = one.pattern.map, one.pattern.as_member
-            local_map = None if through is None else cut.local_map(through)
-            if part is not None:
-                local_map = part.members if local_map is None else part.restricted(local_map)
-            pattern = one.pattern._replace(map=local_map, as_member=member or (part is not None and through is None))
-            return one._replace(storage=fields[one.storage].local, pattern=pattern)
-        if not one.mode.combine:
-            return one
-        totals.append(RankReduction.of(one.storage, one.mode))
-        return one._replace(storage=totals[-1].here, mode=totals[-1].mode)
-
-    operands = tuple(map(local, of.operands))
-    domain = SetElements(on.set if part is None else part)
-    return Operation(of.name, domain, operands, of.body, by_strategy(of.schedule), inside), totals
-
-
-def _due(of: Operation, fields: dict[Field, DistributedArray]) -> tuple[DistributedArray, ...]:
-    """The fields of which it reads what other ranks have: through maps, and where it is executed for others' elements,
-    at its own element, too."""
-    for_others = any(one.mode.writes and one.pattern.map is not None for one in of.operands)
-    found: dict[DistributedArray, None] = {}
-    for one in of.operands:
-        reads = one.mode.reads and isinstance(one.storage, Field)
-        if reads and ((one.pattern.map is not None and not one.pattern.as_member) or for_others):
-            array = fields[one.storage]  # type: ignore[index]
-            if array.on.sends.neighbours or array.on.receives.neighbours:
-                found[array] = None
-    return tuple(found)
-
-
-
-class Placement(OneRank):
-    """Which elements this rank owns, and values that every rank has of its own."""
-
-    def mine(self, on: Rows) -> np.ndarray:
-        assert isinstance(on, Set)
-        found = distribution(world(), [on], {}).local(on)
-        return np.sort(_numbers(on, found.here[found.mine]))
-
-    def collected(self, on: Rows, values: np.ndarray) -> np.ndarray:
-        found = np.empty((on.size, *values.shape[1:]), values.dtype)
-        for numbers, rows in zip(*map(world().gathered, (self.mine(on), values)), strict=True):
-            found[numbers] = rows
-        return found
-
-    def check_alone(self, what: str) -> None:
-        world().check_alone(what)
-
-
-def _numbers(on: Rows, positions: np.ndarray) -> np.ndarray:
-    return positions if on.numbering is None else on.numbering[positions]
 
 
 @cache

@@ -8,7 +8,7 @@ What a rank has of a set is
 - its **exec halo**, elements of others that write to a target that it owns;
 - its **import halo**, what its own elements and those of its exec halos reach beyond these.
 
-Each of the two halos is a layer of its own: a loop asks for what it reads.
+Each of the two halos is a layer of its own (``LAYERS``): a loop asks for what it reads.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import numpy as np
 
 from meshloom.dist.ownership import Link, Owners, everywhere
 from meshloom.native.algorithms import distinct
+
+EXEC, IMPORT = LAYERS = ("exec", "import")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +59,12 @@ class DistributedSet:
     rim: np.ndarray
     exec_halo: Layer
     import_halo: Layer
+
+    @property
+    def layers(self) -> dict[str, Layer]:
+        """Those of the halos that some rank has, by name."""
+        both = zip(LAYERS, (self.exec_halo, self.import_halo), strict=True)
+        return {name: layer for name, layer in both if len(layer.receives.numbers)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ of all loops so far: one that reaches further makes another one, with the same o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -18,33 +18,44 @@ import numpy as np
 from meshloom.dist.distribute import distribute
 from meshloom.dist.halo import DistributedSet, ExchangeLists
 from meshloom.dist.ownership import everywhere
-from meshloom.dist.usage import usage_of
+from meshloom.dist.usage import is_membership, usage_of
 from meshloom.dist.world import World
 from meshloom.mesh.core import Map, Set, Subset
+from meshloom.mesh.layout import Layout
 
 KEPT = "ranks"  # where a set keeps its distribution
 HOW = "rcb"  # how cells of meshes are cut
+
+
+class SetHere(Set):
+    """What this rank has of a set."""
+
+    exchanged = True
 
 
 @dataclass(frozen=True, eq=False)
 class Messages:
     """What this rank sends of a set, or receives: to or from each of the ``neighbours`` rows, by position here."""
 
-    neighbours: tuple[int, ...]
-    rows: tuple[np.ndarray, ...]
+    neighbours: tuple[int, ...] = ()
+    rows: tuple[np.ndarray, ...] = ()
+
+
+NOTHING = Messages()
 
 
 @dataclass(frozen=True, eq=False)
 class LocalSet:
     """``set``: it is visited by loops, ``here`` (total,) says where its rows lie in the whole, ``mine`` which of those
-    that are visited this rank owns; ``total``: so many rows there."""
+    that are visited this rank owns. ``everywhere``: every rank has the one element that there is."""
 
     set: Set
-    total: int
     here: np.ndarray
     mine: np.ndarray
-    sends: Messages
-    receives: Messages
+    sends: Messages = NOTHING
+    receives: Messages = NOTHING
+    everywhere: bool = False
+    _places: dict[tuple[Layout, int], tuple[tuple[np.ndarray, ...], ...]] = field(default_factory=dict)
 
     @property
     def visits_others(self) -> bool:
@@ -57,10 +68,22 @@ class LocalSet:
         return self.set.part(self.mine, f"owned {self.set.name}")
 
     def positions(self, rows: np.ndarray) -> np.ndarray:
-        """Where rows of the whole lie here; -1 for those that do not."""
-        at = np.full(self.total, -1, np.int64)
-        at[self.here] = np.arange(len(self.here))
-        return at[rows]
+        """Where rows of the whole lie here, which all do."""
+        order = np.argsort(self.here, kind="stable")
+        at = np.minimum(np.searchsorted(self.here, rows, sorter=order), len(order) - 1)
+        found = order[at]
+        assert np.array_equal(self.here[found], rows), f"what leads to {self.set.name} is here"
+        return found
+
+    def places(self, layout: Layout, dim: int) -> tuple[tuple[np.ndarray, ...], ...]:
+        """Where the values (rows, dim) of each message lie in the memory of a field: of those that are sent, and of
+        those that are received."""
+        if (layout, dim) not in self._places:
+            total = self.set.total
+            at = layout.unpack(np.arange(layout.stride(total) * dim), total, dim)
+            self._places[layout, dim] = tuple(tuple(at[rows] for rows in messages.rows)
+                                              for messages in (self.sends, self.receives))  # fmt: skip
+        return self._places[layout, dim]
 
 
 class Distribution:
@@ -95,27 +118,27 @@ class Distribution:
             source, target = self.local(one.source), self.local(one.target)
             rows = np.zeros((source.set.total, one.arity), np.int64)
             rows[: source.set.owned] = target.positions(one.positions[source.here[: source.set.owned]])
-            assert (rows >= 0).all(), f"what {one.name} leads to is here"
             self._maps[one] = Map(source.set, target.set, rows, one.name, dtype=one.index_type)
         return self._maps[one]
 
 
 def distribution(world: World, sets: Sequence[Set], maps: Mapping[Map, bool]) -> Distribution:
     """That of some sets which loops connect by ``maps``, and of all that were connected with them before. ``maps``: is
-    anything written through it?"""
+    anything written through it? Then a set of one element, which lived on every rank, gets an owner."""
     before = list(dict.fromkeys(found for one in sets if (found := one.kept.get(KEPT)) is not None))
     if len(before) == 1 and before[0].serves(sets, maps):
         return before[0]
     known = {one: owner for found in before for one, owner in found.owners.items()}
     reached = {one: updated for found in before for one, updated in found.maps.items()}
     reached |= {one: updated or reached.get(one, False) for one, updated in maps.items()}
+    shared = {one.target for one, updated in reached.items() if updated and not is_membership(one)}
+    known = {one: owner for one, owner in known.items() if one not in shared or not everywhere(owner)}
     return Distribution(world, dict.fromkeys([*known, *sets]), reached, known)
 
 
 def _local_set(one: Set, cut: DistributedSet, rank: int) -> LocalSet:
     if everywhere(cut.owner):
-        nothing = Messages((), ())
-        return LocalSet(Set(1, one.name), 1, np.zeros(1, np.int64), np.arange(1), nothing, nothing)
+        return LocalSet(Set(1, one.name), np.zeros(1, np.int64), np.arange(1), everywhere=True)
     own = np.flatnonzero(cut.owner == rank)
     layers = cut.exec_halo, cut.import_halo
     executed, imported = (np.sort(np.concatenate([*_of_rank(layer.receives, rank).values(), own[:0]]))
@@ -123,10 +146,10 @@ def _local_set(one: Set, cut: DistributedSet, rank: int) -> LocalSet:
     visited = np.sort(np.concatenate([own, executed]))
     here = np.concatenate([visited, imported])
     rows = here if len(here) else np.zeros(1, np.int64)  # maps lead somewhere, though nobody goes there
-    found = LocalSet(Set(len(visited), one.name, halo=len(rows) - len(visited)), len(cut.owner), rows,
-                     np.searchsorted(visited, own), *(_messages([_of_rank(getattr(layer, side), rank)
-                     for layer in layers], here, len(visited)) for side in ("sends", "receives")))  # fmt: skip
-    return found
+    sends, receives = (_messages([_of_rank(getattr(layer, side), rank) for layer in layers], here)
+                       for side in ("sends", "receives"))  # fmt: skip
+    local = SetHere(len(visited), one.name, halo=len(rows) - len(visited))
+    return LocalSet(local, rows, np.searchsorted(visited, own), sends, receives)
 
 
 def _of_rank(lists: ExchangeLists, rank: int) -> dict[int, np.ndarray]:
@@ -135,8 +158,8 @@ def _of_rank(lists: ExchangeLists, rank: int) -> dict[int, np.ndarray]:
             for m in np.flatnonzero(lists.ranks == rank)}  # fmt: skip
 
 
-def _messages(layers: Sequence[Mapping[int, np.ndarray]], here: np.ndarray, visited: int) -> Messages:
-    """Both layers in one message for each neighbour. ``here``: ``visited`` ascending rows, then others, ascending."""
+def _messages(layers: Sequence[Mapping[int, np.ndarray]], here: np.ndarray) -> Messages:
+    """Both layers in one message for each neighbour."""
     neighbours = tuple(sorted({one for layer in layers for one in layer}))
     numbers = [np.concatenate([layer.get(one, here[:0]) for layer in layers]) for one in neighbours]
     order = np.argsort(here, kind="stable")

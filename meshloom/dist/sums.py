@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from meshloom.backend.numpy_binned import Bins
-from meshloom.dist.world import World
-from meshloom.kernel.access import Mode, OpenSum, identity
-from meshloom.mesh.core import Global, on_host
+from meshloom.dist.world import world
+from meshloom.kernel.access import Mode, OpenSum
 from meshloom.mesh.buffer import overwrite
+from meshloom.mesh.core import Global, on_host
 from meshloom.schedule.nest.binned import WORDS
 
 COMBINED = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
@@ -48,15 +48,9 @@ class RankReduction(NamedTuple):
             return cls(total, OpenSums(total), OpenSum)
         return cls(total, Global(np.zeros(total.shape, total.dtype), total.name), mode)
 
-    def begin(self) -> None:
-        """Before the loop runs here."""
-        if not self.mode.open:
-            values = np.full(self.here.dim, identity(self.mode.combine, self.here.dtype), self.here.dtype)
-            overwrite(self.here.storage, values)
-
-    def finish(self, world: World) -> None:
+    def finish(self) -> None:
         """All ranks get the total of all; all must ask."""
-        before, parts = on_host(self.total.storage), world.gathered(on_host(self.here.storage).reshape(1, -1))
+        before, parts = on_host(self.total.storage), world().gathered(on_host(self.here.storage).reshape(1, -1))
         if self.mode.open:
             bins = [part[0].view(WORDS[0]).reshape(-1, WORDS[1]) for part in parts]
             values = np.array([_rounded(before[c], [one[c] for one in bins]) for c in range(len(before))], before.dtype)

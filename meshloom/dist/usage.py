@@ -66,7 +66,7 @@ def usage_of(some: Iterable[Set], reached: Mapping[Map, bool], listed: Sequence[
              for one in dict.fromkeys([*sets, *(mesh.cells for mesh in meshes)])}  # fmt: skip
     members = [Link(one, one.members.target, _rows(one.members), as_member=True) for one in sizes
                if isinstance(one, Subset)]  # fmt: skip
-    links = [Link(one.source, one.target, _rows(one), updated, _is_membership(one)) for one, updated in reached.items()]
+    links = [Link(one.source, one.target, _rows(one), updated, is_membership(one)) for one, updated in reached.items()]
     steps = {grid: list(_steps(grid, listed)) for grid in grids}
     stencils = [Link(grid, grid, rows) for grid in grids if (rows := _stencil_rows(grid, steps[grid])) is not None]
     of_meshes = [Link(one.source, one.target, _rows(one)) for mesh in meshes for one in _maps_of(mesh)
@@ -114,7 +114,7 @@ def _all_sets(some: Iterable[Set], maps: Iterable[Map]) -> list[Set]:
     return list(found)
 
 
-def _is_membership(map_: Map) -> bool:
+def is_membership(map_: Map) -> bool:
     """Does it lead from the elements of a part to themselves?"""
     return isinstance(map_.source, Subset) and map_.source.members_of(map_.target) is map_
 

@@ -137,6 +137,17 @@ class Buffered(Sent):
         self._watchers.add(watcher)
 
 
+class OverRanks:
+    """Memory whose values are on several ranks; arrays on devices are used in the same way: ``get``, ``set``, ``fill``.
+    ``local``: what this rank has of it."""
+
+    local: Buffered
+
+    def owned(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of this rank's own elements the positions in the whole, ascending, and the rows (n, dim)."""
+        raise NotImplementedError
+
+
 def sharing_memory(storages: Iterable[Buffered], written: Collection[Buffered]) -> tuple[Buffered, Buffered] | None:
     """Two of some fields and globals whose values lie, in part at least, at the same places, one of them written."""
     found = sorted(((*_extent(one._storage), one) for one in set(storages)), key=lambda entry: entry[:2])
@@ -152,8 +163,8 @@ def sharing_memory(storages: Iterable[Buffered], written: Collection[Buffered]) 
 
 def _extent(storage: Any) -> tuple[int, int]:
     """The addresses at which a buffer begins and ends; those of a device are others than the host's."""
-    if isinstance(local := getattr(storage, "local", None), Buffered):  # over ranks: what is in this one's memory
-        return _extent(local._storage)
+    if isinstance(storage, OverRanks):
+        return _extent(storage.local._storage)
     on_host = isinstance(storage, np.ndarray)
     described = storage.__array_interface__ if on_host else storage.__cuda_array_interface__
     start = int(described["data"][0])
@@ -163,7 +174,7 @@ def _extent(storage: Any) -> tuple[int, int]:
 def _check_buffer(name: str, storage: Any, dtype: np.dtype, size: int) -> None:
     """MeshError unless compiled code can work on a buffer: flat, of a type and size, in one piece, writable."""
     on_device = hasattr(storage, "__cuda_array_interface__")
-    if not (isinstance(storage, np.ndarray) or on_device or hasattr(storage, "owned")):  # the last one over ranks
+    if not (isinstance(storage, np.ndarray | OverRanks) or on_device):
         raise MeshError(f"{name}: its storage is a NumPy or CuPy array, got {type(storage).__name__}")
     flags = storage.flags
     fits = storage.ndim == 1 and storage.size == size and storage.dtype == dtype and flags.c_contiguous

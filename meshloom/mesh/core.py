@@ -55,6 +55,8 @@ class Set(Rows):
 
     _made_again: ClassVar[tuple[str, ...]] = ("kept",)
 
+    exchanged = False  # does a program bring its halo up to date before a loop looks at it, whoever has written there?
+
     def __init__(
         self,
         size: int,

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from meshloom.errors import MeshError, ProgramError, yes_or_no
 from meshloom.exclusion import Mutex
 from meshloom.mesh.array_interop import SharedMemory, wrapped
-from meshloom.mesh.buffer import Buffered, on_host, overwrite
+from meshloom.mesh.buffer import Buffered, OverRanks, on_host, overwrite
 from meshloom.mesh.components import Components, component_shape
 from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.numbering import Rows, S_co
@@ -102,10 +102,10 @@ class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
         """A copy of the values of this rank's own elements, whose numbers are ``set.mine``: (n, *components). All of
         them where there is one rank; no rank waits for another."""
         self.check_readable()
-        owned = getattr(self.storage, "owned", None)
-        if owned is None:
+        storage = self.storage
+        if not isinstance(storage, OverRanks):
             return self.numpy().reshape(-1, *self.components)[self.set.mine]
-        positions, rows = owned()
+        positions, rows = storage.owned()
         numbers = positions if self.set.numbering is None else self.set.numbering[positions]
         return rows[np.argsort(numbers)].reshape(-1, *self.components)
 

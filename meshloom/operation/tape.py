@@ -310,8 +310,8 @@ class Tape:
             known = self._ready  # executables are equal to themselves alone
             if known is None or known[0] != self.branches or known[1].operations != executables:
                 self._check_memory()
-                waits = self._graph.waits if self.branches else None
-                made = one.recording(executables, waits) if one else Recording(executables)
+                given = executables, self._graph.waits if self.branches else None, self.loops if self.fuse else ()
+                made = one.recording(*given) if one else Recording(executables)
                 self._ready = self.branches, made
                 return made
         return known[1]

@@ -119,13 +119,18 @@ def digest(arrays: list[np.ndarray]) -> str:
     return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()[:16]
 
 
-def main(backend: str, *names: str) -> None:
-    ml.use(backend, reproducible=True)
-    found = {name: digest(RUNS[name]()) for name in names or RUNS}
-    everybody = ml.world.gathered(np.frombuffer(json.dumps(found).encode().ljust(4096), np.uint8).reshape(1, -1))
+def report(results: dict[str, list[np.ndarray]]) -> None:
+    """Rank 0 prints the digests of all."""
+    found = {name: digest(one) for name, one in results.items()}
+    everybody = ml.world.gathered(np.frombuffer(json.dumps(found).encode().ljust(16384), np.uint8).reshape(1, -1))
     assert all(np.array_equal(one, everybody[0]) for one in everybody), "every rank has the same"
     if ml.world.rank == 0:
         print(json.dumps(found | {"ranks": ml.world.size}), flush=True)
+
+
+def main(backend: str, *names: str) -> None:
+    ml.use(backend, reproducible=True)
+    report({name: RUNS[name]() for name in names or RUNS})
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ LAUNCHER = Path(sys.executable).with_name("mpirun")  # of the wheel mpich, which
 SECONDS = 300  # a deadlock fails
 
 
-def ran(backend: str, ranks: int | None) -> dict[str, Any]:
-    """What ``on_ranks`` prints; None: without a launcher."""
-    command = [sys.executable, "-m", "tests.dist.on_ranks", backend]
+def ran(backend: str, ranks: int | None, module: str = "on_ranks", *arguments: str) -> dict[str, Any]:
+    """What ``on_ranks`` prints, or another one; None: without a launcher."""
+    command = [sys.executable, "-m", f"tests.dist.{module}", backend, *arguments]
     if ranks is not None:
         assert LAUNCHER.exists(), "the extra dev brings mpich"
         command = [str(LAUNCHER), "-n", str(ranks), *command]
@@ -38,8 +38,8 @@ def ran(backend: str, ranks: int | None) -> dict[str, Any]:
 
 
 @cache
-def alone(backend: str) -> dict[str, Any]:
-    return ran(backend, None)
+def alone(backend: str, *more: str) -> dict[str, Any]:
+    return ran(backend, None, *more)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,18 @@ def alone(backend: str) -> dict[str, Any]:
 )  # fmt: skip
 def test_any_number_of_ranks_gives_the_same_bits(backend: str, ranks: int) -> None:
     assert ran(backend, ranks) == alone(backend)
+
+
+@pytest.mark.parametrize(
+    ("backend", "ranks", "seeds"),
+    [("cpu", 3, range(4)), *(pytest.param(*row, marks=pytest.mark.slow) for row in (
+        ("numpy", 2, range(60)), ("numpy", 4, range(60)), ("cpu", 2, range(25)), ("cpu", 4, range(25)),
+        ("emulated", 3, range(12))))],
+)  # fmt: skip
+def test_random_programs_give_the_same_bits(backend: str, ranks: int, seeds: range) -> None:
+    """Loops are fused between exchanges, on every rank as is best there."""
+    given = "on_ranks_programs", *map(str, seeds)
+    assert ran(backend, ranks, *given) == alone(backend, *given)
 
 
 def test_what_is_run_depends_on_its_values() -> None:

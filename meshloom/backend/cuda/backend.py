@@ -138,7 +138,9 @@ class CudaBackend(CompilingBackend):
     def copy_bandwidth(self) -> float:
         return self.engine.copy_bandwidth()
 
-    def recording(self, operations: Sequence[Callable[[], None]], waits: Waits | None = None) -> Recording:
+    def recording(
+        self, operations: Sequence[Callable[[], None]], waits: Waits | None = None, of: Sequence[Any] = ()
+    ) -> Recording:
         assigned = assign_streams(operations, waits, self.target)
         made = self._recording(operations, assigned)
         made.summary = summary(assigned)

@@ -163,8 +163,10 @@ def fusion_blocker(operation: Operation, group: Group | None = None, gathers: bo
         return "its schedule was asked for"
     if wish.order != "given" or (not spec.racy_outputs and wish.strategy not in AUTOMATIC):
         return "its schedule was asked for"
-    if operation.set.halo or _sets_globals(operation):
-        return "it sets a Global" if _sets_globals(operation) else "its set has a halo"
+    if _sets_globals(operation):
+        return "it sets a Global"
+    if operation.set.halo and not operation.set.exchanged:
+        return "its set has a halo"
     if assigned := assigned_name(operation.maps):
         return f"map {assigned} was given other indices, and may be again"
     if spec.one_to_one_maps or any(spec.params[o.param].map is not None for o in spec.other_outputs):
@@ -177,8 +179,10 @@ def _gather_blocker(loop: Operation, group: Group | None, gathers: bool) -> str:
     if len(loop.spec.racy_maps) != 1 or loop.spec.other_outputs:
         return "not all that it changes is at the elements of one set"
     target = loop.maps[loop.spec.racy_maps[0]].target
-    if target is loop.set or target.halo:
-        return "its elements add to their own set" if target is loop.set else "the set that it adds to has a halo"
+    if target is loop.set:
+        return "its elements add to their own set"
+    if target.halo and not target.exchanged:
+        return "the set that it adds to has a halo"
     if not gathers:
         return "as a part of a fused loop it would save too little"
     follows = group is not None and any(map(_at_targets, group.loops))

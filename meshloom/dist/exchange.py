@@ -1,0 +1,144 @@
+"""Exchanges: where a program needs halos, and what brings them up to date.
+
+One pass over the data-flow graph decides where. A halo has two layers (``halo.py``); each is right, for a field, until
+an operation writes to the field elsewhere. Before an operation that looks at a layer which is not right the field is
+exchanged, with all others that are due there. The graph is a cycle: what is right at the end of a replay need not be
+exchanged at the beginning of the next one, and what no operation writes is exchanged once before the first, if at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from meshloom.dist.array import DistributedArray
+from meshloom.dist.halo import EXEC, LAYERS
+from meshloom.dist.world import world
+from meshloom.mesh.core import Field, on_host
+from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.operation import Operation
+
+Halo = tuple[Field, str]  # a layer of the halo of a field
+#: The layers that the set of a field has, on any rank: all ranks must come to the same exchanges.
+Layers = Callable[[Field], Collection[str]]
+
+
+#: Layers that are right at some place of a program, each with those that must have been so when it began
+Right = dict[Halo, frozenset[Halo]]
+
+
+class Exchanges(NamedTuple):
+    """``first``: fields whose halos a program asks for as they are before it runs. ``before``: by position, those that
+    are exchanged before the operation there, in every replay. ``right``: what is right of the fields that it writes
+    when a replay has ended."""
+
+    first: tuple[Field, ...]
+    before: dict[int, tuple[Field, ...]]
+    right: Right
+
+
+def place_exchanges(graph: Dataflow, layers: Layers) -> Exchanges:
+    """The exchanges of a program."""
+    start = {(one, layer) for one in graph.storages if isinstance(one, Field) for layer in LAYERS}
+    while True:
+        before, right, asked = _walked(graph, layers, start)
+        if start <= right.keys():
+            break
+        start &= right.keys()  # what a replay leaves old the next one finds old
+    while not (more := {halo for one in asked for halo in right[one]}) <= asked:  # for the replays after the first
+        asked |= more
+    first = [one for one in graph.storages if any(field is one for field, _ in asked)]
+    written = {halo: since for halo, since in right.items() if halo[0] in graph.written}
+    return Exchanges(tuple(one for one in first if isinstance(one, Field)), before, written)
+
+
+def _walked(graph: Dataflow, layers: Layers, start: set[Halo]) -> tuple[dict[int, tuple[Field, ...]], Right, set[Halo]]:
+    """One replay that begins with some layers right: exchanges, what is right at its end, and what of the ``start`` it
+    asks for."""
+    right: Right = {one: frozenset([one]) for one in start}
+    before: dict[int, tuple[Field, ...]] = {}
+    asked: set[Halo] = set()
+    for position, one in enumerate(graph.operations):
+        needed = [halo for halo in needs(one) if halo[1] in layers(halo[0])]
+        due = tuple(dict.fromkeys(halo[0] for halo in needed if halo not in right))
+        if due:
+            before[position] = due
+            right |= {(field, layer): frozenset() for field in due for layer in LAYERS}
+        asked |= {since for halo in needed for since in right[halo]}
+        right = _after(one, right)
+    return before, right, asked
+
+
+def needs(of: Operation) -> Iterator[Halo]:
+    """What an operation looks at of halos: through maps, and at its own elements where it is executed for others'."""
+    if of.domain.all_memory:
+        return
+    for_others = any(one.mode.writes and one.pattern.map is not None and not one.pattern.as_member
+                     for one in of.operands)  # fmt: skip
+    for one in of.operands:
+        if not isinstance(one.storage, Field) or not one.mode.reads:
+            continue
+        reaches = one.pattern.map is not None and (for_others or not one.pattern.as_member)
+        yield from [(one.storage, layer) for layer in (LAYERS if reaches else (EXEC,) if for_others else ())]
+
+
+def _after(of: Operation, right: Right) -> Right:
+    """What is right behind an operation. One that fills memory fills halos, too. A loop visits the exec halo of its
+    set, so what it writes there at its own elements is right where all that it looks at was."""
+    written = [one for one in of.written if isinstance(one, Field)]
+    left = {halo: since for halo, since in right.items() if halo[0] not in written}
+    if of.domain.all_memory:
+        return left | {(one, layer): frozenset() for one in written for layer in LAYERS}
+    if any(one.is_global and one.mode.combine for one in of.operands):  # each rank visits its own elements alone
+        return left
+    looked_at = [(one.storage, layer) for one in of.operands
+                 if isinstance(one.storage, Field) and (one.mode.reads or one.mode.combine)
+                 for layer in (LAYERS if one.pattern.map is not None else (EXEC,))]  # fmt: skip
+    if not all(halo in right for halo in looked_at):
+        return left
+    since = frozenset(one for halo in looked_at for one in right[halo])
+    through_maps = {one.storage for one in of.operands if one.mode.writes and one.pattern.map is not None}
+    return left | {(one, EXEC): since for one in written if one not in through_maps}
+
+
+class Exchange:
+    """Brings the halos of some fields up to date: one message to each neighbour, with all of them. All ranks call it."""
+
+    def __init__(self, arrays: tuple[DistributedArray, ...]):
+        self.arrays = arrays
+        self._sends: dict[int, list[tuple[int, np.ndarray]]] = {}  # to each rank which array, and places in its memory
+        self._receives: dict[int, list[tuple[int, np.ndarray]]] = {}
+        for k, one in enumerate(arrays):
+            both = (one.on.sends, self._sends), (one.on.receives, self._receives)
+            for (messages, listed), places in zip(both, one.on.places(one.layout, one.local.dim), strict=True):
+                for rank, at in zip(messages.neighbours, places, strict=True):
+                    listed.setdefault(rank, []).append((k, at))
+
+    @property
+    def neighbours(self) -> set[int]:
+        """The ranks that this one sends to or hears from."""
+        return {*self._sends, *self._receives}
+
+    @property
+    def bytes(self) -> int:
+        """That this rank sends."""
+        return sum(places.size * self.arrays[k].dtype.itemsize for parts in self._sends.values() for k, places in parts)
+
+    def __call__(self) -> None:
+        memory = [on_host(one.local.storage) for one in self.arrays]
+        sent = [np.concatenate([memory[k][places].view(np.uint8).reshape(-1) for k, places in parts])
+                for parts in self._sends.values()]  # fmt: skip
+        lengths = [sum(places.size * self.arrays[k].dtype.itemsize for k, places in parts)
+                   for parts in self._receives.values()]  # fmt: skip
+        found = world().exchanged(sent, lengths, [*self._sends], [*self._receives])
+        for message, parts in zip(found, self._receives.values(), strict=True):
+            first = 0
+            for k, places in parts:
+                last = first + places.size * self.arrays[k].dtype.itemsize
+                memory[k][places] = message[first:last].view(self.arrays[k].dtype).reshape(places.shape)
+                first = last
+        for one, values in zip(self.arrays, memory, strict=True):
+            if values is not one.local.storage:
+                one.local.storage.set(values)

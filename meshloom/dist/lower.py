@@ -1,0 +1,138 @@
+"""What of a program runs on this rank: operations on what is here of sets and fields, exchanges where their pass has
+placed them, and reductions that all ranks finish together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from meshloom.backend.base import Backend
+from meshloom.dist.array import DistributedArray
+from meshloom.dist.exchange import Exchange, Exchanges, place_exchanges
+from meshloom.dist.halo import LAYERS
+from meshloom.dist.local import Distribution
+from meshloom.dist.sums import RankReduction
+from meshloom.errors import ScheduleError
+from meshloom.kernel.access import identity
+from meshloom.mesh.core import Field
+from meshloom.operation import in_memory
+from meshloom.operation.call import CalledFunction, called
+from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.domain import SetElements
+from meshloom.operation.operand import Operand
+from meshloom.operation.operation import Operation
+from meshloom.schedule.choice.explain import amount
+
+
+class Here(NamedTuple):
+    """How sets are cut, the fields over ranks, and the back end that runs loops on this rank."""
+
+    cut: Distribution
+    arrays: Mapping[Field, DistributedArray]
+    inside: Backend
+
+
+class LocalProgram:
+    """``operations``: of a program, in order, as they run here. ``arrays``: the fields that it uses. ``exchanges``:
+    where halos are brought up to date."""
+
+    def __init__(self, operations: tuple[Operation, ...], arrays: Mapping[Field, DistributedArray], exchanges: Exchanges):
+        self.operations, self.arrays, self.exchanges = operations, arrays, exchanges
+
+    @property
+    def summary(self) -> str:
+        """What is exchanged at every replay, in one line."""
+        found = [(one.name, body.function) for one in self.operations
+                 if isinstance(body := one.body, CalledFunction) and isinstance(body.function, Exchange)]  # fmt: skip
+        return "; ".join(f"{name} with {len(done.neighbours)} ranks, {amount(done.bytes)}" for name, done in found)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Before: halos that it asks for as they are, which all ranks bring up to date. Behind: what is known of halos
+        now; nothing, where it has not come to its end."""
+        old = tuple(one for field in self.exchanges.first if (one := self.arrays[field]).right != frozenset(LAYERS))
+        if old:
+            Exchange(old)()
+            for one in old:
+                one.right = frozenset(LAYERS)
+        began = {(field, layer) for field, one in self.arrays.items() for layer in one.right}
+        written = dict.fromkeys(field for one in self.operations for field in one.written)
+        for one in self.arrays.values():
+            if one.local in written:
+                one.right = frozenset()
+        yield
+        for (field, layer), since in self.exchanges.right.items():
+            if field in self.arrays and since <= began:  # others are whole on every rank
+                self.arrays[field].right |= {layer}
+
+
+def lowered(graph: Dataflow, here: Here) -> LocalProgram:
+    """A program, or a loop by itself, on this rank."""
+    exchanges = place_exchanges(graph, lambda field: here.cut.sets[field.set].layers)
+    found: list[Operation] = []
+    for position, one in enumerate(graph.operations):
+        if (due := exchanges.before.get(position)) is not None:
+            found.append(exchange(due, here))
+        found += _local_operations(one, here)
+    arrays = {one: here.arrays[one] for one in graph.storages if isinstance(one, Field) and one in here.arrays}
+    return LocalProgram(tuple(found), arrays, exchanges)
+
+
+def exchange(due: tuple[Field, ...], here: Here) -> Operation:
+    """The operation that brings the halos of fields up to date: a call of Python's, that all ranks make."""
+    local = tuple(here.arrays[one].local for one in due)
+    body = CalledFunction(Exchange(tuple(here.arrays[one] for one in due)), local, local)
+    return called(body, f"exchange of {', '.join(one.name for one in due)}")
+
+
+def _local_operations(of: Operation, here: Here) -> Iterator[Operation]:
+    if of.domain.all_memory:
+        yield _in_memory(of, here)
+        return
+    local, totals = local_operation(of, here)
+    yield from (in_memory.fill(one.here, identity(one.mode.combine, one.here.dtype)) for one in totals
+                if not one.mode.open)  # fmt: skip
+    yield local
+    for one in totals:
+        body = CalledFunction(one.finish, (one.here, one.total), (one.total,))
+        yield called(body, f"{one.total.name} of all ranks")
+
+
+def _in_memory(of: Operation, here: Here) -> Operation:
+    """A fill of what is here of a field, halos included, or of a Global, which every rank has."""
+    (target,) = of.writes
+    if target not in here.arrays:
+        return of
+    assert isinstance(target, Field)
+    return in_memory.fill(here.arrays[target].local, of.graph.outputs[0].value.value)
+
+
+def local_operation(of: Operation, here: Here) -> tuple[Operation, list[RankReduction]]:
+    """A loop on what is here; and its Globals that are summed up here, with what stands for them. Where it reduces it
+    visits the elements that this rank owns alone."""
+    on = here.cut.local(of.set)
+    reduces = any(one.is_global and one.mode.combine for one in of.operands)
+    part = on.owned_part if reduces and on.visits_others else None
+    if reduces and any(one.pattern.map is not None and not one.pattern.as_member and one.mode.writes
+                       for one in of.operands):  # fmt: skip
+        raise ScheduleError(f"loop {of.name}: it writes through a map and reduces to a Global, which no loop does on"
+                            " several ranks; make two of it")  # fmt: skip
+    totals: list[RankReduction] = []
+
+    def local(one: Operand) -> Operand:
+        if isinstance(one.storage, Field):
+            through, member = one.pattern.map, one.pattern.as_member
+            local_map = None if through is None else here.cut.local_map(through)
+            if part is not None:
+                local_map = part.members if local_map is None else part.restricted(local_map)
+            pattern = one.pattern._replace(map=local_map, as_member=member or (part is not None and through is None))
+            return one._replace(storage=here.arrays[one.storage].local, pattern=pattern)
+        if not one.mode.combine:
+            return one
+        totals.append(RankReduction.of(one.storage, one.mode))
+        return one._replace(storage=totals[-1].here, mode=totals[-1].mode)
+
+    operands = tuple(map(local, of.operands))
+    domain = SetElements(on.set if part is None else part)
+    return Operation(of.name, domain, operands, of.body, of.policy, here.inside), totals

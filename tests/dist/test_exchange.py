@@ -1,0 +1,137 @@
+"""Where the pass over the data-flow graph places exchanges: before whoever looks at old halos, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+import meshloom as ml
+from meshloom.dist.exchange import EXEC, Exchanges, place_exchanges
+from meshloom.dist.halo import LAYERS
+from tests.dist.on_ranks_programs import World, at_once, averaged, back, flux, given, looked_at, moved, scaled, stored
+
+
+def world() -> World:
+    return next(one for one in map(World, range(20)) if len(one.cells) > 5)
+
+
+def placed(step: Callable[[], None], layers: tuple[str, ...] = LAYERS) -> Exchanges:
+    return place_exchanges(ml.program(step).dataflow, lambda field: layers)
+
+
+def names(found: Exchanges) -> tuple[set[str], dict[int, list[str]]]:
+    return {one.name for one in found.first}, {at: [one.name for one in due] for at, due in found.before.items()}
+
+
+def test_what_nobody_writes_is_asked_for_once() -> None:
+    one = world()
+    found = placed(lambda: at_once(one.faces, one.u[one.ends], one.w, one.r[one.ends]))
+    assert names(found) == ({"u", "w"}, {})
+    assert not found.right
+
+
+def test_what_is_written_is_exchanged_in_every_replay_with_all_that_is_due() -> None:
+    one = world()
+
+    def step() -> None:
+        moved(one.cells, one.r, one.u)
+        scaled(one.faces, one.f)
+        back(one.cells, one.n[one.corners], one.r)
+        at_once(one.faces, one.u[one.ends], one.w, one.r[one.ends])
+        given(one.faces, one.f, one.u[one.ends])
+
+    first, before = names(placed(step))
+    assert before == {3: ["u"]} and first == {"f", "n", "w"}
+
+
+def test_what_the_end_of_a_replay_has_exchanged_its_beginning_has() -> None:
+    one = world()
+
+    def step() -> None:
+        flux(one.faces, one.u[one.ends], one.f)
+        moved(one.cells, one.r, one.u)
+        at_once(one.faces, one.u[one.ends], one.w, one.r[one.ends])
+
+    assert names(placed(step)) == ({"u", "w"}, {2: ["u"]})
+
+
+def test_what_is_computed_on_the_exec_halo_is_not_sent() -> None:
+    """Through a field of the faces, which the cells then get."""
+    one = world()
+
+    def step() -> None:
+        flux(one.faces, one.u[one.ends], one.t)
+        scaled(one.faces, one.t)
+        given(one.faces, one.t, one.r[one.ends])
+        moved(one.cells, one.r, one.u)
+
+    found = placed(step)
+    assert names(found) == (set(), {0: ["u"]})
+    assert (one.t, EXEC) in found.right
+
+
+def test_not_where_it_was_computed_from_what_is_old() -> None:
+    one = world()
+
+    def step() -> None:
+        stored(one.cells, one.u, one.f[one.own_face])  # other ranks' faces
+        scaled(one.faces, one.f)
+        given(one.faces, one.f, one.r[one.ends])
+
+    assert names(placed(step)) == ({"u"}, {2: ["f"]})
+
+
+def test_what_is_claimed_rests_on_what_was_right_before() -> None:
+    """A direct loop asks for nothing; what it leaves is right on the exec halo where that of its input was."""
+    one = world()
+    found = placed(lambda: scaled(one.faces, one.f))
+    assert names(found) == (set(), {})
+    assert found.right == {(one.f, EXEC): frozenset({(one.f, EXEC)})}
+
+
+def test_fills_are_right_everywhere_and_reductions_leave_old_halos() -> None:
+    one = world()
+
+    def step() -> None:
+        one.r.fill(1.0)
+        at_once(one.faces, one.r[one.ends], one.w, one.u[one.ends])
+        looked_at(one.cells, one.u, one.total, one.most)
+        averaged(one.cells, one.u, one.n[one.corners])
+
+    assert names(placed(step)) == ({"w"}, {3: ["u"]})
+
+
+def test_layers_that_no_rank_has_are_never_exchanged() -> None:
+    one = world()
+
+    def step() -> None:
+        averaged(one.cells, one.u, one.n[one.corners])
+        moved(one.part, one.r, one.u)
+
+    assert names(placed(step, layers=())) == (set(), {})
+    assert names(placed(step)) == (set(), {0: ["u"]})
+
+
+def test_random_programs_never_look_at_what_is_old() -> None:
+    """Replayed by hand: which layers are right, by the rules alone, at every operation of three replays."""
+    for seed in range(40):
+        one = World(seed)
+        pieces, dice = one.pieces(), np.random.default_rng(seed)
+        chosen = [pieces[k] for k in dice.integers(0, len(pieces), 6)]
+
+        def step(chosen: list[Callable[[], None]] = chosen) -> None:
+            for each in chosen:
+                each()
+
+        graph = ml.program(step).dataflow
+        found = place_exchanges(graph, lambda field: LAYERS)
+        old = {f for f in graph.storages if isinstance(f, ml.Field)} - {*found.first}  # on every halo
+        for _ in range(3):
+            for at, operation in enumerate(graph.operations):
+                old -= {*found.before.get(at, ())}
+                reads = {o.storage for o in operation.operands if o.mode.reads and o.pattern.map is not None
+                         and not o.pattern.as_member}  # fmt: skip
+                assert not reads & old, f"program {seed}, operation {at}"
+                written = {w for w in operation.written if isinstance(w, ml.Field)}
+                old = old - written if operation.domain.all_memory else old | written
