@@ -336,6 +336,28 @@ def test_not_where_something_changes_in_between(change: Callable[..., None], why
 
 
 @ml.kernel
+def as_fast(u: ml.Read, v: ml.Write) -> None:
+    v[...] = 0.1 * u[0, 0] - u[1, 0] / 3.0 + u[0, -1]
+
+
+@pytest.mark.usefixtures("always")
+def test_not_where_one_is_strict_and_the_other_is_not() -> None:
+    def make(case: Case) -> Callable[[], None]:
+        u, v = case.field("u", 3), case.field("v")
+        at = case.grid.offsets((0, 0), (1, 0), (0, -1))
+
+        def step() -> None:
+            first = case.grid.field("first")
+            as_fast(case.grid, u[at], first)
+            uneven(case.grid, first[at], v)
+
+        return step
+
+    for case in compare(make, periodic=True):
+        assert case.notes == ("first is stored for uneven: one of the two is strict, and the other is not",)
+
+
+@ml.kernel
 def keep_and_change(u: ml.ReadWrite, first: ml.Write) -> None:
     first[...] = 2.0 * u
     u[...] = 1.5 * u + 0.1

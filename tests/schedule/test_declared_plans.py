@@ -191,7 +191,6 @@ def composed_lookups(source: str) -> Iterator[str]:
 _OF_PYTHON = "names of Python's modules and attributes"
 #: Who takes text apart, and what it is.
 OTHER_TEXT = {
-    "schedule/choice/schedule.py": 'what a person writes: "tile block=128"',
     "operation/call.py": _OF_PYTHON, "operation/in_turn.py": _OF_PYTHON, "operation/reads.py": _OF_PYTHON,
     "operation/inspection.py": "what is shown to a person", "operation/plain.py": "an array: no text at all",
 }  # fmt: skip

@@ -62,7 +62,9 @@ class FusedProgram:
     def explain(self, measured: Sequence[float] = ()) -> str:
         """One line for every step; ``measured``: seconds of each, where they are known."""
         if self.unfused:
-            return "\n  ".join(["loop by loop: no loops would be faster as one", *map(one_line, self.notes)])
+            mixed = len({step.strict for step in self.body if step.domain.visits_elements}) > 1
+            notes = (*self.notes, *(["strict loops and others stay apart"] if mixed else ()))
+            return "\n  ".join(["loop by loop: no loops would be faster as one", *map(one_line, notes)])
         text_lines = ["fused program, each replay:"]
         for k, step in enumerate(self.body):
             took = f"; measured {1e3 * measured[k]:.4g} ms" if len(measured) and math.isfinite(measured[k]) else ""
