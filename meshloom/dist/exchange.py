@@ -8,11 +8,12 @@ exchanged at the beginning of the next one, and what no operation writes is exch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from meshloom.backend.base import Backend
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.halo import EXEC, LAYERS
 from meshloom.dist.world import world
@@ -103,18 +104,29 @@ def _after(of: Operation, right: Right) -> Right:
     return left | {(one, EXEC): since for one in written if one not in through_maps}
 
 
-class Exchange:
-    """Brings the halos of some fields up to date: one message to each neighbour, with all of them. All ranks call it."""
+class Parcel(NamedTuple):
+    """What one message has of one array: the values at ``places`` (rows, dim) of its memory, so many ``bytes``."""
 
-    def __init__(self, arrays: tuple[DistributedArray, ...]):
-        self.arrays = arrays
-        self._sends: dict[int, list[tuple[int, np.ndarray]]] = {}  # to each rank which array, and places in its memory
-        self._receives: dict[int, list[tuple[int, np.ndarray]]] = {}
-        for k, one in enumerate(arrays):
+    array: DistributedArray
+    places: Any
+    bytes: int
+
+
+class Exchange:
+    """Brings the halos of some fields up to date: one message to each neighbour, with all of them. All ranks call it.
+    ``inside``: the back end in whose memory values are; what is sent is picked out there."""
+
+    def __init__(self, arrays: Sequence[DistributedArray], inside: Backend):
+        self._inside = inside
+        self._sends: dict[int, list[Parcel]] = {}  # by rank
+        self._receives: dict[int, list[Parcel]] = {}
+        for one in arrays:
+            inside.bring(one.local)
             both = (one.on.sends, self._sends), (one.on.receives, self._receives)
             for (messages, listed), places in zip(both, one.on.places(one.layout, one.local.dim), strict=True):
                 for rank, at in zip(messages.neighbours, places, strict=True):
-                    listed.setdefault(rank, []).append((k, at))
+                    parcel = Parcel(one, inside.place(at), at.size * one.dtype.itemsize)
+                    listed.setdefault(rank, []).append(parcel)
 
     @property
     def neighbours(self) -> set[int]:
@@ -124,21 +136,16 @@ class Exchange:
     @property
     def bytes(self) -> int:
         """That this rank sends."""
-        return sum(places.size * self.arrays[k].dtype.itemsize for parts in self._sends.values() for k, places in parts)
+        return sum(one.bytes for parcels in self._sends.values() for one in parcels)
 
     def __call__(self) -> None:
-        memory = [on_host(one.local.storage) for one in self.arrays]
-        sent = [np.concatenate([memory[k][places].view(np.uint8).reshape(-1) for k, places in parts])
-                for parts in self._sends.values()]  # fmt: skip
-        lengths = [sum(places.size * self.arrays[k].dtype.itemsize for k, places in parts)
-                   for parts in self._receives.values()]  # fmt: skip
+        sent = [np.concatenate([on_host(one.array.local.storage[one.places]).view(np.uint8).reshape(-1)
+                                for one in parcels]) for parcels in self._sends.values()]  # fmt: skip
+        lengths = [sum(one.bytes for one in parcels) for parcels in self._receives.values()]
         found = world().exchanged(sent, lengths, [*self._sends], [*self._receives])
-        for message, parts in zip(found, self._receives.values(), strict=True):
+        for message, parcels in zip(found, self._receives.values(), strict=True):
             first = 0
-            for k, places in parts:
-                last = first + places.size * self.arrays[k].dtype.itemsize
-                memory[k][places] = message[first:last].view(self.arrays[k].dtype).reshape(places.shape)
-                first = last
-        for one, values in zip(self.arrays, memory, strict=True):
-            if values is not one.local.storage:
-                one.local.storage.set(values)
+            for array, places, size in parcels:
+                values = message[first : first + size].view(array.dtype).reshape(places.shape)
+                array.local.storage[places] = self._inside.place(values)
+                first += size

@@ -34,11 +34,12 @@ class Here(NamedTuple):
 
 
 class LocalProgram:
-    """``operations``: of a program, in order, as they run here. ``arrays``: the fields that it uses. ``exchanges``:
-    where halos are brought up to date."""
+    """``operations``: of a program, in order, as they run here. ``arrays``: its fields. ``exchanges``: where halos are
+    brought up to date."""
 
-    def __init__(self, operations: tuple[Operation, ...], arrays: Mapping[Field, DistributedArray], exchanges: Exchanges):
-        self.operations, self.arrays, self.exchanges = operations, arrays, exchanges
+    def __init__(self, operations: tuple[Operation, ...], here: Here, exchanges: Exchanges):
+        self.operations, self.arrays, self.exchanges = operations, here.arrays, exchanges
+        self._inside = here.inside
 
     @property
     def summary(self) -> str:
@@ -53,7 +54,7 @@ class LocalProgram:
         now; nothing, where it has not come to its end."""
         old = tuple(one for field in self.exchanges.first if (one := self.arrays[field]).right != frozenset(LAYERS))
         if old:
-            Exchange(old)()
+            Exchange(old, self._inside)()
             for one in old:
                 one.right = frozenset(LAYERS)
         began = {(field, layer) for field, one in self.arrays.items() for layer in one.right}
@@ -75,14 +76,13 @@ def lowered(graph: Dataflow, here: Here) -> LocalProgram:
         if (due := exchanges.before.get(position)) is not None:
             found.append(exchange(due, here))
         found += _local_operations(one, here)
-    arrays = {one: here.arrays[one] for one in graph.storages if isinstance(one, Field) and one in here.arrays}
-    return LocalProgram(tuple(found), arrays, exchanges)
+    return LocalProgram(tuple(found), here, exchanges)
 
 
 def exchange(due: tuple[Field, ...], here: Here) -> Operation:
     """The operation that brings the halos of fields up to date: a call of Python's, that all ranks make."""
     local = tuple(here.arrays[one].local for one in due)
-    body = CalledFunction(Exchange(tuple(here.arrays[one] for one in due)), local, local)
+    body = CalledFunction(Exchange([here.arrays[one] for one in due], here.inside), local, local)
     return called(body, f"exchange of {', '.join(one.name for one in due)}")
 
 
