@@ -36,8 +36,8 @@ class DistributedArray:
     def gathered(self) -> np.ndarray:
         """All rows (n, dim), by position in the whole."""
         found = np.empty((self.rows, self.local.dim), self.dtype)
-        if self.world.size > 1 and self.rows == self.on.total == 1:  # a set of one element is on every rank
-            return self.local.unpacked()[:1]
+        if self.on.everywhere:
+            return self.local.unpacked()
         for at, rows in zip(*map(self.world.gathered, self.owned()), strict=True):
             found[at] = rows
         return found

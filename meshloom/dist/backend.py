@@ -156,7 +156,7 @@ def local_operation(
                 local_map = part.members if local_map is None else part.restricted(local_map)
             pattern = one.pattern._replace(map=local_map, as_member=member or (part is not None and through is None))
             return one._replace(storage=fields[one.storage].local, pattern=pattern)
-        if not one.mode.combine:
+        if not one.mode.combine or on.everywhere:  # what lives on every rank counts once
             return one
         totals.append(RankReduction.of(one.storage, one.mode))
         return one._replace(storage=totals[-1].here, mode=totals[-1].mode)
@@ -195,8 +195,8 @@ class Placement(OneRank):
             found[numbers] = rows
         return found
 
-    def check_alone(self, what: str) -> None:
-        world().check_alone(what)
+    def check_alone(self, what: str, others: str = "") -> None:
+        world().check_alone(what, others)
 
 
 def _numbers(on: Rows, positions: np.ndarray) -> np.ndarray:

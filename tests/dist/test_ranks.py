@@ -23,9 +23,9 @@ LAUNCHER = Path(sys.executable).with_name("mpirun")  # of the wheel mpich, which
 SECONDS = 300  # a deadlock fails
 
 
-def ran(backend: str, ranks: int | None) -> dict[str, Any]:
-    """What ``on_ranks`` prints; None: without a launcher."""
-    command = [sys.executable, "-m", "tests.dist.on_ranks", backend]
+def ran(backend: str, ranks: int | None, module: str = "tests.dist.on_ranks", *names: str) -> dict[str, Any]:
+    """What ``on_ranks``, or another module of runs, prints; None: without a launcher. ``names``: of some runs alone."""
+    command = [sys.executable, "-m", module, backend, *names]
     if ranks is not None:
         assert LAUNCHER.exists(), "the extra dev brings mpich"
         command = [str(LAUNCHER), "-n", str(ranks), *command]
