@@ -3,22 +3,22 @@
 The rows of a set that are here lie in memory as they do in the whole: first those that loops visit, its own and its
 exec halo together, ascending, so that a target adds up what it is given in the order of the whole mesh; then the import
 halo. Sets that loops connect are cut together, and keep the one ``Distribution`` that they belong to. It knows the maps
-of all loops so far: one that reaches further makes another one, with the same owners and larger halos.
+of all loops so far: one that reaches further makes another one, with the same owners and larger halos. Sets whose halos
+stay as they were keep what is here of them, so that fields need not move, nor loops be made ready again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from meshloom.dist.distribute import distribute
 from meshloom.dist.halo import DistributedSet, ExchangeLists
 from meshloom.dist.ownership import everywhere
-from meshloom.dist.usage import is_membership, usage_of
+from meshloom.dist.usage import all_sets, usage_of
 from meshloom.dist.world import World
 from meshloom.mesh.core import Map, Set, Subset
 from meshloom.mesh.layout import Layout
@@ -89,16 +89,28 @@ class LocalSet:
 class Distribution:
     """Sets that are cut together, as this rank sees them, for all loops so far."""
 
-    def __init__(self, world: World, sets: Iterable[Set], maps: Mapping[Map, bool], known: Mapping[Set, Any]):
-        self.world, self.maps = world, dict(maps)
-        self.versions = {one: one.version for one in maps}
-        used = usage_of(sets, self.maps)
+    def __init__(self, world: World, sets: Iterable[Set], maps: Mapping[Map, bool], before: Sequence[Distribution]):
+        known = {one: owner for found in before for one, owner in found.owners.items()}
+        self.world, self.maps = world, {one: updated for found in before for one, updated in found.maps.items()}
+        self.maps |= {one: updated or self.maps.get(one, False) for one, updated in maps.items()}
+        self.versions = {one: one.version for one in self.maps}
+        used = usage_of(dict.fromkeys([*known, *sets]), self.maps)
         self.sets: dict[Set, DistributedSet] = distribute(used, HOW, world.size, known)
         self.owners = {one: found.owner for one, found in self.sets.items()}
         self._local: dict[Set, LocalSet] = {}
         self._maps: dict[Map, Map] = {}
+        for found in before:
+            self._keep(found)
         for one in self.sets:
             one.kept[KEPT] = self
+
+    def _keep(self, before: Distribution) -> None:
+        """What is here of sets whose halos are the same on all ranks, which so find alike, and of maps between them."""
+        self._local |= {one: local for one, local in before._local.items() if _alike(before.sets[one], self.sets[one])}
+        for one, made in before._maps.items():
+            kept = all(end in self._local for end in (one.source, one.target))
+            if kept and before.versions[one] == self.versions[one]:
+                self._maps[one] = made
 
     def serves(self, sets: Iterable[Set], maps: Mapping[Map, bool]) -> bool:
         """Has it all that loops need that reach each other so?"""
@@ -124,16 +136,23 @@ class Distribution:
 
 def distribution(world: World, sets: Sequence[Set], maps: Mapping[Map, bool]) -> Distribution:
     """That of some sets which loops connect by ``maps``, and of all that were connected with them before. ``maps``: is
-    anything written through it? Then a set of one element, which lived on every rank, gets an owner."""
-    before = list(dict.fromkeys(found for one in sets if (found := one.kept.get(KEPT)) is not None))
+    anything written through it?"""
+    together = all_sets(sets, maps)
+    before = list(dict.fromkeys(found for one in together if (found := one.kept.get(KEPT)) is not None))
     if len(before) == 1 and before[0].serves(sets, maps):
         return before[0]
-    known = {one: owner for found in before for one, owner in found.owners.items()}
-    reached = {one: updated for found in before for one, updated in found.maps.items()}
-    reached |= {one: updated or reached.get(one, False) for one, updated in maps.items()}
-    shared = {one.target for one, updated in reached.items() if updated and not is_membership(one)}
-    known = {one: owner for one, owner in known.items() if one not in shared or not everywhere(owner)}
-    return Distribution(world, dict.fromkeys([*known, *sets]), reached, known)
+    return Distribution(world, sets, maps, before)
+
+
+def _alike(one: DistributedSet, other: DistributedSet) -> bool:
+    """Have all ranks the same of both?"""
+
+    def arrays(of: DistributedSet) -> Iterator[np.ndarray]:
+        yield of.owner
+        for lists in (of.exec_halo.receives, of.import_halo.receives):
+            yield from (lists.ranks, lists.neighbours, lists.offsets, lists.numbers)
+
+    return all(map(np.array_equal, arrays(one), arrays(other)))
 
 
 def _local_set(one: Set, cut: DistributedSet, rank: int) -> LocalSet:
@@ -145,7 +164,8 @@ def _local_set(one: Set, cut: DistributedSet, rank: int) -> LocalSet:
                           for layer in layers)  # fmt: skip
     visited = np.sort(np.concatenate([own, executed]))
     here = np.concatenate([visited, imported])
-    rows = here if len(here) else np.zeros(1, np.int64)  # maps lead somewhere, though nobody goes there
+    # maps lead somewhere, though nobody goes there, unless there is nothing at all
+    rows = here if len(here) else np.zeros(min(1, len(cut.owner)), np.int64)
     sends, receives = (_messages([_of_rank(getattr(layer, side), rank) for layer in layers], here)
                        for side in ("sends", "receives"))  # fmt: skip
     local = SetHere(len(visited), one.name, halo=len(rows) - len(visited))

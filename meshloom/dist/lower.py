@@ -128,7 +128,7 @@ def local_operation(of: Operation, here: Here) -> tuple[Operation, list[RankRedu
                 local_map = part.members if local_map is None else part.restricted(local_map)
             pattern = one.pattern._replace(map=local_map, as_member=member or (part is not None and through is None))
             return one._replace(storage=here.arrays[one.storage].local, pattern=pattern)
-        if not one.mode.combine:
+        if not one.mode.combine or on.everywhere:  # what lives on every rank counts once
             return one
         totals.append(RankReduction.of(one.storage, one.mode))
         return one._replace(storage=totals[-1].here, mode=totals[-1].mode)

@@ -1,8 +1,9 @@
 """Which rank owns each element of every set: some sets are cut, all others follow through the maps.
 
 An element of a part of a set belongs to the rank that owns it in that set, any other to the rank of its lowest target.
-Where no map leads from a set to one whose owners are known, its elements belong to the rank of the lowest element that
-leads to them.
+Where a set has a guide that map alone counts: the entries of a matrix belong to the rank of their row. Where no map
+leads from a set to one whose owners are known, its elements belong to the rank of the lowest element that leads to
+them.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ EVERY = -1  # the owner of what lives on every rank
 class Link:
     """A map between sets as far as ranks are concerned: row k of ``rows`` (n, arity) names the elements of ``target``
     that element k of ``source`` reaches. ``updated``: loops write or add there. ``as_member``: the source is a part of
-    the target, and each of its elements leads to itself."""
+    the target, and each of its elements leads to itself. ``guide``: the source follows this target and no other; there
+    is more than one of it."""
 
     source: Hashable
     target: Hashable
     rows: np.ndarray
     updated: bool = False
     as_member: bool = False
+    guide: bool = False
 
 
 Owners = Mapping[Any, np.ndarray]
@@ -39,19 +42,22 @@ def owners(sizes: Mapping[Any, int], cut: Owners, links: Sequence[Link], ranks: 
     """The ranks (size,) int32 that own the elements of every set, from those of the sets that are ``cut``.
 
     Earlier links count first. Of sets that none of these reaches, the one that most maps lead to is cut into equal runs
-    of numbers. A set of one element that no loop writes to through a map lives on every rank, unless it is a part.
+    of numbers. A set of one element that no loop writes to through a map lives on every rank, unless it is a part; from
+    the first loop that does so on it has an owner.
     """
     parts = {one.source for one in links if one.as_member}
+    followers = parts | {one.source for one in links if one.guide}
     bound = parts | {one.target for one in links if one.updated and not one.as_member}
     alone = [key for key, size in sizes.items() if size == 1 and key not in bound]
-    found = {key: np.full(1, EVERY, np.int32) for key in alone} | dict(cut)
+    known = {key: owner for key, owner in cut.items() if key not in bound or not everywhere(owner)}
+    found = {key: np.full(1, EVERY, np.int32) for key in alone} | known
     while left := [key for key in sizes if key not in found]:
+        free = [key for key in left if key not in followers]
         following = {key: owner for key in left if (owner := _by_targets(key, links, found)) is not None} or {
-            key: owner for key in left if key not in parts
-            and (owner := _by_sources(key, sizes[key], links, found, ranks)) is not None
+            key: owner for key in free if (owner := _by_sources(key, sizes[key], links, found, ranks)) is not None
         }  # fmt: skip
         if not following:
-            first = max((key for key in left if key not in parts), key=lambda key: (_maps_to(key, links), sizes[key]))
+            first = max(free, key=lambda key: (_maps_to(key, links), sizes[key]))
             following = {first: runs(np.ones(sizes[first]), ranks)}
         found |= following
     return found
@@ -73,8 +79,9 @@ def _guides(key: Hashable, found: Owners) -> bool:
 
 def _by_targets(key: Hashable, links: Sequence[Link], found: Owners) -> np.ndarray | None:
     """The owners of a set by the first link from it to one whose owners are known; of a part by the set that it is a
-    part of and no other. None where that is not there yet."""
+    part of and no other, of a set with a guide by that. None where that is not there yet."""
     away = [one for one in links if one.source == key]
+    away = [one for one in away if one.guide] or away
     members = [one for one in away if one.as_member and one.target in found]
     usable = members if any(one.as_member for one in away) else [one for one in away if _guides(one.target, found)]
     # Rows are short: what is lowest is found faster column by column.

@@ -25,5 +25,5 @@ class Placement(OneRank):
             found[numbers] = rows
         return found
 
-    def check_alone(self, what: str) -> None:
-        world().check_alone(what)
+    def check_alone(self, what: str, others: str = "") -> None:
+        world().check_alone(what, others)

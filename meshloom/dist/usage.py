@@ -16,6 +16,7 @@ import numpy as np
 from meshloom.dist.ownership import Link
 from meshloom.dist.partition import PartitionTask
 from meshloom.errors import UserError
+from meshloom.mesh.assigned import guide_of
 from meshloom.mesh.box import AXES, IndexSpace
 from meshloom.mesh.core import Field, Map, Set, Subset, VaryingMap
 from meshloom.mesh.mesh import Mesh, mesh_of
@@ -59,14 +60,13 @@ def usage(loops: Iterable[Operation]) -> Usage:
 def usage_of(some: Iterable[Set], reached: Mapping[Map, bool], listed: Sequence[Operation] = ()) -> Usage:
     """Of sets that are reached through maps, each with whether anything is written through it; ``listed``: and of the
     loops that do so, which look around on grids."""
-    sets = _all_sets(some, reached)
+    sets = all_sets(some, reached)
     grids = [one for one in sets if isinstance(one, IndexSpace)]
-    meshes = list(dict.fromkeys(mesh for one in sets if (mesh := mesh_of(one)) is not None))
-    sizes = {one: _planes(one) if isinstance(one, IndexSpace) else one.total
-             for one in dict.fromkeys([*sets, *(mesh.cells for mesh in meshes)])}  # fmt: skip
-    members = [Link(one, one.members.target, _rows(one.members), as_member=True) for one in sizes
-               if isinstance(one, Subset)]  # fmt: skip
-    links = [Link(one.source, one.target, _rows(one), updated, is_membership(one)) for one, updated in reached.items()]
+    meshes = _meshes_of(sets)
+    sizes = {one: _planes(one) if isinstance(one, IndexSpace) else one.total for one in sets}
+    followed = [Link(one, by.target, _rows(by), as_member=isinstance(one, Subset), guide=not isinstance(one, Subset))
+                for one in sets if (by := _followed(one)) is not None]  # fmt: skip
+    links = [Link(one.source, one.target, _rows(one), updated, _is_membership(one)) for one, updated in reached.items()]
     steps = {grid: list(_steps(grid, listed)) for grid in grids}
     stencils = [Link(grid, grid, rows) for grid in grids if (rows := _stencil_rows(grid, steps[grid])) is not None]
     of_meshes = [Link(one.source, one.target, _rows(one)) for mesh in meshes for one in _maps_of(mesh)
@@ -74,7 +74,7 @@ def usage_of(some: Iterable[Set], reached: Mapping[Map, bool], listed: Sequence[
     return Usage(
         sizes,
         (*links, *stencils),
-        (*members, *of_meshes, *links),
+        (*followed, *of_meshes, *links),
         {mesh.cells: _task(mesh) for mesh in meshes},
         {grid: max((abs(step) for first, last, step in steps[grid] if first < grid.shape[0] and last > 0), default=0)
          for grid in grids},
@@ -104,17 +104,31 @@ def sets_of(loops: Sequence[Operation]) -> list[Set]:
     return [*named, *(one.storage.set for loop in loops for one in loop.operands if isinstance(one.storage, Field))]
 
 
-def _all_sets(some: Iterable[Set], maps: Iterable[Map]) -> list[Set]:
-    """Every set once: the given ones, those at the ends of maps, and what parts are parts of."""
+def all_sets(some: Iterable[Set], maps: Iterable[Map]) -> list[Set]:
+    """Every set once that is cut with some, which maps connect: these, those at the ends of the maps, what they follow,
+    and the cells of their meshes."""
     found = dict.fromkeys([*some, *(end for one in maps for end in (one.source, one.target))])
     for one in list(found):
-        while isinstance(one, Subset):
-            one = one.members.target
+        while (by := _followed(one)) is not None:
+            one = by.target
             found[one] = None
-    return list(found)
+    return list(found | dict.fromkeys(mesh.cells for mesh in _meshes_of(found)))
 
 
-def is_membership(map_: Map) -> bool:
+def _followed(one: Set) -> Map | None:
+    """The map by which a set follows another one, whatever loops there are: a part what it is a part of, the entries of
+    a matrix its rows."""
+    if isinstance(one, Subset):
+        return one.members
+    guide = guide_of(one)
+    return None if guide is None or guide.target.total == 1 else guide  # one element may live on every rank
+
+
+def _meshes_of(sets: Iterable[Set]) -> list[Mesh]:
+    return list(dict.fromkeys(mesh for one in sets if (mesh := mesh_of(one)) is not None))
+
+
+def _is_membership(map_: Map) -> bool:
     """Does it lead from the elements of a part to themselves?"""
     return isinstance(map_.source, Subset) and map_.source.members_of(map_.target) is map_
 

@@ -58,13 +58,14 @@ class World:
             one.Wait()
         return found
 
-    def check_alone(self, what: str) -> None:
-        """UserError, once, where there are several ranks: ``what`` does not run on them yet. All must ask."""
+    def check_alone(self, what: str, others: str = "") -> None:
+        """UserError, once, where there are several ranks: ``what`` does not run on them yet, and ``others`` do. All of
+        them must ask."""
         if self.size > 1:
             if self.rank:
                 raise SystemExit(2)
-            raise UserError(f"{what} does not run on {self.size} ranks yet: loops over sets and programs of them do, in a"
-                            " script; start it by itself")  # fmt: skip
+            do = others or "loops over sets and programs of them do, in a script"
+            raise UserError(f"{what} does not run on {self.size} ranks yet: {do}; start it by itself")
 
     @property
     def _byte(self) -> Any:

@@ -21,7 +21,7 @@ from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.batched_fft import BatchedFFT
 from meshloom.linalg.cell_level import outer
 from meshloom.linalg.in_programs import called_in_programs
-from meshloom.linalg.iteration import Report, check_tolerance
+from meshloom.linalg.iteration import Report, check_alone, check_tolerance
 from meshloom.linalg.poisson import Poisson, check_held, rounding
 from meshloom.linalg.solid_cells import Solids, solid_mask
 from meshloom.linalg.spectral_solve import SpectralSolve
@@ -53,6 +53,7 @@ class FastPoisson(NoCopy):
     @exclusive
     def __init__(self, poisson: Poisson, solid: ArrayLike | None = None):
         refuse_in_program("making a fast Poisson solver", MAKE_BEFORE)
+        check_alone("fast_poisson")
         self.poisson = instance("fast_poisson: the operator", poisson, Poisson, error=MeshError)
         axes = poisson.axes
         self.along = _solved_along(axes)

@@ -11,11 +11,13 @@ from meshloom.backend import current
 from meshloom.errors import ProgramError, shown, whole_number
 from meshloom.linalg.krylov_kernels import dot
 from meshloom.mesh.core import Field, Global, Set
+from meshloom.mesh.numbering import Rows
 from meshloom.operation.begun import begun
 from meshloom.operation.program import Program
 
 MOST_ITERATIONS = 10**6
 RESTARTS = 4  # as often the residual is computed anew where that which was carried along had lost touch with it
+ON_RANKS = "cg, bicgstab and gmres of a Matrix through a map do, alone or with jacobi, block_jacobi or lu_sgs"
 SMALLEST = 100.0  # times the least normal number: what is below has lost digits
 
 
@@ -162,6 +164,11 @@ class Iteration:
 
 
 # --- what iterations work on ------------------------------------------------------------------------------------------
+
+
+def check_alone(solver: str) -> None:
+    """UserError where there are several ranks, for a solver that does not run on them."""
+    Rows.placement.check_alone(solver, ON_RANKS)
 
 
 def check_tolerance(solver: str, tol: float) -> float:

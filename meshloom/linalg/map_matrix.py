@@ -42,7 +42,7 @@ class MapMatrix(Matrix):
         self.rows, self.columns, self.block, self._keys = rows, columns, block, keys
         self.entries = Set(len(keys), f"entries of {self.name}")
         row, column = np.divmod(keys, max(columns.total, 1))
-        self.row_of = Map(self.entries, rows, _numbers(rows, row), f"rows of {self.name}")
+        self.row_of = Map(self.entries, rows, _numbers(rows, row), f"rows of {self.name}").guiding()
         self.column_of = Map(self.entries, columns, _numbers(columns, column), f"columns of {self.name}")
         self.values = self.entries.field(self.name, block if block != (1, 1) else 1, dtype=dtype)
         self._places: dict[tuple[Map, Map], Map] = {}

@@ -28,6 +28,7 @@ from meshloom.linalg.iteration import (
     MOST_ITERATIONS,
     Iteration,
     Report,
+    check_alone,
     check_tolerance,
     counting,
     inner_product,
@@ -67,6 +68,7 @@ class Multigrid(NoCopy):
     def __init__(self, poisson: Poisson, *, accelerated: bool = True, lines: bool | None = None,
                  smoothing: int | None = None):  # fmt: skip
         refuse_in_program("making a multigrid solver", MAKE_BEFORE)
+        check_alone("multigrid")
         self.poisson = instance("multigrid: the operator", poisson, Poisson, error=MeshError)
         self.accelerated = yes_or_no("multigrid: accelerated", accelerated, error=MeshError)
         stretched = any(one.stretching > STRETCHED for one in poisson.axes)

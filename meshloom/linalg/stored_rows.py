@@ -13,7 +13,7 @@ from meshloom.errors import MeshError
 from meshloom.kernel.access import Read, Write
 from meshloom.linalg.colored_order import ColoredOrder, colored
 from meshloom.linalg.eisenstat import Eisenstat
-from meshloom.linalg.iteration import Iteration
+from meshloom.linalg.iteration import Iteration, check_alone
 from meshloom.linalg.krylov import ConjugateGradients, Operator
 from meshloom.linalg.krylov_kernels import gather, scatter
 from meshloom.linalg.ordered import Ordered, Parts
@@ -72,6 +72,7 @@ class StoredRows(Ordered):
     """A by rows. ``singular``: it is known to be, and what b has of that was taken out."""
 
     def __init__(self, given: Symmetric, settings: Settings, *, singular: bool = False):
+        check_alone("piccg by rows")
         self.rows, self.dtype, self.given = given.rows, given.dtype, given
         window = settings.sigma or current().target.numbers.solvers.window
         order = colored(given.entries, colors=settings.colors, block=settings.block, window=window,

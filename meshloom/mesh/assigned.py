@@ -22,6 +22,7 @@ from meshloom.native.algorithms import distinct
 from meshloom.recording import not_in_program
 
 MOST_LISTED = 64  # elements that one leads to by a map of varying arity: kernels are unrolled over them
+GUIDE = "guide"  # where a set keeps the map that guides it, weakly: the map holds the set
 CHUNK = 1 << 16  # elements whose targets are computed at a time
 
 
@@ -78,6 +79,18 @@ class Assignable(ItsOwnCopy, Generic[S_co]):
         """The same map, which cannot be assigned to from now on: the first reason given counts."""
         self.held_by = self.held_by or why
         return self
+
+    def guiding(self) -> Self:
+        """The same map, which says over ranks whose the elements of its source are: they belong to the rank of their
+        lowest target by it, whatever loops there are."""
+        self.source.kept[GUIDE] = weakref.ref(self)
+        return self
+
+
+def guide_of(one: Rows) -> Any:
+    """The map that says over ranks whose the elements of a set are; None where there is none."""
+    found = one.kept.get(GUIDE)
+    return None if found is None else found()
 
 
 def checked_indices(indices: ArrayLike, source: Rows, target: Rows, name: str) -> np.ndarray:

@@ -7,7 +7,7 @@ sees all of them, by number; a grid shows its points in its own shape, and neith
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
@@ -31,8 +31,8 @@ class OneRank:
         """Values (size, ...) of all elements by number, of which every rank has given its own; all must ask."""
         return values
 
-    def check_alone(self, what: str) -> None:
-        """An error where there are several ranks, on which something does not run."""
+    def check_alone(self, what: str, others: str = "") -> None:
+        """An error where there are several ranks, on which something does not run; ``others``: "loops over sets do"."""
         return
 
 
@@ -43,6 +43,7 @@ class Rows(ItsOwnCopy):
     name: str
     numbering: np.ndarray | None
     owned: int  # rows that are not copies of another rank's
+    kept: dict[Hashable, Any]  # what others make once for it: see ``Set``
     usual_layout: ClassVar[str] = "aos"  # of fields that are given none
     layout_is_free: ClassVar[bool] = True  # may a program change that?
 

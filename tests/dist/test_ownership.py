@@ -26,6 +26,30 @@ def test_what_is_only_led_to_belongs_to_the_lowest_that_leads_there() -> None:
     assert found["nodes"].tolist() == [0, 1, 1, 1, *runs(np.ones(1), 2)]
 
 
+def test_one_element_on_every_rank_has_an_owner_once_something_is_added_to_it() -> None:
+    """Each rank would add what it has, and no two would have the same."""
+    everywhere_at_first = {"clock": np.full(1, EVERY, np.int32)}
+    links = [Link("cells", "clock", np.zeros((4, 1), np.int64))]
+    assert everywhere(owners({"cells": 4, "clock": 1}, everywhere_at_first, links, 2)["clock"])
+    links = [Link("cells", "clock", np.zeros((4, 1), np.int64), updated=True)]
+    found = owners({"cells": 4, "clock": 1}, everywhere_at_first, links, 2)
+    assert found["clock"].tolist() == found["cells"].tolist()[:1] != [EVERY]
+
+
+def test_a_set_with_a_guide_follows_that_alone() -> None:
+    """Neither what else it leads to, nor what leads to it; and it is not cut by itself."""
+    links = [
+        Link("entries", "rows", np.array([[0], [0], [1], [2]]), guide=True),
+        Link("entries", "columns", np.array([[2], [1], [0], [0]])),
+        Link("things", "entries", np.array([[3], [2], [1]]), updated=True),
+    ]
+    columns, sizes = np.array([2, 1, 0], np.int32), {"entries": 4, "things": 3, "columns": 3, "rows": 3}
+    found = owners(sizes, {"columns": columns}, links, 3)
+    assert found["rows"].tolist() == [0, 1, 2] and found["entries"].tolist() == [0, 0, 1, 2]
+    assert found["things"].tolist() == [2, 1, 0]
+    assert owners(sizes, {"things": np.array([2, 2, 2], np.int32)}, links, 3)["entries"].tolist() == [0, 0, 1, 2]
+
+
 def reference(sizes: dict[str, int], cut: dict[str, list[int]], links: list[Link], ranks: int) -> dict[str, list[int]]:
     """The rules as the docs have them: all sets that can follow their targets do so at once, then the next ones, and
     only where there are none those that follow what leads to them."""

@@ -23,9 +23,9 @@ LAUNCHER = Path(sys.executable).with_name("mpirun")  # of the wheel mpich, which
 SECONDS = 300  # a deadlock fails
 
 
-def ran(backend: str, ranks: int | None, module: str = "on_ranks", *arguments: str) -> dict[str, Any]:
-    """What ``on_ranks`` prints, or another one; None: without a launcher."""
-    command = [sys.executable, "-m", f"tests.dist.{module}", backend, *arguments]
+def ran(backend: str, ranks: int | None, module: str = "tests.dist.on_ranks", *names: str) -> dict[str, Any]:
+    """What ``on_ranks``, or another module of runs, prints; None: without a launcher. ``names``: of some runs alone."""
+    command = [sys.executable, "-m", module, backend, *names]
     if ranks is not None:
         assert LAUNCHER.exists(), "the extra dev brings mpich"
         command = [str(LAUNCHER), "-n", str(ranks), *command]
@@ -59,7 +59,7 @@ def test_any_number_of_ranks_gives_the_same_bits(backend: str, ranks: int) -> No
 )  # fmt: skip
 def test_random_programs_give_the_same_bits(backend: str, ranks: int, seeds: range) -> None:
     """Loops are fused between exchanges, on every rank as is best there."""
-    given = "on_ranks_programs", *map(str, seeds)
+    given = "tests.dist.on_ranks_programs", *map(str, seeds)
     assert ran(backend, ranks, *given) == alone(backend, *given)
 
 

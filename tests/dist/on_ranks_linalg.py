@@ -1,0 +1,206 @@
+"""Matrices and solvers that ``test_ranks_linalg.py`` runs on any number of ranks: as ``on_ranks.py``, which prints the
+digests."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+
+import numpy as np
+from scipy import sparse
+
+import meshloom as ml
+from meshloom.solvers.finite_volume.conditions import CONDITIONS
+from meshloom.solvers.finite_volume.flow import CompressibleFlow
+from meshloom.solvers.finite_volume.gas import IdealGas
+from meshloom.solvers.finite_volume.implicit import ImplicitSteps, NewtonOptions
+from meshloom.solvers.finite_volume.kernels import FlowScheme
+from tests.dist import on_ranks
+
+METHODS = ("cg", "bicgstab", "gmres")
+PRECONDITIONERS = (None, "jacobi", "block_jacobi", "lu_sgs")
+
+
+# --- random systems -----------------------------------------------------------------------------------------------
+
+
+def scattered(n: int, dice: np.random.Generator) -> np.ndarray:
+    """Pairs of rows at random."""
+    return dice.integers(0, n, (2 * n, 2))
+
+
+def ring(n: int, dice: np.random.Generator) -> np.ndarray:
+    """Each row and the next two, around."""
+    return np.stack([np.repeat(np.arange(n), 2), (np.repeat(np.arange(n), 2) + np.tile([1, 2], n)) % n], axis=1)
+
+
+def hub(n: int, dice: np.random.Generator) -> np.ndarray:
+    """One row with all others, and a few among these: rows of many lengths."""
+    return np.concatenate([np.stack([np.full(n, n // 3), np.arange(n)], axis=1), dice.integers(0, n, (n // 3, 2))])
+
+
+#: Rows and how they are linked: more than ranks, as many as there may be, and fewer, so that ranks are empty.
+SYSTEMS: tuple[tuple[int, Callable[[int, np.random.Generator], np.ndarray]], ...] = (
+    (37, scattered), (24, ring), (30, hub), (4, ring), (3, scattered), (1, scattered),
+)  # fmt: skip
+
+
+def random_matrix(n: int, pairs: np.ndarray, block: int, symmetric: bool, dice: np.random.Generator) -> ml.Matrix:
+    """Entries at both ends of the pairs and on the diagonal, which is heavier than the rest of its row."""
+    dense = np.zeros((n, block, n, block))
+    for i, j in pairs[pairs[:, 0] != pairs[:, 1]]:
+        dense[i, :, j] = dice.uniform(-1.0, 1.0, (block, block))
+        dense[j, :, i] = dense[i, :, j].T if symmetric else dice.uniform(-1.0, 1.0, (block, block))
+    own = dice.uniform(-1.0, 1.0, (n, block, block))
+    dense[np.arange(n), :, np.arange(n)] = own + own.transpose(0, 2, 1) if symmetric else own
+    flat = dense.reshape(n * block, n * block)
+    flat[np.diag_indices(n * block)] = np.abs(flat).sum(axis=1) + dice.uniform(0.1, 1.0, n * block)
+    return ml.Matrix.from_scipy(sparse.bsr_matrix(flat, blocksize=(block, block)), block=block)
+
+
+def outcome(x: ml.Field, report: ml.linalg.Report) -> list[np.ndarray]:
+    return [x.numpy(), report.history, np.array([report.iterations, report.residual, report.converged])]
+
+
+def solved(method: str, preconditioner: str | None, systems: slice) -> list[np.ndarray]:
+    """Of several kinds, with blocks of every size among them."""
+    found, turn = [], METHODS.index(method) + PRECONDITIONERS.index(preconditioner)
+    for k, (n, linked) in list(enumerate(SYSTEMS))[systems]:
+        dice, block = np.random.default_rng(k), 1 + (k + turn) % 4
+        matrix = random_matrix(n, linked(n, dice), block, method == "cg", dice)
+        x, b = (matrix.rows.field(name, block) for name in "xb")
+        b.assign(dice.uniform(-1.0, 1.0, b.shape))
+        report = getattr(ml.linalg, method)(matrix, x, b, tol=1e-9, preconditioner=preconditioner)
+        assert report.converged, report
+        found += outcome(x, report)
+    return found
+
+
+# --- assembled by kernels -----------------------------------------------------------------------------------------
+
+
+@ml.kernel
+def exchange(area: ml.Read, u: ml.Read, m: ml.Inc):
+    through, spread = area[0] + 0.4 * area[1], 0.1 * np.sqrt(area @ area) * (1.0 + u[0] * u[0] + u[1] * u[1])
+    mixing = np.array([[1.0, 0.3], [0.2, 1.0]], dtype=area.dtype)
+    m[0, 0] += (np.maximum(through, 0.0) + spread) * mixing
+    m[0, 1] += (np.minimum(through, 0.0) - spread) * mixing
+    m[1, 0] -= (np.maximum(through, 0.0) + spread) * mixing
+    m[1, 1] -= (np.minimum(through, 0.0) - spread) * mixing
+
+
+@ml.kernel
+def inertia(volume: ml.Read, m: ml.Inc):
+    m[0, 0] += (0.02 + 2.0 * volume) * np.eye(2, dtype=volume.dtype)
+
+
+@ml.kernel
+def take(x: ml.Read, u: ml.ReadWrite):
+    u[...] = 0.5 * (u + x[0])
+
+
+def assembled(dtype: type = np.float64) -> list[np.ndarray]:
+    """On a periodic mesh, anew at every replay of a program that solves, sweeping through several cells in turn."""
+    mesh = ml.generate.box((6, 5), cells="triangle").periodic({"xmin": "xmax"})
+    cells, both = mesh.cells, mesh.face_cells
+    matrix = ml.Matrix(cells, through=both, block=2, dtype=dtype)
+    itself = ml.Map(cells, cells, np.arange(len(cells)), "itself")
+    area = mesh.faces.field("area", 2, dtype=dtype, data=mesh.face_normals)
+    volume = cells.field("volume", dtype=dtype, data=mesh.cell_volumes)
+    u = cells.field("u", dtype=dtype, data=np.sin(5.0 * mesh.cell_centroids[:, 0]))
+    x, b = (cells.field(name, 2, dtype=dtype) for name in "xb")
+    b.assign(mesh.cell_centroids)
+
+    def assemble() -> None:
+        matrix.fill(0.0)
+        exchange(mesh.faces, area, u[both], matrix[both])
+        inertia(cells, volume, matrix[itself])
+
+    ml.Program(assemble).run()
+    entries = np.asarray(matrix.to_scipy().data)
+    sweeps = ml.linalg.ColoredSGS(matrix, sweeps=2, in_turn=3)
+    solver, reports = ml.linalg.GMRES(matrix, preconditioner=sweeps, restart=3), []
+
+    def solve() -> None:
+        reports.append(solver.solve(x, b, tol=1e-5))
+
+    @ml.program
+    def step() -> None:
+        assemble()
+        ml.call(solve, reads=(matrix.values, b), writes=(x,))
+        take(cells, x, u)
+
+    step.run(3)
+    return [entries, u.numpy(), *(one for report in reports for one in outcome(x, report))]
+
+
+# --- odd ones -----------------------------------------------------------------------------------------------------
+
+
+@ml.kernel
+def twice(x: ml.Read, y: ml.Write, total: ml.Sum, most: ml.Max):
+    y[...] = 2.0 * x
+    total += x
+    most[...] = x
+
+
+@ml.kernel
+def add_all(x: ml.Read, y: ml.Inc):
+    y[0] += x
+
+
+def odd_sets() -> list[np.ndarray]:
+    """A set of one element that loops reduce, and later add to; one without elements; a matrix of one row, and its
+    product."""
+    single, many, nothing = ml.Set(1, "single"), ml.Set(9, "many"), ml.Set(0, "nothing")
+    found = []
+    for on in (single, nothing, many.subset([]), many.subset([4])):
+        x, y = on.field("x"), on.field("y")
+        x.fill(3.0)
+        total, most = ml.Global(0.5), ml.Global(-1.0)
+        twice(on, x, y, total, most)
+        found += [y.numpy(), np.array([float(total), float(most)])]
+    x, y = many.field("x", data=np.arange(9) / 7.0), single.field("y")
+    twice(single, y, single.field("z"), ml.Global(0.0), ml.Global(0.0))
+    add_all(many, x, y[ml.Map(many, single, np.zeros(9, int), "to it")])
+    found.append(y.numpy())
+    row = ml.Matrix.from_scipy(sparse.csr_matrix(np.arange(1.0, 10.0)[None] / 3.0), single, many)
+    row(x, y)
+    found.append(y.numpy())
+    column = ml.Matrix.from_scipy(sparse.csr_matrix(np.arange(1.0, 10.0)[:, None] / 3.0), many, single)
+    column(y, x)
+    return [*found, x.numpy()]
+
+
+def implicit_flow() -> list[np.ndarray]:
+    """Three implicit steps of a compressible flow, as a script makes them."""
+    gas, mesh = IdealGas(), ml.generate.box((6, 4), cells="triangle")
+    at = mesh.cell_centroids
+    wave = 0.1 * np.sin(3.0 * at[:, 0] + 2.0 * at[:, 1])
+    state = np.stack([1.0 + wave, 0.5 + wave, 0.2 - wave, 1.0 + 0.5 * wave])
+    conditions = {name: CONDITIONS["farfield"]() for name in mesh.groups}
+    flow = CompressibleFlow(mesh, gas, FlowScheme(), conditions, gas.conserved(state).T, state.mean(axis=1))
+    steps = ImplicitSteps(flow, NewtonOptions(cfl=20.0, directions=6))
+    steps.program().run(3)
+    newton = steps.newton
+    told = [np.array(one.value, ndmin=1) for one in (*steps.clock, newton.iterations)]
+    return [flow.u.numpy(), newton.pace.numpy(), *told]
+
+
+#: Each method with each preconditioner; the quick ones of them are about few rows.
+RUNS: dict[str, Callable[[], list[np.ndarray]]] = {
+    **{f"{method} {preconditioner}": partial(solved, method, preconditioner, slice(None))
+       for method, preconditioner in product(METHODS, PRECONDITIONERS)},
+    "quick": lambda: [*solved("gmres", "lu_sgs", slice(2, 3)), *solved("cg", "block_jacobi", slice(4, None))],
+    "assembled": assembled,
+    "assembled, single": partial(assembled, np.float32),
+    "odd sets": odd_sets,
+    "implicit flow": implicit_flow,
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    on_ranks.RUNS = RUNS
+    on_ranks.main(*sys.argv[1:])
