@@ -20,6 +20,7 @@ from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.lowering import Launch, Launches
 from meshloom.dist.array import DistributedArray, exchange
 from meshloom.dist.local import Distribution, distribution
+from meshloom.dist.slabs import Slabs, cut_for, grid_of, local_part, reads_halo, refusal, slabs
 from meshloom.dist.sums import RankReduction
 from meshloom.dist.usage import maps_of, sets_of
 from meshloom.dist.world import World, world
@@ -28,7 +29,6 @@ from meshloom.kernel.access import identity
 from meshloom.mesh.box import IndexSpace
 from meshloom.mesh.core import Field, Global, Set, on_host
 from meshloom.mesh.numbering import OneRank, Rows
-from meshloom.mesh.random import Random
 from meshloom.mesh.buffer import overwrite
 from meshloom.native import threads
 from meshloom.operation.domain import SetElements
@@ -77,17 +77,20 @@ class Ranks(Backend):
         cut, fields = self._cut(operation)
         local, totals = local_operation(operation, cut, fields, self.inside)
         written = tuple(fields[one] for one in operation.written if isinstance(one, Field))
-        work = LocalWork(local.prepare(), _due(operation, fields), written, tuple(totals), self.world)
+        execute = Launches(()) if local is None else local.prepare()
+        work = LocalWork(execute, _due(operation, fields), written, tuple(totals), self.world)
         return Launches((Launch.here(run, work),), (local, cut))
 
-    def _cut(self, of: Operation) -> tuple[Distribution, dict[Field, DistributedArray]]:
+    def _cut(self, of: Operation) -> tuple[Distribution | Slabs, dict[Field, DistributedArray]]:
         """The sets of an operation and its fields, over ranks."""
         refuse(of, self.world)
         of.apply_layout()
-        cut = distribution(self.world, sets_of([of]), maps_of([of]))
+        grid = grid_of(of)
+        cut: Distribution | Slabs = (distribution(self.world, sets_of([of]), maps_of([of])) if grid is None
+                                     else cut_for(self.world, of, grid))  # fmt: skip
         return cut, {one: self._array(one, cut) for one in of.storages if isinstance(one, Field)}
 
-    def _array(self, one: Field, cut: Distribution) -> DistributedArray:
+    def _array(self, one: Field, cut: Distribution | Slabs) -> DistributedArray:
         """The values of a field over ranks, as its set is cut."""
         on, storage = cut.local(one.set), one.storage
         if isinstance(storage, DistributedArray):
@@ -129,17 +132,19 @@ def run(work: LocalWork) -> None:
 def refuse(of: Operation, world: World) -> None:
     """ScheduleError for what does not run over ranks yet."""
     where = f"loop {of.name}: on {world.size} ranks"
-    if not of.domain.visits_elements or any(isinstance(one, IndexSpace) for one in sets_of([of])):
-        raise ScheduleError(f"{where} loops over sets run, and none over grids yet; run it on one")
-    if any(isinstance(one.storage, Random) for one in of.operands):
-        raise ScheduleError(f"{where} nobody draws random numbers yet; run it on one")
+    if problem := refusal(of):
+        raise ScheduleError(f"{where} {problem}; run it on one")
+    if not of.domain.visits_elements:
+        raise ScheduleError(f"{where} loops over sets and grids run, and nothing else yet; run it on one")
 
 
 def local_operation(
-    of: Operation, cut: Distribution, fields: dict[Field, DistributedArray], inside: Backend
-) -> tuple[Operation, list[RankReduction]]:
-    """An operation on what is here, by the schedule that was chosen for the whole; and its Globals that are summed up
-    here, with what stands for them."""
+    of: Operation, cut: Distribution | Slabs, fields: dict[Field, DistributedArray], inside: Backend
+) -> tuple[Operation | None, list[RankReduction]]:
+    """An operation on what is here, by the schedule that was chosen for the whole, None where that is nothing; and its
+    Globals that are summed up here, with what stands for them."""
+    if isinstance(cut, Slabs):
+        return local_part(of, cut, fields, inside)
     on = cut.local(of.set)
     reduces = any(one.is_global and one.mode.combine for one in of.operands)
     part = on.owned_part if reduces and on.visits_others else None
@@ -173,7 +178,7 @@ def _due(of: Operation, fields: dict[Field, DistributedArray]) -> tuple[Distribu
     found: dict[DistributedArray, None] = {}
     for one in of.operands:
         reads = one.mode.reads and isinstance(one.storage, Field)
-        if reads and ((one.pattern.map is not None and not one.pattern.as_member) or for_others):
+        if reads and ((one.pattern.map is not None and not one.pattern.as_member) or for_others or reads_halo(one)):
             array = fields[one.storage]  # type: ignore[index]
             if array.on.sends.neighbours or array.on.receives.neighbours:
                 found[array] = None
@@ -186,8 +191,11 @@ class Placement(OneRank):
 
     def mine(self, on: Rows) -> np.ndarray:
         assert isinstance(on, Set)
-        found = distribution(world(), [on], {}).local(on)
-        return np.sort(_numbers(on, found.here[found.mine]))
+        cut: Distribution | Slabs
+        cut = slabs(world(), on) if isinstance(on, IndexSpace) else distribution(world(), [on], {})
+        found = cut.local(on)
+        numbers = on.numbers_at(found.here[found.mine])
+        return np.sort(numbers[numbers >= 0])
 
     def collected(self, on: Rows, values: np.ndarray) -> np.ndarray:
         found = np.empty((on.size, *values.shape[1:]), values.dtype)
@@ -197,10 +205,6 @@ class Placement(OneRank):
 
     def check_alone(self, what: str) -> None:
         world().check_alone(what)
-
-
-def _numbers(on: Rows, positions: np.ndarray) -> np.ndarray:
-    return positions if on.numbering is None else on.numbering[positions]
 
 
 @cache
