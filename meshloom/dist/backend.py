@@ -20,17 +20,16 @@ from meshloom.backend.base import Backend, Recording, Replayed, Waits
 from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.lowering import Launch, Launches
 from meshloom.dist.array import DistributedArray
-from meshloom.dist.local import Distribution, distribution
-from meshloom.dist.lower import Here, LocalProgram, lowered
+from meshloom.dist.local import LocalSet, distribution
+from meshloom.dist.lower import Here, LocalProgram, local_set, lowered
 from meshloom.dist.placement import Placement
+from meshloom.dist.slabs import cut_for, grid_of, refusal
 from meshloom.dist.usage import maps_of, sets_of
 from meshloom.dist.world import World, world
 from meshloom.errors import ScheduleError
-from meshloom.mesh.box import IndexSpace
 from meshloom.mesh.core import Field, Global, on_host
 from meshloom.mesh.globals import Comparison
 from meshloom.mesh.numbering import Rows
-from meshloom.mesh.random import Random
 from meshloom.native import threads
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.in_turn import executed_in_turn
@@ -94,25 +93,30 @@ class Ranks(Backend):
         for one in loops:
             refuse(one, self.world)
             one.apply_layout()
-        cut = distribution(self.world, sets_of(loops), maps_of(loops))
+        for one in loops:
+            if (grid := grid_of(one)) is not None:
+                cut_for(self.world, one, grid)
+        over_sets = [one for one in loops if grid_of(one) is None]
+        cut = distribution(self.world, sets_of(over_sets), maps_of(over_sets)) if over_sets else None
         fields = dict.fromkeys(s for one in loops for s in one.storages if isinstance(s, Field))
-        arrays = {one: self._array(one, cut) for one in fields}
+        arrays = {one: _array(one, local_set(one.set, cut)) for one in fields}
         filled = (one for fill in operations if fill.domain.all_memory for one in fill.writes if one not in arrays)
         arrays |= {one: one.storage for one in filled if isinstance(one.storage, DistributedArray)}
         return Here(cut, arrays, self.inside)
 
-    def _array(self, one: Field, cut: Distribution) -> DistributedArray:
-        """The values of a field over ranks, as its set is cut."""
-        on, storage = cut.local(one.set), one.storage
-        if isinstance(storage, DistributedArray):
-            if storage.on is on:
-                return storage
-            made = storage.moved_to(on, one)
-        else:
-            made = DistributedArray(one, on)
-            made.set(on_host(storage))
-        one.move(made)
-        return made
+
+def _array(one: Field, on: LocalSet) -> DistributedArray:
+    """The values of a field over ranks; ``on``: what is here of its set."""
+    storage = one.storage
+    if isinstance(storage, DistributedArray):
+        if storage.on is on:
+            return storage
+        made = storage.moved_to(on, one)
+    else:
+        made = DistributedArray(one, on)
+        made.set(on_host(storage))
+    one.move(made)
+    return made
 
 
 class LoneLoop:
@@ -165,10 +169,10 @@ class RankRecording(Recording):
 def refuse(of: Operation, world: World) -> None:
     """ScheduleError for what does not run over ranks yet."""
     where = f"loop {of.name}: on {world.size} ranks"
-    if not of.domain.visits_elements or any(isinstance(one, IndexSpace) for one in sets_of([of])):
-        raise ScheduleError(f"{where} loops over sets run, and none over grids yet; run it on one")
-    if any(isinstance(one.storage, Random) for one in of.operands):
-        raise ScheduleError(f"{where} nobody draws random numbers yet; run it on one")
+    if problem := refusal(of):
+        raise ScheduleError(f"{where} {problem}; run it on one")
+    if not of.domain.visits_elements:
+        raise ScheduleError(f"{where} loops over sets and grids run, and nothing else yet; run it on one")
 
 
 @cache

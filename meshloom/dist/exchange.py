@@ -73,7 +73,8 @@ def _walked(graph: Dataflow, layers: Layers, start: set[Halo]) -> tuple[dict[int
 
 
 def needs(of: Operation) -> Iterator[Halo]:
-    """What an operation looks at of halos: through maps, and at its own elements where it is executed for others'."""
+    """What an operation looks at of halos: through maps, in other planes of a grid, and at its own elements where it is
+    executed for others'."""
     if of.domain.all_memory:
         return
     for_others = any(one.mode.writes and one.pattern.map is not None and not one.pattern.as_member
@@ -81,7 +82,10 @@ def needs(of: Operation) -> Iterator[Halo]:
     for one in of.operands:
         if not isinstance(one.storage, Field) or not one.mode.reads:
             continue
-        reaches = one.pattern.map is not None and (for_others or not one.pattern.as_member)
+        offsets = () if one.pattern.offsets is None else one.pattern.offsets.offsets
+        reaches = any(offset[0] for offset in offsets) or (
+            one.pattern.map is not None and (for_others or not one.pattern.as_member)
+        )
         yield from [(one.storage, layer) for layer in (LAYERS if reaches else (EXEC,) if for_others else ())]
 
 

@@ -3,7 +3,7 @@ placed them, and reductions that all ranks finish together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -11,11 +11,14 @@ from meshloom.backend.base import Backend
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.exchange import Exchange, Exchanges, place_exchanges
 from meshloom.dist.halo import LAYERS
-from meshloom.dist.local import Distribution
+from meshloom.dist.local import Distribution, LocalSet
+from meshloom.dist.slabs import grid_of, on_points, slabs
 from meshloom.dist.sums import RankReduction
+from meshloom.dist.world import world
 from meshloom.errors import ScheduleError
 from meshloom.kernel.access import identity
-from meshloom.mesh.core import Field
+from meshloom.mesh.box import IndexSpace
+from meshloom.mesh.core import Field, Set
 from meshloom.operation import in_memory
 from meshloom.operation.call import CalledFunction, called
 from meshloom.operation.dataflow import Dataflow
@@ -26,9 +29,9 @@ from meshloom.schedule.choice.explain import amount
 
 
 class Here(NamedTuple):
-    """How sets are cut, the fields over ranks, and the back end that runs loops on this rank."""
+    """How sets that are no grids are cut, the fields over ranks, and the back end that runs loops on this rank."""
 
-    cut: Distribution
+    cut: Distribution | None
     arrays: Mapping[Field, DistributedArray]
     inside: Backend
 
@@ -70,13 +73,29 @@ class LocalProgram:
 
 def lowered(graph: Dataflow, here: Here) -> LocalProgram:
     """A program, or a loop by itself, on this rank."""
-    exchanges = place_exchanges(graph, lambda field: here.cut.sets[field.set].layers)
+    exchanges = place_exchanges(graph, lambda field: layers_of(field.set, here.cut))
     found: list[Operation] = []
     for position, one in enumerate(graph.operations):
         if (due := exchanges.before.get(position)) is not None:
             found.append(exchange(due, here))
         found += _local_operations(one, here)
     return LocalProgram(tuple(found), here, exchanges)
+
+
+def local_set(one: Set, cut: Distribution | None) -> LocalSet:
+    """What is here of a set; ``cut``: how those are cut that are no grids."""
+    if isinstance(one, IndexSpace):
+        return slabs(world(), one).local(one)
+    assert cut is not None
+    return cut.local(one)
+
+
+def layers_of(one: Set, cut: Distribution | None) -> Collection[str]:
+    """The layers of its halo that some rank has."""
+    if isinstance(one, IndexSpace):
+        return slabs(world(), one).layers
+    assert cut is not None
+    return cut.sets[one].layers
 
 
 def exchange(due: tuple[Field, ...], here: Here) -> Operation:
@@ -90,10 +109,13 @@ def _local_operations(of: Operation, here: Here) -> Iterator[Operation]:
     if of.domain.all_memory:
         yield _in_memory(of, here)
         return
-    local, totals = local_operation(of, here)
+    grid, totals = grid_of(of), list[RankReduction]()
+    local = (on_elements(of, here, totals) if grid is None
+             else on_points(of, slabs(world(), grid), here.arrays, here.inside, totals))  # fmt: skip
     yield from (in_memory.fill(one.here, identity(one.mode.combine, one.here.dtype)) for one in totals
                 if not one.mode.open)  # fmt: skip
-    yield local
+    if local is not None:
+        yield local
     for one in totals:
         body = CalledFunction(one.finish, (one.here, one.total), (one.total,))
         yield called(body, f"{one.total.name} of all ranks")
@@ -108,22 +130,23 @@ def _in_memory(of: Operation, here: Here) -> Operation:
     return in_memory.fill(here.arrays[target].local, of.graph.outputs[0].value.value)
 
 
-def local_operation(of: Operation, here: Here) -> tuple[Operation, list[RankReduction]]:
-    """A loop on what is here; and its Globals that are summed up here, with what stands for them. Where it reduces it
-    visits the elements that this rank owns alone."""
-    on = here.cut.local(of.set)
+def on_elements(of: Operation, here: Here, totals: list[RankReduction]) -> Operation:
+    """A loop on the elements that are here; where it reduces it visits those alone that this rank owns. ``totals`` get
+    its Globals that are summed up here, with what stands for them."""
+    cut = here.cut
+    assert cut is not None
+    on = cut.local(of.set)
     reduces = any(one.is_global and one.mode.combine for one in of.operands)
     part = on.owned_part if reduces and on.visits_others else None
     if reduces and any(one.pattern.map is not None and not one.pattern.as_member and one.mode.writes
                        for one in of.operands):  # fmt: skip
         raise ScheduleError(f"loop {of.name}: it writes through a map and reduces to a Global, which no loop does on"
                             " several ranks; make two of it")  # fmt: skip
-    totals: list[RankReduction] = []
 
     def local(one: Operand) -> Operand:
         if isinstance(one.storage, Field):
             through, member = one.pattern.map, one.pattern.as_member
-            local_map = None if through is None else here.cut.local_map(through)
+            local_map = None if through is None else cut.local_map(through)
             if part is not None:
                 local_map = part.members if local_map is None else part.restricted(local_map)
             pattern = one.pattern._replace(map=local_map, as_member=member or (part is not None and through is None))
@@ -135,4 +158,4 @@ def local_operation(of: Operation, here: Here) -> tuple[Operation, list[RankRedu
 
     operands = tuple(map(local, of.operands))
     domain = SetElements(on.set if part is None else part)
-    return Operation(of.name, domain, operands, of.body, of.policy, here.inside), totals
+    return Operation(of.name, domain, operands, of.body, of.policy, here.inside)

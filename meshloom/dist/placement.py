@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshloom.dist.local import distribution
+from meshloom.dist.local import Distribution, distribution
+from meshloom.dist.slabs import Slabs, slabs
 from meshloom.dist.world import world
+from meshloom.mesh.box import IndexSpace
 from meshloom.mesh.core import Set
 from meshloom.mesh.numbering import OneRank, Rows
 
@@ -15,9 +17,10 @@ class Placement(OneRank):
 
     def mine(self, on: Rows) -> np.ndarray:
         assert isinstance(on, Set)
-        found = distribution(world(), [on], {}).local(on)
-        positions = found.here[found.mine]
-        return np.sort(positions if on.numbering is None else on.numbering[positions])
+        cut: Distribution | Slabs = slabs(world(), on) if isinstance(on, IndexSpace) else distribution(world(), [on], {})
+        found = cut.local(on)
+        numbers = on.numbers_at(found.here[found.mine])
+        return np.sort(numbers[numbers >= 0])
 
     def collected(self, on: Rows, values: np.ndarray) -> np.ndarray:
         found = np.empty((on.size, *values.shape[1:]), values.dtype)

@@ -43,12 +43,8 @@ class Usage:
     def check(self, ranks: int) -> None:
         """UserError where a grid has fewer planes than ranks, or slabs would be thinner than its stencils."""
         for grid, radius in self.radius.items():
-            planes = self.sizes[grid]
-            most = max(planes // max(radius, 1), 1)
-            if ranks > most:
-                reached = f" and stencils that look {radius} planes far" if radius > 1 else ""
-                raise UserError(f"{ranks} ranks are too many for {grid.name}: it is cut into slabs along axis"
-                                f" {AXES[0]}, and has {planes} planes there{reached}; at most {most}")  # fmt: skip
+            assert isinstance(grid, IndexSpace)
+            check_slabs(grid, radius, ranks)
 
 
 def usage(loops: Iterable[Operation]) -> Usage:
@@ -81,6 +77,16 @@ def usage_of(some: Iterable[Set], reached: Mapping[Map, bool], listed: Sequence[
         _due(listed),
         tuple(dict.fromkeys(one.name for one in listed if _is_across(one))),
     )  # fmt: skip
+
+
+def check_slabs(grid: IndexSpace, radius: int, ranks: int, what: str = "stencils that look") -> None:
+    """UserError where slabs would be thinner than so many planes; ``what``: for which they are needed, in words."""
+    planes = _planes(grid)
+    most = max(planes // max(radius, 1), 1)
+    if ranks > most:
+        reached = f" and {what} {radius} planes far" if radius > 1 else ""
+        raise UserError(f"{ranks} ranks are too many for {grid.name}: it is cut into slabs along axis {AXES[0]}, and"
+                        f" has {planes} planes there{reached}; at most {most}")  # fmt: skip
 
 
 def slab_points(one: Set) -> int:

@@ -230,6 +230,14 @@ class IndexSpace(Set):
     def shown(self, rows: np.ndarray) -> np.ndarray:
         return rows.reshape(*self.places, -1)[self.inner]
 
+    def numbers_at(self, positions: np.ndarray) -> np.ndarray:
+        places = np.unravel_index(positions, self.places)
+        index = [place - first for place, first in zip(places, self.first, strict=True)]
+        inside = np.logical_and.reduce([(i >= 0) & (i < n) for i, n in zip(index, self.shape, strict=True)])
+        found = np.full(len(positions), -1, np.int64)
+        found[inside] = np.ravel_multi_index([i[inside] for i in index], self.shape)
+        return found
+
     def points_of(self, memory: Any) -> Any:
         return memory.reshape(self.places + memory.shape[1:])[self.inner]
 

@@ -106,8 +106,9 @@ class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
         if not isinstance(storage, OverRanks):
             return self.numpy().reshape(-1, *self.components)[self.set.mine]
         positions, rows = storage.owned()
-        numbers = positions if self.set.numbering is None else self.set.numbering[positions]
-        return rows[np.argsort(numbers)].reshape(-1, *self.components)
+        numbers = self.set.numbers_at(positions)
+        order = np.argsort(numbers, kind="stable")[np.count_nonzero(numbers < 0) :]
+        return rows[order].reshape(-1, *self.components)
 
     def rows(self) -> np.ndarray:
         """A copy of the values by position, (total, dim), whatever the layout."""

@@ -91,6 +91,10 @@ class Rows(ItsOwnCopy):
         """Rows (total, ...) in the order of memory, ordered by number."""
         return rows if self.position is None else rows[self.position]
 
+    def numbers_at(self, positions: np.ndarray) -> np.ndarray:
+        """The numbers of the elements at some positions in memory; -1 where there is nothing that a person sees."""
+        return positions if self.numbering is None else self.numbering[positions]
+
     # What a person sees of rows: those of all elements, by number. A grid shows its points in its own shape.
     @property
     def array_shape(self) -> tuple[int, ...]:

@@ -1,0 +1,80 @@
+"""Random programs on grids, and random numbers, on several ranks: the same bits as without a launcher."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import meshloom as ml
+from tests.dist import on_ranks_grids
+from tests.dist.on_ranks import digest
+from tests.dist.test_ranks import LAUNCHER, ROOT, SECONDS
+
+QUICK = (4, 11)  # two axes, both periodic, and three with ghosts
+SEEDS = {"numpy": tuple(range(24)), "cpu": tuple(range(12)), "emulated": (4,)}
+
+
+def started(ranks: int | None, *command: str) -> subprocess.CompletedProcess[str]:
+    """A run of Python on so many ranks; None: without a launcher."""
+    assert ranks is None or LAUNCHER.exists(), "the extra dev brings mpich"
+    launcher = [] if ranks is None else [str(LAUNCHER), "-n", str(ranks)]
+    return subprocess.run([*launcher, sys.executable, *command], capture_output=True, text=True, timeout=SECONDS,
+                          env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}, cwd=ROOT)  # fmt: skip
+
+
+@cache
+def ran(backend: str, seeds: tuple[int, ...], ranks: int | None) -> dict[str, Any]:
+    """What ``on_ranks_grids`` prints."""
+    done = started(ranks, "-m", "tests.dist.on_ranks_grids", backend, *map(str, seeds))
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert found.pop("ranks") == (ranks or 1)
+    return found
+
+
+def test_programs_on_grids_have_the_same_bits_on_three_ranks() -> None:
+    with ml.using("numpy", reproducible=True):
+        alone = {str(seed): digest(on_ranks_grids.run(seed)) for seed in QUICK}
+    assert len(set(alone.values())) == len(QUICK)
+    assert ran("numpy", QUICK, 3) == alone
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("backend", SEEDS)
+def test_random_programs_on_grids_have_the_same_bits_on_any_number_of_ranks(backend: str, ranks: int) -> None:
+    assert ran(backend, SEEDS[backend], ranks) == ran(backend, SEEDS[backend], None)
+
+
+TOO_FAR = """
+import meshloom as ml
+
+ml.use("numpy")
+grid = ml.Grid((8, 6))
+u, v = grid.field("u"), grid.field("v")
+
+
+@ml.kernel
+def far(u: ml.Read, v: ml.Write):
+    v[...] = u[-4, 0] + u[3, 0]
+
+
+far(grid.box((4, 0), (5, 6)), u[grid.offsets((-4, 0), (3, 0))], v)
+"""
+
+
+@pytest.mark.slow
+def test_slabs_thinner_than_a_stencil_are_refused_on_all_ranks(tmp_path: Path) -> None:
+    script = tmp_path / "far.py"
+    script.write_text(TOO_FAR)
+    done = started(3, str(script))
+    message = "3 ranks are too many for grid: it is cut into slabs along axis x, and has 8 planes there and stencils"
+    assert done.returncode != 0 and f"{message} that look 3 planes far; at most 2" in done.stderr
+    assert started(2, str(script)).returncode == 0
