@@ -74,8 +74,6 @@ def check(request: Request) -> Job:
     identity, saved = _load(path) if path else ((), None)
     old = parse_settings(saved.config, str(path), path.parent) if path and saved else []
     case, settings = _target(request.target, path, old)
-    if case.domain == "grid":
-        ml.world.check_alone(f"the case '{case.name}', which is on a grid,")
     settings = [*settings, *request.changes]
     if path is None or saved is None:
         return Job(case, build(case.Config, settings), None, settings=tuple(settings), profile=request.profile)
