@@ -23,6 +23,7 @@ from meshloom.errors import ConfigError, MeshloomError, RunError, UserError, nea
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.process.activity import busy
+from meshloom.process.ranks import by_root
 from meshloom.run.files import Start
 from meshloom.run.folder import COMMAND, Options, RunFolder, claim, recover
 from meshloom.run.names import CHECKPOINT, CONFIG
@@ -69,7 +70,6 @@ class Job:
 
 def check(request: Request) -> Job:
     """The case and its whole configuration, from defaults or checkpoint, then the file, then the changes."""
-    ml.world.check_alone("a case")
     path = _in_folder(request.restart) if request.restart else None
     identity, saved = _load(path) if path else ((), None)
     old = parse_settings(saved.config, str(path), path.parent) if path and saved else []
@@ -111,6 +111,7 @@ def _in_folder(path: Path) -> Path:
     return path / CHECKPOINT if os.path.isdir(path) else path  # of a Path, it fails for names that are too long
 
 
+@by_root
 def _load(path: Path) -> tuple[tuple[int, ...], Checkpoint]:
     """A checkpoint and which file that is. The last one of a run is not there before the run, which may have been
     killed, is in order."""
@@ -205,6 +206,7 @@ def _changes(key: str, old: Any, new: Any) -> Iterator[str]:
         yield f"{key} {' -> '.join(texts)}"
 
 
+@by_root
 def folder_for(request: Request, job: Job, options: Options = COMMAND) -> RunFolder:
     """Claim the output folder: a restart goes on in the folder of its checkpoint unless ``out`` says otherwise."""
     out = request.out
@@ -403,7 +405,7 @@ def _announce(job: Job, case: Case, folder: RunFolder, report: RunReport) -> Non
     name = f"{case.name} ({case.source.target})" if case.source else case.name
     report.message(
         f"{name}: {case.size_text()}; back end {_backend_text(job.config.run)},"
-        f" {job.config.run.precision} precision; writing to {folder.path}"
+        f" {job.config.run.precision} precision{_ranks_text(job.config.run)}; writing to {folder.path}"
     )
     for line in case.doubts():
         report.warning(line)
@@ -418,6 +420,15 @@ def _announce(job: Job, case: Case, folder: RunFolder, report: RunReport) -> Non
             report.message(f"going on from {place}")
             if said := case.shortened(job.start.config):
                 report.message(said)
+
+
+def _ranks_text(options: RunOptions) -> str:
+    """How many there are, and whether that changes the results; '' where there is one."""
+    if ml.world.size == 1:
+        return ""
+    bits = ("the same bits as on any other number" if options.reproducible else
+            "bits depend on their number (not with --set run.reproducible=true)")  # fmt: skip
+    return f"; {ml.world.size} ranks, {bits}"
 
 
 def long_compilations(program: ml.Program) -> list[str]:

@@ -13,6 +13,7 @@ import io
 import sys
 import time
 import warnings
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +22,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from meshloom.errors import MeshloomError, RunError, UserError, is_text, one_line, shown
-from meshloom.process import activity, start, streams
+from meshloom.process import activity, ranks, start, streams
 from meshloom.process.signals import exit_code
 
 if TYPE_CHECKING:
@@ -115,16 +116,27 @@ class Interrupted(MeshloomError):
 
 
 def main() -> None:
-    """Entry point: no tracebacks for errors that Meshloom raises on purpose, and for commands that are none."""
+    """Entry point: no tracebacks for errors that Meshloom raises on purpose, and for commands that are none. Of several
+    ranks the root speaks, and all end with one exit code."""
+    if ranks.launched_rank() > 0:
+        ranks.silence()
     with start.as_command():
         try:
-            code = _carried_out()
+            said, code = "", _carried_out()
         except MeshloomError as error:
-            code = _failed(str(error), error.exit_code)
+            said, code = str(error), error.exit_code
         except MemoryError:
-            code = _failed("out of memory; take a smaller mesh or --precision single", 1)
+            said, code = "out of memory; take a smaller mesh or --precision single", 1
+        code = _ended(said, code)
         start.command.code = code
         sys.exit(code)
+
+
+def _ended(said: str, code: int) -> int:
+    """The exit code of all ranks, after the line of an error that one of them has met."""
+    with suppress(MeshloomError):  # they cannot be joined, which is what is said
+        said, code, _ = ranks.ranks().arrive(said, code)
+    return _failed(said, code) if said else code
 
 
 def _carried_out() -> int:

@@ -6,18 +6,21 @@ A process that no launcher started is a world of one, and mpi4py is not even imp
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from meshloom.dist import ending
 from meshloom.errors import UserError, install, one_line
+from meshloom.process import ranks as of_process
 
 #: What launchers tell a process of how many there are: those of MPICH, Intel and Cray; Open MPI; MVAPICH.
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+T = TypeVar("T")
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> int:
@@ -27,7 +30,7 @@ def launched(environment: Mapping[str, str] = os.environ) -> int:
 
 
 @dataclass(frozen=True)
-class World:
+class World(of_process.OneProcess):
     """``rank`` of ``size`` in all, ``node_rank`` of ``node_size`` on this node."""
 
     rank: int = 0
@@ -35,6 +38,18 @@ class World:
     node_rank: int = 0
     node_size: int = 1
     _ranks: Any = field(default=None, repr=False, compare=False)  # MPI's communicator, where there are several
+    _ends: Any = field(default=None, repr=False, compare=False)  # another one, on which ranks wait at their ends
+
+    def broadcast(self, value: T) -> T:
+        """The value of rank 0, on every rank; all must ask."""
+        return value if self._ranks is None else self._ranks.bcast(value)
+
+    def largest(self, number: int) -> int:
+        """The largest of all ranks' numbers; all must ask."""
+        return number if self._ranks is None else max(self._ranks.allgather(number))
+
+    def arrive(self, said: str, code: int, tell: Callable[[], object] | None = None) -> of_process.Ended:
+        return of_process.Ended(said, code) if self._ends is None else ending.arrive(self._ends, said, code, tell)
 
     def gathered(self, rows: np.ndarray) -> list[np.ndarray]:
         """Rows (n, ...) of every rank, the same on all ranks; all must call it."""
@@ -59,12 +74,9 @@ class World:
         return found
 
     def check_alone(self, what: str, others: str = "") -> None:
-        """UserError, once, where there are several ranks: ``what`` does not run on them yet, and ``others`` do. All of
-        them must ask."""
+        """UserError where there are several ranks: ``what`` does not run on them yet, and ``others`` do. All must ask."""
         if self.size > 1:
-            if self.rank:
-                raise SystemExit(2)
-            do = others or "loops over sets and programs of them do, in a script"
+            do = others or "cases do, and scripts with loops over sets and grids"
             raise UserError(f"{what} does not run on {self.size} ranks yet: {do}; start it by itself")
 
     @property
@@ -90,10 +102,12 @@ def world() -> World:
         raise UserError(f"a launcher has started {said} processes, and mpi4py sees {ranks.size} of them: it was made for"
                         " another MPI; start them with that one's mpirun")  # fmt: skip
     node = ranks.Split_type(MPI.COMM_TYPE_SHARED)
-    return World(ranks.rank, ranks.size, node.rank, node.size, ranks)
+    return World(ranks.rank, ranks.size, node.rank, node.size, ranks, ranks.Dup())
 
 
 def join() -> None:
     """Where a launcher has started several processes, back ends run over ranks from now on."""
     if launched() > 1:
+        of_process.join(world)
+        ending.watch(world)
         import_module("meshloom.dist.backend").start()

@@ -19,6 +19,7 @@ import numpy as np
 
 from meshloom.errors import UserError
 from meshloom.io.checksummed import FileKind, checksummed_file, restored_name, stored_name, write_checksummed
+from meshloom.process.ranks import by_root
 
 FORMAT = 1
 _KIND = FileKind("checkpoint", "use an earlier one", "take checkpoint.h5 of a run")
@@ -77,6 +78,7 @@ def _fill(file: Any, checkpoint: Checkpoint) -> None:
         file.create_dataset(_NAMES, data=names, dtype=h5py.string_dtype())
 
 
+@by_root
 def load(path: Path) -> Checkpoint:
     """Read a checkpoint back; UserError in one line when it is missing, damaged or something else."""
     with checksummed_file(path, _KIND) as file:

@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 
 from meshloom.errors import UserError, other_than_file
 from meshloom.io.files import write_atomically
+from meshloom.process.ranks import by_root
 
 _SAFE = " !\"#$&'()*+,:;<=>?@[\\]^`{|}"  # as it is in the name of a dataset, with letters, digits and "_.-~"
 _EMPTY = "%"
@@ -47,6 +48,7 @@ def restored_name(stored: str) -> str:
     return "" if stored == _EMPTY else unquote(stored, errors="surrogatepass")
 
 
+@by_root
 def write_checksummed(path: Path, fill: Callable[[Any], None]) -> None:
     """Write what ``fill(file)`` puts into an open HDF5 file, in one step; what was there stays until then.
 

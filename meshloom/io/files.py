@@ -14,6 +14,7 @@ from pathlib import Path
 
 from meshloom.errors import RunError, UserError, kind_of_file
 from meshloom.process.atomic_write import replacing
+from meshloom.process.ranks import by_root
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -29,8 +30,10 @@ def writing(path: Path) -> Iterator[None]:
         raise RunError(f"cannot write {path}: {full}") from error
 
 
+@by_root
 def write_atomically(path: Path, data: bytes | memoryview) -> None:
-    """Replace ``path`` by ``data`` in one step: readers see the old file or the new one, never half of it.
+    """Replace ``path`` by ``data`` in one step: readers see the old file or the new one, never half of it. All ranks
+    call it, and the root writes.
 
     The old file stays until the new one is complete on the disk. A link stays, and what it leads to is replaced.
     """

@@ -29,8 +29,8 @@ from meshloom.io.vtu import read_vtu
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
-from meshloom.mesh.numbering import Rows
 from meshloom.native.algorithms import distinct
+from meshloom.process.ranks import by_root
 from meshloom.recording import MAKE_BEFORE, not_in_program
 
 Fields = Mapping[str, np.ndarray]
@@ -108,7 +108,6 @@ def write(
     goes to ``.vti`` or ``.vtr`` files; it has points alone, so its fields are ``node_fields``.
     """
     path = file_path("ml.write: the path", path, error=MeshError)
-    Rows.placement.check_alone("ml.write")
     for what, fields in (("cell_fields", cell_fields), ("node_fields", node_fields)):
         if fields is not None and not isinstance(fields, Mapping):
             raise MeshError(f"{path}: {what} is a dict of fields by their names, got {shown(fields)}")
@@ -132,6 +131,7 @@ def write(
     write_atomically(path, content)
 
 
+@by_root
 def _check_place(path: Path, overwrite: bool) -> None:
     with writing(path):
         if path.exists() and not overwrite:

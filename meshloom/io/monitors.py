@@ -10,15 +10,18 @@ import numpy as np
 
 from meshloom.errors import RunError, UserError, one_line
 from meshloom.io.files import write_atomically, writing
+from meshloom.process.ranks import by_root, on_root
 
 
 class MonitorLog:
     """A CSV file ``iteration,<name>,...`` that grows by rows.
 
     ``history`` (n, names) are the rows of iterations 1 to n that are known already: a restarted run begins
-    with those of its checkpoint, and what an earlier run wrote past it is dropped.
+    with those of its checkpoint, and what an earlier run wrote past it is dropped. Of several ranks the root has it,
+    and all call it.
     """
 
+    @by_root
     def __init__(self, path: Path, names: tuple[str, ...], history: np.ndarray):
         self.path = path
         self._written = len(history)
@@ -26,6 +29,7 @@ class MonitorLog:
         with writing(path):
             self._file = open(path, "a", encoding="ascii")  # noqa: SIM115  closed by ``close``
 
+    @by_root
     def append(self, values: np.ndarray) -> None:
         """The next rows, shape (n, names), on the disk when this returns."""
         with writing(self.path):
@@ -35,7 +39,10 @@ class MonitorLog:
 
     def close(self, *, failed: bool = False) -> None:
         """No more rows. After a write that ``failed`` closing tries once more and fails again: the first error is the
-        one to tell."""
+        one to tell, and no rank waits for others, which may not have come to it."""
+        on_root(lambda: self._close(failed), told=not failed)
+
+    def _close(self, failed: bool) -> None:
         with suppress(*((RunError,) if failed else ())), writing(self.path):
             self._file.close()
 
@@ -66,14 +73,16 @@ class SampleLog:
 
     ``after``: go on with the rows of iterations up to this one that are there; what an earlier run wrote past it is
     dropped. None: begin anew. ``keep_last``: that of this iteration itself stays, too. UserError where the file has
-    other columns. Nothing is written before ``open``.
+    other columns. Nothing is written before ``open``. Of several ranks the root has it, and all call it.
     """
 
+    @by_root
     def __init__(self, path: Path, names: tuple[str, ...], after: int | None = None, *, keep_last: bool = True):
         self.path, self.last = path, -1
         head = _header(("iteration", *names))
         self._begins = head + ("" if after is None else self._kept(head, after if keep_last else after - 1))
 
+    @by_root
     def open(self) -> None:
         """Rows may come."""
         write_atomically(self.path, self._begins.encode())
@@ -98,6 +107,7 @@ class SampleLog:
         self.last = rows[-1][0] if rows else -1
         return "".join(row for _, row in rows)
 
+    @by_root
     def append(self, iteration: int, values: np.ndarray) -> None:
         """A row, on the disk when this returns; none where the iteration has one."""
         if iteration <= self.last:
@@ -108,14 +118,19 @@ class SampleLog:
             self._file.flush()
         self.last = iteration
 
+    @by_root
     def sync(self) -> None:
         """All rows outlive a loss of power, too: for whatever relies on them."""
         with writing(self.path):
             os.fsync(self._file.fileno())
 
-    def close(self) -> None:
-        """No more rows."""
-        with writing(self.path):
+    def close(self, *, failed: bool) -> None:
+        """No more rows, and all are on the disk; ``failed``: as with a ``MonitorLog``."""
+        on_root(lambda: self._close(failed), told=not failed)
+
+    def _close(self, failed: bool) -> None:
+        with suppress(*((RunError,) if failed else ())), writing(self.path):
+            os.fsync(self._file.fileno())
             self._file.close()
 
 
@@ -125,6 +140,7 @@ def write_table(path: Path, names: tuple[str, ...], values: np.ndarray) -> None:
     write_atomically(path, (_header(names) + "\n".join((*text_lines, ""))).encode())
 
 
+@by_root
 def read_table(path: Path) -> dict[str, np.ndarray]:
     """The columns that ``write_table`` wrote, (n,) each; none where there is no such file, or something else in it."""
     import csv

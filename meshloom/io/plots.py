@@ -28,6 +28,7 @@ from meshloom.io.draw.maps import (
 from meshloom.io.draw.scenes import surface_scene
 from meshloom.io.draw.surface import View
 from meshloom.mesh.connectivity import NodeLists
+from meshloom.process.ranks import by_root
 
 _A_GOOD_PART, _FLAT = 0.25, 0.1  # of the iterations, below such a part of the highest value: see _needs_decades
 _MOST_NAMES, _LONGEST_NAMES = 40, 40  # on an axis of tiles, and letters of all before they are turned
@@ -35,6 +36,7 @@ _MOST_NUMBERS = 60  # tiles that say what they are worth
 _TAIL = 1.0  # percent of the cells at either end whose values are beyond the colour scale
 
 
+@by_root
 def save_picture(
     path: Path,
     points: np.ndarray,
@@ -58,6 +60,7 @@ def save_picture(
     _save_map(path, window, paint, in_units(label, unit), history, title, axes)
 
 
+@by_root
 def save_image(
     path: Path,
     x: np.ndarray,
@@ -86,6 +89,7 @@ def save_image(
     _save_map(path, grid_window(x, y), paint, in_units(label, unit), history, title, axes)
 
 
+@by_root
 def save_surface(
     path: Path,
     points: np.ndarray,
@@ -105,6 +109,7 @@ def save_surface(
     _save_map(path, scene.window or (0.0, 1.0, 0.0, 1.0), scene.paint, in_units(label, unit), history, title)
 
 
+@by_root
 def save_curves(
     path: Path,
     x: np.ndarray,

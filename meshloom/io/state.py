@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from meshloom.errors import MeshError, UserError, file_path, nearest, shown
 from meshloom.io.checksummed import FileKind, checksummed_file, restored_name, stored_name, write_checksummed
 from meshloom.mesh.core import Field, Global, Set, Subset
 from meshloom.mesh.grid import Grid
-from meshloom.mesh.numbering import Rows
 from meshloom.mesh.values import same_kind
+from meshloom.process.ranks import on_root
 from meshloom.recording import refuse_in_program
 
 FORMAT = 1
@@ -35,17 +35,18 @@ def save(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], *
     whatever the layout and the order of a mesh in memory, and with a digest of what they live on.
     """
     refuse_in_program("saving fields", "save them after program.run()")
-    Rows.placement.check_alone("ml.save")
     place, wanted = _path("save", path), by_name("save", values, named)
     arrays = {name: one.saved() for name, one in wanted.items()}
+    sets = {name: one.set for name, one in wanted.items() if isinstance(one, Field) and len(one.set)}
+    digests = {name: identity(on) for name, on in sets.items()}
 
     def fill(file: Any) -> None:
         file.attrs["format"] = FORMAT
         file.attrs["values"] = "meshloom"
-        for name, one in wanted.items():
-            made = file.create_dataset(f"values/{stored_name(name)}", data=arrays[name])
-            on = one.set if isinstance(one, Field) else None
-            made.attrs.update(on=stored_name(on.name) if on else "", digest=identity(on) if on else "")
+        for name, values in arrays.items():
+            made = file.create_dataset(f"values/{stored_name(name)}", data=values)
+            on = stored_name(sets[name].name) if name in sets else ""
+            made.attrs.update(on=on, digest=digests.get(name, ""))
 
     write_checksummed(place, fill)
 
@@ -58,11 +59,7 @@ def load(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], *
     """
     refuse_in_program("loading fields", "load them before")
     place, wanted = _path("load", path), by_name("load", values, named)
-    with checksummed_file(place, _KIND) as file:
-        if int(file.attrs["format"]) != FORMAT or file.attrs["values"] != "meshloom":
-            raise UserError(f"{place}: of format {file.attrs['format']}, this Meshloom reads format {FORMAT}")
-        there = {restored_name(name): one for name, one in file["values"].items()}
-        found = {name: (np.asarray(one[()]), str(one.attrs["digest"])) for name, one in there.items() if name in wanted}
+    there, found = on_root(lambda: _read(place, wanted))
     for name, one in wanted.items():
         if name not in found:
             hint = nearest(name, there, listed="it holds", none="it is empty")
@@ -70,6 +67,16 @@ def load(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], *
         _check(place, name, one, *found[name])
     for name, one in wanted.items():
         one.restore(found[name][0])
+
+
+def _read(path: Path, wanted: Collection[str]) -> tuple[list[str], dict[str, tuple[np.ndarray, str]]]:
+    """The names in a file, and of those that are wanted the values, with the digest of what they live on."""
+    with checksummed_file(path, _KIND) as file:
+        if int(file.attrs["format"]) != FORMAT or file.attrs["values"] != "meshloom":
+            raise UserError(f"{path}: of format {file.attrs['format']}, this Meshloom reads format {FORMAT}")
+        there = {restored_name(name): one for name, one in file["values"].items()}
+        return [*there], {name: (np.asarray(one[()]), str(one.attrs["digest"])) for name, one in there.items()
+                          if name in wanted}  # fmt: skip
 
 
 def _check(path: Path, name: str, one: Values, values: np.ndarray, digest: str) -> None:

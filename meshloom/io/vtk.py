@@ -23,6 +23,7 @@ from meshloom.mesh.connectivity import NodeLists
 from meshloom.mesh.core import Field
 from meshloom.mesh.kinds import Kinds
 from meshloom.mesh.mesh import Mesh
+from meshloom.process.ranks import on_root
 
 CELL_TYPES = {"line": 3, "triangle": 5, "polygon": 7, "quad": 9, "tetrahedron": 10, "hexahedron": 12, "prism": 13,
               "pyramid": 14}  # fmt: skip
@@ -200,8 +201,7 @@ class Series:
     def resume(cls, path: str | os.PathLike[str]) -> Series:
         """Go on with an existing list; with an empty one if there is none."""
         series = cls(path)
-        if series.path.is_file():
-            series.entries = _read_entries(series.path)
+        series.entries = on_root(lambda: _read_entries(series.path) if series.path.is_file() else [])
         return series
 
     def drop_after(self, time: float) -> None:
@@ -214,12 +214,12 @@ class Series:
             self.write()
         else:
             with writing(self.path):
-                self.path.unlink(missing_ok=True)
+                on_root(lambda: self.path.unlink(missing_ok=True))
 
     def has(self, time: float, stem: str | os.PathLike[str]) -> bool:
         """Whether a file that is ``stem`` with an ending is listed at ``time``, and there."""
         found = [self.path.parent / file for listed, file in self.entries if listed == float(time)]
-        return any(file.with_suffix("") == Path(stem) and file.is_file() for file in found)
+        return on_root(lambda: any(file.with_suffix("") == Path(stem) and file.is_file() for file in found))
 
     def add(self, time: float, file: str | os.PathLike[str]) -> None:
         """List ``file`` at ``time``, in place of what was listed at that time, and write the list."""

@@ -19,6 +19,7 @@ from meshloom.io.checkpoint import Checkpoint
 from meshloom.io.files import write_atomically
 from meshloom.io.monitors import MonitorLog
 from meshloom.io.vtk import Series
+from meshloom.process.ranks import by_root, on_root, ranks
 from meshloom.run.facts import Monitors, RunFacts, joined, read_facts
 from meshloom.run.folder import RunFolder
 from meshloom.run.guard import Guard
@@ -150,7 +151,7 @@ class Files(NoFiles):
 
     def checkpoint_is_due(self, at: Point) -> bool:
         by_clock = 0.0 < self.options.checkpoint_seconds <= time.monotonic() - self.checkpoint_time
-        return at.is_last or by_clock or is_due(at.iteration, self.options.checkpoint_every)
+        return at.is_last or ranks().broadcast(by_clock) or is_due(at.iteration, self.options.checkpoint_every)
 
     def write_checkpoint(self, at: Point, history: np.ndarray) -> None:
         self.folder.check_place()
@@ -190,9 +191,9 @@ class Files(NoFiles):
         self.measured.write_surface(at)
 
     def remake(self, at: Point, history: np.ndarray) -> None:
-        if not self.folder.config.exists():
+        if not on_root(self.folder.config.exists):
             self._write_settings()
-        if not self.folder.monitors.exists():
+        if not on_root(self.folder.monitors.exists):
             MonitorLog(self.folder.monitors, self.task.monitors, history).close()
         if self.options.vtu:
             self._write_fields(at)
@@ -236,6 +237,7 @@ class Files(NoFiles):
         # One that has failed before its first checkpoint has given the folder back.
         return not self.folder.replaces or (self.last_good or (None,))[0] == self.folder.checkpoint
 
+    @by_root
     def tell(self, facts: RunFacts, monitors: Monitors) -> None:
         from meshloom.run.page.render import write_page
 

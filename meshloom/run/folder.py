@@ -17,6 +17,7 @@ except ImportError:  # not a POSIX system
 
 from meshloom.errors import RunError, UserError, is_text
 from meshloom.io.files import writing
+from meshloom.process.ranks import by_root, on_root
 from meshloom.process.signals import forget, held_back, undo_if_stopped
 from meshloom.run import names, takeover
 
@@ -90,6 +91,11 @@ class RunFolder:
         """The files of a run that are there now."""
         return names.own_files(self.path)
 
+    def __getstate__(self) -> dict[str, object]:
+        """Other ranks hold no lock: the root has it, and writes for all."""
+        return vars(self) | {"lock": None}
+
+    @by_root
     def check_place(self) -> None:
         """RunError where another folder stands in the place of this one, which the run has locked: it was moved."""
         if self.lock is not None:
@@ -98,6 +104,7 @@ class RunFolder:
             if (mine.st_dev, mine.st_ino) != (there.st_dev, there.st_ino):
                 raise RunError(f"{self.path} is another folder now: the one in which this run began was moved")
 
+    @by_root
     def begin(self) -> None:
         """The run starts: the files of the run it replaces are set aside, and nothing else. Now its folder stays."""
         forget(self)
@@ -105,11 +112,13 @@ class RunFolder:
             with writing(self.path):
                 takeover.set_aside(self.path)
 
+    @by_root
     def keep(self) -> None:
         """The run has a checkpoint: the files of the run it replaces go."""
         with writing(self.path):
             takeover.keep_new(self.path)
 
+    @by_root
     def remove_fields_after(self, iteration: int) -> None:
         """Fields of iterations that are still to come, which a run that was killed had got to."""
         for path in names.fields_after(self.path, iteration):
@@ -125,6 +134,9 @@ class RunFolder:
 
     def abandon(self) -> None:
         """Undo the claim of a run that did not begin."""
+        on_root(self._abandon, told=False)
+
+    def _abandon(self) -> None:
         with suppress(OSError):
             if self.marked:
                 takeover.unmark(self.path)
@@ -137,8 +149,11 @@ class RunFolder:
         What a run that replaces nothing has left stays for a person to look at; the next run takes its place.
         """
         if self.replaces:
-            with suppress(OSError):  # the next one to open the folder tries again
-                takeover.recover(self.path)
+            on_root(self._recover, told=False)
+
+    def _recover(self) -> None:
+        with suppress(OSError):  # the next one to open the folder tries again
+            takeover.recover(self.path)
 
 
 def is_run(path: Path) -> bool:
@@ -146,6 +161,7 @@ def is_run(path: Path) -> bool:
     return names.own_files(path) != [] or takeover.is_open(path)
 
 
+@by_root
 def claim(
     case: str, out: Path | None, *, overwrite: bool = False, goes_on: bool = False, options: Options = COMMAND
 ) -> RunFolder:
@@ -176,6 +192,7 @@ THE_ONE_OF_BEFORE = (
 )
 
 
+@by_root
 def recover(path: Path) -> None:
     """Bring a folder in order that a run may have been killed in, before anything is read from it.
 
@@ -195,6 +212,7 @@ def recover(path: Path) -> None:
                 RunFolder(path, lock=lock).release()
 
 
+@by_root
 def can_go_on(path: Path) -> bool:
     """Whether a run with a checkpoint lies there, once what a kill has left is in order: a script that was cut off
     before its first checkpoint begins anew."""

@@ -18,7 +18,6 @@ from meshloom.io import checkpoint as checkpoints
 from meshloom.io.state import by_name
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.globals import Condition
-from meshloom.mesh.numbering import Rows
 from meshloom.operation.call import needs_nothing, with_loops_of_calls
 from meshloom.operation.program import Program
 from meshloom.operation.run_arguments import check_decides
@@ -113,7 +112,6 @@ def march(
     took how long, with its share of the limit, which is measured for that, and put what the loops explain on the page.
     """
     refuse_in_program("marching", "march the outer program")
-    Rows.placement.check_alone("ml.march")
     began = time.perf_counter()
     task = _task(program, steps, until, every, show, fields, checkpoint, stop, checkpoint_every, checkpoint_seconds,
                  out is not None, watch, _wishes(probes, lines, integrals, surface, probe_every, out))  # fmt: skip

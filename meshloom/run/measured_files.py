@@ -3,12 +3,10 @@ fields, and lines as charts."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
-from meshloom.errors import RunError
 from meshloom.io.monitors import SampleLog, read_table, write_table
 from meshloom.io.vtk import Series
 from meshloom.run.folder import RunFolder
@@ -102,6 +100,4 @@ class MeasuredFiles:
         """No more rows."""
         logs, self._logs = self._logs, []
         for log in filter(None, logs):
-            with suppress(*((RunError,) if failed else ())):
-                log.sync()
-                log.close()
+            log.close(failed=failed)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.errors import MeshloomError, RunError, SolveError, UserError, one_line
+from meshloom.process.ranks import ranks
 from meshloom.run.diagnose import Snapshot, breakdown, healthy, take_snapshot
 from meshloom.run.facts import Monitors, Outcome, gathered
 from meshloom.run.files import Files, NoFiles, Start
@@ -73,7 +74,7 @@ class Runner:
                 while self._left() > 0 and not stop:
                     self._advance()
                     self._write_what_is_due(now=stop.checkpoint_wanted())
-            self.stopped_by = stop.number
+            self.stopped_by = stop.number if stop else 0
             self._say_why()
             if self._left() > 0:
                 self._write_checkpoint()
@@ -117,6 +118,7 @@ class Runner:
         try:
             yield
         except BaseException as error:
+            ranks().arrive(one_line(mistake_text(error)), 1)  # all are here, or ended: they go on as one
             self.files.give_back()
             said = f"{error}{self.files.kept()}" if isinstance(error, RunError) else mistake_text(error)
             refused = isinstance(error, UserError) and not isinstance(error, RunError)  # nothing has happened
@@ -142,12 +144,12 @@ class Runner:
 
     def _advance(self) -> None:
         """One chunk, checked."""
-        if time.monotonic() > self.good.until:
+        if ranks().broadcast(time.monotonic() > self.good.until):
             self.good = self._good_now()
         start = time.perf_counter()
         with np.errstate(all="ignore"):  # what is not finite is found here, with loop and cell
             with self._first_words():
-                recorded = self._iterated(min(self.pace.chunk(), self._until_due()))
+                recorded = self._iterated(min(ranks().broadcast(self.pace.chunk()), self._until_due()))
             count = len(recorded)
             rows = self._monitor_rows(recorded)
             good = np.ones(count, bool)

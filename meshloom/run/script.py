@@ -23,6 +23,7 @@ from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import name_of
 from meshloom.operation.program import Program
+from meshloom.process.ranks import ranks
 from meshloom.run.output import write_on_grid, write_on_mesh
 from meshloom.run.samples import Sampled, Wishes
 from meshloom.run.task import RunTask, SettingRow, by_global, is_due, shortened_text
@@ -297,7 +298,7 @@ class Script(RunTask):
             return bool(self.stop)
         if self.stop is None or not is_due(iteration, self._wanted.every or 1):
             return False
-        return yes(self.stop())
+        return ranks().broadcast(yes(self.stop()))
 
     def _check_time(self, before: float, rows: np.ndarray) -> None:
         """RunError where the time stands still: the run would never end."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+from meshloom.process.ranks import ranks
 from meshloom.process.signals import (
     CHECKPOINT,
     STOPPING,
@@ -27,7 +28,8 @@ _AT_ONCE = "meshloom: ended at once by a second signal; a checkpoint written bef
 
 
 class StopRequest:
-    """While open, true after the first signal that asks to stop. The run looks at it between chunks."""
+    """While open, true after the first signal that asks to stop. The run looks at it between chunks: a signal to one
+    rank is one to all, which ask together."""
 
     def __init__(self) -> None:
         self.number = 0  # of the signal
@@ -35,11 +37,12 @@ class StopRequest:
         self._before: dict[int, Any] = {}
 
     def __bool__(self) -> bool:
+        self.number = ranks().largest(self.number)
         return self.number != 0
 
     def checkpoint_wanted(self) -> bool:
         """Whether SIGUSR1 has come since this was asked last."""
-        return take_wish()
+        return bool(ranks().largest(take_wish()))
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.number:

@@ -20,6 +20,7 @@ from meshloom.operation.operation import Operation
 from meshloom.operation.past_times import Timed
 from meshloom.operation.program import Program
 from meshloom.operation.replay import backends_of
+from meshloom.process.ranks import launched_rank
 
 REST = "everything else"
 _UNITS = {
@@ -281,7 +282,7 @@ class Profile(NamedTuple):
 
     def tell(self, table: TimeTable | None) -> None:
         """Print it, where it is wanted."""
-        if self.wanted and self.says:
+        if self.wanted and self.says and launched_rank() == 0:
             print(as_text(table), flush=True)
 
 

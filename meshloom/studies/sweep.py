@@ -96,6 +96,7 @@ class StudyPlan:
 def carry_out(plan: StudyPlan, out: Path | None, workers: int | None, show: str | None, says: bool) -> Study:
     """Run all of it that has not been run yet."""
     refuse_in_program("a study", "run it outside")
+    ml.world.check_alone("a study, which starts processes of its own,")
     axes, runs = plan.axes, plan.axes.combinations()
     jobs = _checked(plan)
     job = jobs[0]

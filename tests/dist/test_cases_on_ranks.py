@@ -1,0 +1,335 @@
+"""Cases, scripts with files and commands on several ranks: the same files as on one, one voice, one end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.dist import ending
+from meshloom.errors import RunError, UserError
+from meshloom.process import ranks as of_process
+from tests.dist import on_ranks_cases
+from tests.dist.test_ranks import LAUNCHER, ROOT, SECONDS
+
+SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=8", "--set", "output.plot=false", "--backend", "numpy")
+
+
+def launched(ranks: int | None, *words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """A Python program on so many ranks; None: without a launcher."""
+    launcher = [] if ranks is None else [str(LAUNCHER), "-n", str(ranks)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run([*launcher, sys.executable, *words], capture_output=True, text=True, timeout=SECONDS,
+                          env=environment, cwd=cwd)  # fmt: skip
+
+
+def ran(ranks: int | None, backend: str, folder: Path, *runs: str) -> dict[str, Any]:
+    """What ``on_ranks_cases`` prints."""
+    done = launched(ranks, "-m", "tests.dist.on_ranks_cases", backend, str(folder), *runs)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stderr.count("iteration 12") == sum(run.startswith("march") for run in runs), "one voice"
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert found.pop("ranks") == (ranks or 1)
+    return found
+
+
+@cache
+def alone(backend: str, *runs: str) -> dict[str, Any]:
+    """Without a launcher, in a process of its own: whatever this one has done."""
+    return ran(None, backend, Path(mkdtemp()), *runs)
+
+
+def test_files_and_cases_are_the_same_on_ranks(tmp_path: Path) -> None:
+    runs = "march", "files", "airfoil"
+    with ml.using("numpy", reproducible=True):
+        expected = on_ranks_cases.ran("numpy", tmp_path / "alone", *runs)
+    assert {"checkpoint.h5", "monitors.csv", "probes.csv", "fields_0000012.vtu"} <= expected["march"].keys()
+    assert {"checkpoint.h5", "integrals.csv", "chart_across.csv", "surface_0000012.vtu"} <= expected["airfoil"].keys()
+    assert expected["files"].keys() == {"saved.h5", "mesh.vtu", "values"}
+    assert "mpi4py.MPI" not in sys.modules, "nobody needs it without a launcher"
+    assert ran(2, "numpy", tmp_path / "ranks", *runs) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("backend", ["cpu", "numpy"])
+def test_any_number_of_ranks_writes_the_same_files(tmp_path: Path, backend: str, ranks: int) -> None:
+    runs = *on_ranks_cases.CASES, "march", "files", "picture"
+    assert ran(ranks, backend, tmp_path, *runs) == alone(backend, *runs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["airfoil", "lulesh", "tsunami"])
+def test_a_run_goes_on_with_another_number_of_ranks(tmp_path: Path, name: str) -> None:
+    for ranks, last in ((1, 4), (3, 8), (2, 12)):
+        found = ran(ranks, "cpu", tmp_path, f"{name}:{last}")
+    expected = alone("cpu", name)
+    assert found[name].keys() >= expected[name].keys() - {"values"}
+    for file in ("checkpoint.h5", "monitors.csv", "fields_0000012.vtu", "values"):
+        assert found[name][file] == expected[name][file], file
+
+
+# ----- how ranks end ------------------------------------------------------------------------------------------------
+class Ranks:
+    """A communicator in which this process is ``rank``, and the others have sent ``others``: (said, code) each, None of
+    one that never comes."""
+
+    def __init__(self, rank: int, *others: tuple[str, int] | None):
+        self.rank, self.size, self.others = rank, len(others) + 1, others
+        self.aborted: list[int] = []
+
+    def Iallgather(self, own: np.ndarray, found: np.ndarray) -> Any:
+        rows = [None if one is None else packed(*one) for one in self.others]
+        rows.insert(self.rank, own)
+        here = all(row is not None for row in rows)
+        if here:
+            found[:] = np.stack([row for row in rows if row is not None])
+        return type("Request", (), {"Test": lambda _: here})()
+
+    def Abort(self, code: int) -> None:
+        self.aborted.append(code)
+        raise SystemExit(code)
+
+
+def packed(said: str, code: int) -> np.ndarray:
+    """What a rank sends, taken from what it would send."""
+    seen: list[np.ndarray] = []
+
+    class Alone(Ranks):
+        def Iallgather(self, own: np.ndarray, found: np.ndarray) -> Any:
+            seen.append(own.copy())
+            return super().Iallgather(own, found)
+
+    ending.arrive(Alone(0), said, code, None)
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    ("rank", "own", "others", "expected"),
+    [
+        (0, ("no such case", 2), [("no such case", 2)] * 2, ("no such case", 2, 0)),
+        (1, ("no such case, é", 2), [("no such case, é", 2)] * 2, ("no such case, é", 2, 0)),
+        (0, ("", 0), [("", 0), ("disk full", 1)], ("rank 2: disk full", 1, 2)),
+        (2, ("x" * 9000, 1), [("", 0), ("", 0)], (f"rank 2: {'x' * 4000}", 1, 2)),
+        (0, ("", 130), [("", 130)] * 3, ("", 130, 0)),
+        (0, ("", 0), [("", 0)] * 2, ("", 0, 0)),
+    ],
+)
+def test_ranks_that_arrive_end_with_one_line_and_one_code(
+    rank: int, own: tuple[str, int], others: list[tuple[str, int] | None], expected: tuple[str, int, int]
+) -> None:
+    assert ending.arrive(Ranks(rank, *others), *own, None) == expected
+
+
+def test_a_rank_whose_others_never_come_says_so_and_ends_all(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ending, "SECONDS", 0.01)
+    kept = os.dup(2)
+    for tell, expected in (
+        (None, "meshloom: rank 1: out of memory\n"),
+        (lambda: os.write(2, b"why\n"), "meshloom: rank 1:\nwhy\n"),
+    ):
+        ranks = Ranks(1, ("", 0), None)
+        try:
+            with pytest.raises(SystemExit):
+                ending.arrive(ranks, "out of memory", 1, tell)
+        finally:
+            os.dup2(kept, 2)
+        assert ranks.aborted == [1] and capfd.readouterr().err == expected
+    os.close(kept)
+
+
+class Pair(of_process.OneProcess):
+    """Two ranks, of which this process is one: what it gets is what the root would have sent."""
+
+    size = 2
+
+    def __init__(self, rank: int, sent: Any = None):
+        self.rank, self.sent = rank, sent
+
+    def broadcast(self, value: Any) -> Any:
+        self.sent = value if self.rank == 0 else self.sent
+        return self.sent
+
+
+@pytest.fixture
+def joined(monkeypatch: pytest.MonkeyPatch) -> Callable[[Pair], Pair]:
+    def join(pair: Pair) -> Pair:
+        monkeypatch.setattr(of_process, "_found", lambda: pair)
+        return pair
+
+    return join
+
+
+def test_the_root_works_and_the_others_get_what_came_of_it(joined: Callable[[Pair], Pair]) -> None:
+    root = joined(Pair(0))
+    assert of_process.on_root(lambda: of_process.on_root(lambda: 5) + of_process.ranks().size) == 6
+    assert root.sent == (6, None)
+    with pytest.raises(RunError, match="disk full"):
+        of_process.on_root(lambda: _raise(RunError("disk full")))
+    failed = root.sent
+    joined(Pair(1, (6, None)))
+    assert of_process.on_root(lambda: pytest.fail("others do not work")) == 6
+    joined(Pair(1, failed))
+    with pytest.raises(RunError, match="disk full"):
+        of_process.on_root(lambda: None)
+    assert of_process.on_root(lambda: pytest.fail("nor after an error"), told=False) is None
+
+
+def test_an_error_that_no_other_process_can_raise_is_told_in_its_words(joined: Callable[[Pair], Pair]) -> None:
+    class Odd(UserError):
+        def __init__(self, one: int, two: int):
+            super().__init__(f"{one} and {two}")
+
+    joined(Pair(0))
+    with pytest.raises(RuntimeError, match="Odd: 1 and 2"):
+        of_process.on_root(lambda: _raise(Odd(1, 2)))
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def test_launchers_tell_the_rank() -> None:
+    assert of_process.launched_rank({}) == 0 and of_process.launched_rank({"PMI_RANK": "3"}) == 3
+    assert of_process.launched_rank({"OMPI_COMM_WORLD_RANK": "1"}) == 1
+    assert of_process.launched_rank({"PMI_RANK": "none"}) == 0
+
+
+# ----- commands -----------------------------------------------------------------------------------------------------
+def command(ranks: int | None, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return launched(ranks, "-m", "meshloom", *words, cwd=cwd)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "airfoyl"), "unknown case 'airfoyl'; did you mean 'airfoil'?"),
+        (("run", "airfoil", "--set", "mesh.k=3"), "did you mean"),
+        (("run", "--restart", "nowhere"), "nowhere: no such checkpoint file"),
+        (("run", "cavity2d"), "on 2 ranks loops over sets run, and none over grids yet; run it on one"),
+        (("study", "airfoil", "--over", "flow.mach=[0.3,0.4]"), "a study, which starts processes of its own, does not"),
+        (("run", "airfoil", "--out", "/proc/nothing"), "cannot write to the output folder /proc/nothing"),
+    ],
+)
+def test_what_is_wrong_is_said_once(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    done = command(2, *words, cwd=tmp_path)
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("meshloom: ") and message in done.stderr
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.slow
+def test_a_command_says_once_what_it_does(tmp_path: Path) -> None:
+    done = command(3, "run", "airfoil", *SMALL, "--iterations", "5", "--json", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.count("\n") == 1
+    found = json.loads(done.stdout)
+    assert found["iterations"] == 5 and found["files"]["checkpoint.h5"] == "runs/airfoil-001/checkpoint.h5"
+    first, *rest = done.stderr.splitlines()
+    assert "3 ranks, bits depend on their number (not with --set run.reproducible=true)" in first
+    assert sum("iteration 5/5" in line for line in rest) == 1
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["airfoil-001"]
+    folder = tmp_path / "runs" / "airfoil-001"
+    files = on_ranks_cases.digests(folder)
+    for name in ("fields_0000005.vtu", "monitors.csv", "run.toml"):
+        (folder / name).unlink()
+    again = command(2, "finish", str(folder), "--quiet", cwd=tmp_path)
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert on_ranks_cases.digests(folder) == files, "made again by another number of ranks"
+
+
+BROKEN = """
+import os, sys
+import meshloom as ml
+import meshloom.run.runner as runner
+mesh = ml.generate.box((3, 2), cells="quad")
+u = mesh.cells.field("u", data=1.0)
+@ml.kernel
+def grow(u: ml.ReadWrite):
+    u *= 2.0
+@ml.program
+def step():
+    grow(mesh.cells, u)
+def stop():
+    if ml.world.rank == int(sys.argv[1]) or sys.argv[1] == "-1":
+        raise RuntimeError("no more")
+    return False
+calls = []
+ml.use("numpy")
+ml.march(step, steps=9, stop=lambda: calls.append(1) or (len(calls) > 3 and stop()), out="out", progress=False)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rank", "named"), [(-1, ""), (1, "meshloom: rank 1"), (0, "meshloom: rank 0")])
+def test_an_error_in_a_script_is_shown_once_and_ends_all(tmp_path: Path, rank: int, named: str) -> None:
+    began = time.monotonic()
+    done = launched(2, "-c", BROKEN, str(rank), cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr.count("RuntimeError: no more") == 1, done.stderr
+    assert done.stderr.startswith(named) and time.monotonic() - began < 60.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGUSR1, 0)])
+def test_a_signal_to_one_rank_is_one_to_all(tmp_path: Path, number: int, code: int) -> None:
+    """Rank 1 sends it to itself in the midst of a run."""
+    text = f"""
+import os, sys
+from meshloom.solvers.airfoil import Airfoil
+from meshloom.cli.main import main
+import meshloom as ml
+advance, calls = Airfoil.advance, []
+def sending(self, count):
+    calls.append(1)
+    if len(calls) == 2 and ml.world.rank == 1:
+        os.kill(os.getpid(), {int(number)})
+    return advance(self, count)
+Airfoil.advance = sending
+sys.argv = ["meshloom", "run", "airfoil", *{SMALL!r}, "--iterations", "40", "--out", "out"]
+main()
+"""
+    done = launched(2, "-c", text, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    if code:
+        assert done.stderr.count("meshloom: stopped at iteration") == 1 and "go on with: meshloom run" in done.stderr
+        assert command(3, "run", "--restart", "out", cwd=tmp_path).returncode == 0
+    else:
+        assert done.stdout.count("checkpoint of iteration") == 1
+    assert "\n40," in (tmp_path / "out" / "monitors.csv").read_text()
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_is_told_once(tmp_path: Path) -> None:
+    text = f"""
+import errno, sys
+import meshloom.io.files as files
+from meshloom.cli.main import main
+def full(path):
+    raise OSError(errno.ENOSPC, "No space left on device")
+count = []
+before = files.replacing
+def replacing(path):
+    count.append(path)
+    return full(path) if "fields" in str(path) else before(path)
+files.replacing = replacing
+sys.argv = ["meshloom", "run", "airfoil", *{SMALL!r}, "--iterations", "4", "--out", "out"]
+main()
+"""
+    done = launched(2, "-c", text, cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr.count("meshloom: ") == 1, done.stderr
+    assert "fields_0000004.vtu: disk full (No space left on device); the last good checkpoint is" in done.stderr
+    assert command(None, "run", "--restart", "out", cwd=tmp_path).returncode == 0
