@@ -1,0 +1,160 @@
+"""Ranks beside threads: the same step of a case on ranks of MPI and on threads of one process, and what the same bits
+on any number of ranks cost.
+
+    python -m bench.ranks [--device cpu|cuda] [--cores 2|16] [--only airfoil lulesh] [--set KEY=VALUE] [--json FILE]
+
+Every row is a process or several of them: so many ranks, each with so many threads, that take a step, in the median of
+five timings, of which each is the slowest rank's. Ratios count, since machines are noisy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import meshloom as ml
+from bench.measure import surroundings
+from bench.record import Record
+from bench.report import Goal, goal_table, rows_table
+from meshloom.config import build, parse_set
+from meshloom.solvers import find_case
+
+TIMINGS, SECONDS = 5, 300
+Timed = tuple[str, tuple[str, ...], int]  # a case, settings, steps of a timing
+CASES: dict[int, dict[str, Timed]] = {  # by cores
+    2: {"airfoil": ("airfoil", ("mesh.i=600", "mesh.j=1200"), 10), "lulesh": ("lulesh", ("mesh.size=45",), 10)},
+    16: {"airfoil": ("airfoil", ("mesh.i=1200", "mesh.j=2400"), 20)},
+}
+#: By cores, what is compared: ranks x threads, the first one with all others. On a GPU ranks share it.
+WAYS = {2: ((1, 2), (2, 1), (1, 1)), 16: ((1, 16), (16, 1), (4, 4))}
+SHARED = ((1, 1), (2, 1))
+AIMS = {("airfoil", (2, 1), (1, 2)): 1.05, ("lulesh", (2, 1), (1, 2)): 1.08, ("airfoil", (16, 1), (1, 16)): 1.05,
+        ("airfoil", (4, 4), (1, 16)): 1.0}  # fmt: skip
+
+
+def worker(device: str, reproducible: str, name: str, steps: str, *settings: str) -> None:
+    """On a rank: time steps of a case; the root prints what all of them took."""
+    ml.use(device, reproducible=reproducible == "on")
+    kind = find_case(name)
+    case = kind(build(kind.Config, [parse_set(one) for one in settings]))
+    case.program.run(2)
+    took = []
+    for _ in range(TIMINGS):
+        ml.world.gathered(np.zeros(1))  # all begin together
+        begin = time.perf_counter()
+        case.program.run(int(steps))
+        if device == "cuda":
+            import cupy
+
+            cupy.cuda.Device().synchronize()
+        mine = np.array([(time.perf_counter() - begin) / int(steps)])
+        took.append(max(float(one[0]) for one in ml.world.gathered(mine)))
+    memory = np.array([float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)])
+    most = max(float(one[0]) for one in ml.world.gathered(memory))
+    if ml.world.rank == 0:
+        print("answer " + json.dumps({"seconds": took, "peak_mb_of_a_rank": most / 1024, "size": case.size_text()}))
+
+
+def launcher() -> list[str] | None:
+    """What starts ranks here: that of this Python, or of the machine; None where there is none."""
+    own = Path(sys.executable).with_name("mpirun")
+    found = str(own) if own.exists() else shutil.which("mpirun")
+    if found is None:
+        return None
+    says = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
+    return [found, *(["--oversubscribe", "--bind-to", "none"] if "Open MPI" in says else [])]
+
+
+def timed(way: tuple[int, int], device: str, reproducible: bool, case: Timed) -> dict[str, Any]:
+    """A row: so many ranks with so many threads each."""
+    ranks, threads = way
+    name, settings, steps = case
+    start = launcher()
+    assert start is not None or ranks == 1
+    words = [sys.executable, "-m", "bench.ranks", "--worker", device, "on" if reproducible else "off", name, str(steps)]
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # fmt: skip
+    done = subprocess.run([*([*(start or ()), "-n", str(ranks)] if ranks > 1 else ()), *words, *settings],
+                          capture_output=True, text=True, timeout=SECONDS, env=environment)  # fmt: skip
+    answers = [line for line in done.stdout.splitlines() if line.startswith("answer ")]
+    row: dict[str, Any] = {"case": name, "ranks": ranks, "threads": threads, "reproducible": reproducible,
+                           "settings": list(settings)}  # fmt: skip
+    if done.returncode or not answers:
+        return row | {"problem": " ".join(done.stderr.split())[-300:]}
+    found = json.loads(answers[-1].removeprefix("answer "))
+    return row | found | {"ms": 1e3 * statistics.median(found["seconds"])}
+
+
+def goals(rows: list[dict[str, Any]]) -> list[Goal]:
+    """Ranks over threads, and the same bits on and off, as far as rows tell."""
+    ms = {(r["case"], (r["ranks"], r["threads"]), r["reproducible"]): r["ms"] for r in rows if "ms" in r}
+    found = []
+    for (name, way, over), aim in AIMS.items():
+        if (name, way, True) in ms and (name, over, True) in ms:
+            named = f"{name}, {way[0]} ranks x {way[1]} threads over {over[0]} x {over[1]}"
+            found.append(Goal(named, ms[name, way, True] / ms[name, over, True], "at most", aim))
+    if ("airfoil", (2, 1), True) in ms and ("airfoil", (1, 1), True) in ms:
+        faster = ms["airfoil", (1, 1), True] / ms["airfoil", (2, 1), True]
+        found.append(Goal("airfoil, speed-up of 2 ranks over 1, one thread each", faster, "at least", 1.85))
+    for name, way, same in ms:
+        if same and (name, way, False) in ms:
+            named = f"{name}, same bits on over off, {way[0]} ranks x {way[1]} threads"
+            found.append(Goal(named, ms[name, way, True] / ms[name, way, False], "at most", 1.1))
+    return found
+
+
+def text_lines(result: dict[str, Any]) -> list[str]:
+    """A table of the rows, and one of the aims."""
+    rows = [(r["case"], r.get("size", ""), str(r["ranks"]), str(r["threads"]), "on" if r["reproducible"] else "off",
+             f"{r['ms']:.3g}" if "ms" in r else r["problem"], f"{r.get('peak_mb_of_a_rank', 0):.0f}")
+            for r in result["rows"]]  # fmt: skip
+    head = ("case", "size", "ranks", "threads of each", "same bits", "ms for a step", "MB of a rank, at most")
+    return [*rows_table(head, rows), "", *goal_table(goals(result["rows"]))]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.ranks", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", choices=("cpu", "cuda", "numpy"), default="cpu")
+    parser.add_argument("--cores", type=int, choices=tuple(WAYS), default=2)
+    parser.add_argument("--only", nargs="+", choices=("airfoil", "lulesh"), default=("airfoil", "lulesh"))
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="settings of the cases")
+    parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
+    options = parser.parse_args(arguments)
+    if launcher() is None:
+        print("bench.ranks needs mpirun: pip install '.[mpich]', or an MPI of the machine", file=sys.stderr)
+        return 2
+    if reason := ml.backends()[options.device]:
+        print(f"bench.ranks cannot use {options.device}: {reason}", file=sys.stderr)
+        return 2
+    result = surroundings() | {"benchmark": "ranks", "backend": options.device, "cores": options.cores, "rows": []}
+    record = Record(result, options.json, options.device)
+    ways = SHARED if options.device == "cuda" else WAYS[options.cores]
+    chosen = [one for name, one in CASES[options.cores].items() if name in options.only]
+    for (name, settings, steps), way, same in product(chosen, ways, (True, False)):
+        row = timed(way, options.device, same, (name, (*settings, *options.set), steps))
+        result["rows"].append(row)
+        result["goals"] = [one.as_json() for one in goals(result["rows"])]
+        record.save()
+        print(f"{name}, {way[0]} x {way[1]}, same bits {same}: {row.get('ms', row.get('problem'))} ms", flush=True)
+    print("\n".join(text_lines(result)))
+    print(f"written to {record.file}")
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--worker"]:
+        worker(*sys.argv[2:])
+    else:
+        sys.exit(main())
