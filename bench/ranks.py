@@ -34,8 +34,8 @@ from meshloom.solvers import find_case
 TIMINGS, SECONDS = 5, 300
 Timed = tuple[str, tuple[str, ...], int]  # a case, settings, steps of a timing
 CASES: dict[int, dict[str, Timed]] = {  # by cores
-    2: {"airfoil": ("airfoil", ("mesh.i=600", "mesh.j=1200"), 10), "lulesh": ("lulesh", ("mesh.size=45",), 10)},
-    16: {"airfoil": ("airfoil", ("mesh.i=1200", "mesh.j=2400"), 20)},
+    2: {"airfoil": ("airfoil", ("mesh.i=400", "mesh.j=600"), 20), "lulesh": ("lulesh", ("mesh.size=45",), 10)},
+    16: {"airfoil": ("airfoil", ("mesh.i=800", "mesh.j=1200"), 20)},
 }
 #: By cores, what is compared: ranks x threads, the first one with all others. On a GPU ranks share it.
 WAYS = {2: ((1, 2), (2, 1), (1, 1)), 16: ((1, 16), (16, 1), (4, 4))}
