@@ -13,7 +13,7 @@ from meshloom.dist.exchange import Exchange, Exchanges, place_exchanges
 from meshloom.dist.halo import LAYERS
 from meshloom.dist.local import Distribution, LocalSet
 from meshloom.dist.slabs import grid_of, on_points, slabs
-from meshloom.dist.sums import RankReduction
+from meshloom.dist.sums import RankReduction, Reductions
 from meshloom.dist.world import world
 from meshloom.errors import ScheduleError
 from meshloom.kernel.access import identity
@@ -116,9 +116,10 @@ def _local_operations(of: Operation, here: Here) -> Iterator[Operation]:
                 if not one.mode.open)  # fmt: skip
     if local is not None:
         yield local
-    for one in totals:
-        body = CalledFunction(one.finish, (one.here, one.total), (one.total,))
-        yield called(body, f"{one.total.name} of all ranks")
+    if totals:
+        given, found = tuple(one.here for one in totals), tuple(one.total for one in totals)
+        body = CalledFunction(Reductions(totals), (*given, *found), found)
+        yield called(body, f"{', '.join(one.name for one in found)} of all ranks")
 
 
 def _in_memory(of: Operation, here: Here) -> Operation:

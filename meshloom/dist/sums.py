@@ -4,6 +4,7 @@ summed up what."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from math import prod
 from typing import NamedTuple
@@ -48,15 +49,29 @@ class RankReduction(NamedTuple):
             return cls(total, OpenSums(total), OpenSum)
         return cls(total, Global(np.zeros(total.shape, total.dtype), total.name), mode)
 
-    def finish(self) -> None:
-        """All ranks get the total of all; all must ask."""
-        before, parts = on_host(self.total.storage), world().gathered(on_host(self.here.storage).reshape(1, -1))
+    def combine(self, parts: list[np.ndarray]) -> None:
+        """The total of all, from what each rank has here, as bytes in the order of ranks."""
+        before, own = on_host(self.total.storage), [part.view(self.here.dtype) for part in parts]
         if self.mode.open:
-            bins = [part[0].view(WORDS[0]).reshape(-1, WORDS[1]) for part in parts]
+            bins = [part.view(WORDS[0]).reshape(-1, WORDS[1]) for part in own]
             values = np.array([_rounded(before[c], [one[c] for one in bins]) for c in range(len(before))], before.dtype)
         else:
-            values = reduce(COMBINED[self.mode.combine], [one[0] for one in parts], before)
+            values = reduce(COMBINED[self.mode.combine], own, before)
         overwrite(self.total.storage, values)
+
+
+class Reductions:
+    """Those of one loop, which all ranks put together at once: all must call it."""
+
+    def __init__(self, each: Sequence[RankReduction]):
+        self.each = tuple(each)
+
+    def __call__(self) -> None:
+        here = [on_host(one.here.storage).view(np.uint8) for one in self.each]
+        parts = [row[0] for row in world().gathered(np.concatenate(here).reshape(1, -1))]
+        ends = np.cumsum([0, *(len(one) for one in here)])
+        for one, first, last in zip(self.each, ends[:-1], ends[1:], strict=True):
+            one.combine([np.ascontiguousarray(part[first:last]) for part in parts])
 
 
 def _rounded(before: np.floating, parts: list[np.ndarray]) -> np.floating:

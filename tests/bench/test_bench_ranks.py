@@ -1,0 +1,36 @@
+"""bench.ranks starts ranks beside threads, and writes a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import ranks
+
+
+@pytest.mark.slow
+def test_a_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "CASES", {2: {"airfoil": ("airfoil", ("mesh.i=8", "mesh.j=12"), 2)}})
+    file = tmp_path / "ranks.json"
+    assert ranks.main(["--device", "numpy", "--only", "airfoil", "--json", str(file)]) == 0
+    result = json.loads(file.read_text())
+    assert [(r["ranks"], r["threads"], r["reproducible"]) for r in result["rows"]] == [
+        (n, t, same) for n, t in ranks.WAYS[2] for same in (True, False)
+    ]
+    assert all(r["ms"] > 0.0 and len(r["seconds"]) == ranks.TIMINGS for r in result["rows"]), result["rows"]
+    assert [one["limit"] for one in result["goals"]] == [1.05, 1.85, 1.1, 1.1]
+    assert "airfoil, 2 x 1, same bits True" in capsys.readouterr().out
+
+
+def test_without_a_launcher(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "launcher", lambda: None)
+    assert ranks.main([]) == 2
+    assert "needs mpirun" in capsys.readouterr().err
+
+
+def test_a_row_that_fails_is_a_row() -> None:
+    row = ranks.timed((1, 1), "numpy", True, ("airfoil", ("mesh.i=none",), 1))
+    assert "mesh.i" in row["problem"] and "ms" not in row
+    assert ranks.goals([row], "numpy") == []
