@@ -67,6 +67,9 @@ class LocalSet:
 class Distribution:
     """Sets that are cut together, as this rank sees them, for all loops so far."""
 
+    owners: dict[Set, np.ndarray]
+    maps: dict[Map, bool]
+
     def __init__(self, world: World, sets: Iterable[Set], maps: Mapping[Map, bool], before: Sequence[Distribution]):
         known = {one: owner for found in before for one, owner in found.owners.items()}
         self.world, self.maps = world, {one: updated for found in before for one, updated in found.maps.items()}
@@ -146,10 +149,10 @@ def _local_set(one: Set, cut: DistributedSet, rank: int) -> LocalSet:
     here = np.concatenate([visited, imported])
     # maps lead somewhere, though nobody goes there, unless there is nothing at all
     rows = here if len(here) else np.zeros(min(1, len(cut.owner)), np.int64)
-    found = LocalSet(Set(len(visited), one.name, halo=len(rows) - len(visited)), len(cut.owner), rows,
-                     np.searchsorted(visited, own), *(_messages([_of_rank(getattr(layer, side), rank)
-                     for layer in layers], here, len(visited)) for side in ("sends", "receives")))  # fmt: skip
-    return found
+    sends, receives = (_messages([_of_rank(getattr(layer, side), rank) for layer in layers], here, len(visited))
+                       for side in ("sends", "receives"))  # fmt: skip
+    return LocalSet(Set(len(visited), one.name, halo=len(rows) - len(visited)), len(cut.owner), rows,
+                    np.searchsorted(visited, own), sends, receives)  # fmt: skip
 
 
 def _of_rank(lists: ExchangeLists, rank: int) -> dict[int, np.ndarray]:
