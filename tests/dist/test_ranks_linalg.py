@@ -81,6 +81,19 @@ def test_rows_of_sets_made_by_hand_are_cut_and_not_their_entries() -> None:
     assert (sets[matrix.entries].owner == sets[rows].owner[matrix.row_of.positions[:, 0]]).all()
 
 
+def test_entries_of_one_row_are_shared_out() -> None:
+    """The row may live on every rank, and then has no owner to follow."""
+    matrix = ml.Matrix.from_scipy(sparse.csr_matrix(np.ones((1, 6))))
+
+    @ml.kernel
+    def double(m: ml.ReadWrite):
+        m *= 2.0
+
+    with ml.using("numpy"):
+        used = usage(ml.program(lambda: double(matrix.entries, matrix.values)).loops)
+    assert distribute(used, "rcb", 3)[matrix.entries].owner.tolist() == [0, 0, 1, 1, 2, 2]
+
+
 class OnTwoRanks(OneRank):
     """As the first of two sees it."""
 
