@@ -89,6 +89,9 @@ class LocalSet:
 class Distribution:
     """Sets that are cut together, as this rank sees them, for all loops so far."""
 
+    owners: dict[Set, np.ndarray]
+    maps: dict[Map, bool]
+
     def __init__(self, world: World, sets: Iterable[Set], maps: Mapping[Map, bool], before: Sequence[Distribution]):
         known = {one: owner for found in before for one, owner in found.owners.items()}
         self.world, self.maps = world, {one: updated for found in before for one, updated in found.maps.items()}
