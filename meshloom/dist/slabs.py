@@ -43,15 +43,15 @@ from meshloom.schedule.strategies import AUTOMATIC, POINTS, serving
 KEPT = "slabs"  # where a grid keeps how it is cut
 
 
-class Reach(NamedTuple):
+class HaloDepth(NamedTuple):
     """How many planes loops read beyond a slab, ``near``, and beyond the ghosts at the ends of the domain, ``around``
     the end of the axis."""
 
     near: int = 0
     around: int = 0
 
-    def joined(self, other: Reach) -> Reach:
-        return Reach(*map(max, self, other))
+    def joined(self, other: HaloDepth) -> HaloDepth:
+        return HaloDepth(*map(max, self, other))
 
 
 class PlaneStep(NamedTuple):
@@ -64,26 +64,26 @@ class PlaneStep(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Slabs:
-    """A grid over ranks, as this rank sees it, for loops that reach so far. ``first`` (ranks + 1,): the first plane of
+    """A grid over ranks, as this rank sees it, for halos so deep. ``first`` (ranks + 1,): the first plane of
     every slab, and behind the last one."""
 
     grid: IndexSpace
     world: World
-    reach: Reach
+    depth: HaloDepth
     first: np.ndarray
 
     @classmethod
-    def of(cls, grid: IndexSpace, world: World, reach: Reach) -> Slabs:
+    def of(cls, grid: IndexSpace, world: World, depth: HaloDepth) -> Slabs:
         """UserError where there are too many ranks for that."""
-        check_slabs(grid, max(reach.near, reach.around), world.size)
-        check_slabs(grid, _width(grid, reach), world.size, "ghosts, with what is copied to them, that reach")
+        check_slabs(grid, max(depth.near, depth.around), world.size)
+        check_slabs(grid, _width(grid, depth), world.size, "ghosts, with what is copied to them, that reach")
         owner = runs(np.ones(grid.shape[0]), world.size)
-        return cls(grid, world, reach, np.searchsorted(owner, np.arange(world.size + 1)))
+        return cls(grid, world, depth, np.searchsorted(owner, np.arange(world.size + 1)))
 
     @property
     def width(self) -> int:
         """Ghost planes here, at each end."""
-        return _width(self.grid, self.reach)
+        return _width(self.grid, self.depth)
 
     @property
     def origin(self) -> int:
@@ -98,10 +98,10 @@ class Slabs:
     @property
     def layers(self) -> tuple[str, ...]:
         """Those of the halo that some rank has."""
-        return (IMPORT,) if any(self.reach) else ()
+        return (IMPORT,) if any(self.depth) else ()
 
-    def serves(self, reach: Reach) -> bool:
-        return self.reach.joined(reach) == self.reach
+    def serves(self, depth: HaloDepth) -> bool:
+        return self.depth.joined(depth) == self.depth
 
     # ----- what is here ---------------------------------------------------------------------------------------------
     def local(self, one: Set) -> LocalSet:
@@ -144,7 +144,7 @@ class Slabs:
     def halo(self, rank: int) -> np.ndarray:
         """The indices of planes that a rank needs of others, ascending: in the order of messages."""
         first, last, ends = int(self.first[rank]), int(self.first[rank + 1]), self.world.size - 1
-        n, ghosts, (near, around) = self.grid.shape[0], self.grid.ghosts[0], self.reach
+        n, ghosts, (near, around) = self.grid.shape[0], self.grid.ghosts[0], self.depth
         low = np.arange(first - near, first) if rank else np.arange(-ghosts - around, -ghosts)
         high = np.arange(last, last + near) if rank < ends else np.arange(n + ghosts, n + ghosts + around)
         return np.concatenate([low, high])
@@ -191,34 +191,34 @@ class Slabs:
 def slabs(world: World, grid: IndexSpace, steps: Iterable[PlaneStep] = ()) -> Slabs:
     """How a grid is cut, for loops that read so along the first axis and for all loops before."""
     known: Slabs | None = grid.kept.get(KEPT)
-    found = Slabs.of(grid, world, Reach()) if known is None else known
-    reach = found.reach
+    found = Slabs.of(grid, world, HaloDepth()) if known is None else known
+    depth = found.depth
     for one in steps:
-        reach = reach.joined(_seen(grid, found.first, one)[0])
-    if found is not known or not found.serves(reach):
-        found = Slabs.of(grid, world, reach)
+        depth = depth.joined(_seen(grid, found.first, one)[0])
+    if found is not known or not found.serves(depth):
+        found = Slabs.of(grid, world, depth)
         grid.kept[KEPT] = found
     return found
 
 
-def _width(grid: IndexSpace, reach: Reach) -> int:
+def _width(grid: IndexSpace, depth: HaloDepth) -> int:
     """Ghost planes at each end of a slab."""
-    return max(reach.near, grid.ghosts[0] + reach.around)
+    return max(depth.near, grid.ghosts[0] + depth.around)
 
 
-def _seen(grid: IndexSpace, first: np.ndarray, one: PlaneStep) -> tuple[Reach, int]:
-    """How far slabs must reach for a loop that reads so, and its step there: from ghosts to the other end of the domain
+def _seen(grid: IndexSpace, first: np.ndarray, one: PlaneStep) -> tuple[HaloDepth, int]:
+    """How deep halos must be for a loop that reads so, and its step there: from ghosts to the other end of the domain
     it is another one, where that is nearer."""
     if not one.step:
-        return Reach(), 0
+        return HaloDepth(), 0
     n, ghosts, near = grid.shape[0], grid.ghosts[0], _near(grid, first, one)
     if grid.wraps[0]:
-        return Reach(near, near), one.step
+        return HaloDepth(near, near), one.step
     low, high = one.low + one.step, one.high + one.step
     around = n - low if one.high <= 0 else high if one.low >= n else n  # planes from the other end that are read
     if 0 <= low and high <= n and ghosts + around < near:
-        return Reach(around=around), one.step - (n + ghosts) * (1 if one.step > 0 else -1)
-    return Reach(near), one.step
+        return HaloDepth(around=around), one.step - (n + ghosts) * (1 if one.step > 0 else -1)
+    return HaloDepth(near), one.step
 
 
 def _near(grid: IndexSpace, first: np.ndarray, one: PlaneStep) -> int:

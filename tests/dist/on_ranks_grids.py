@@ -92,8 +92,10 @@ class Sample:
 
     def stencil(self, far: int) -> Callable[[ml.Field, ml.Field], None]:
         """A loop that looks so many points away along each axis, or as many as there are."""
-        reach = tuple(min(far, n // 2 if wraps else (n + 2 * ghosts - 1) // 2)
-                      for n, ghosts, wraps in zip(self.grid.shape, self.grid.ghosts, self.grid.wraps, strict=True))
+        reach = tuple(
+            min(far, n // 2 if wraps else (n + 2 * ghosts - 1) // 2)
+            for n, ghosts, wraps in zip(self.grid.shape, self.grid.ghosts, self.grid.wraps, strict=True)
+        )
         count = int(self.random.integers(2, 6))
         drawn = {tuple(int(self.random.integers(-r, r + 1)) for r in reach) for _ in range(count)}
         offsets = tuple(sorted({(reach[0], *(0,) * (self.grid.rank - 1)), (0,) * self.grid.rank} | drawn))

@@ -97,9 +97,9 @@ def test_both_neighbours_are_one_rank() -> None:
 def test_halos_grow_and_owners_stay() -> None:
     grid, world = ml.Grid((12, 3)), World(1, 3)
     first = slabs(world, grid, [PlaneStep(1, 11, 1)])
-    assert first.reach == (1, 0) and slabs(world, grid, [PlaneStep(2, 10, -1)]) is first
+    assert first.depth == (1, 0) and slabs(world, grid, [PlaneStep(2, 10, -1)]) is first
     further = slabs(world, grid, [PlaneStep(3, 9, -3)])
-    assert further.reach == (3, 0) and slabs(world, grid) is further
+    assert further.depth == (3, 0) and slabs(world, grid) is further
     assert further.owned(1) == first.owned(1) == (4, 8)
 
 
@@ -107,7 +107,7 @@ def test_what_fills_ghosts_of_a_periodic_axis_reaches_the_other_end_alone() -> N
     """Not all planes between."""
     grid = ml.Grid((40, 3), periodic=True, ghosts=(2, 0))
     low = slabs(World(0, 4), grid, [PlaneStep(-2, 0, 40), PlaneStep(40, 42, -40)])
-    assert low.reach == (0, 2) and low.halo(0).tolist() == [-4, -3] and not len(low.halo(1))
+    assert low.depth == (0, 2) and low.halo(0).tolist() == [-4, -3] and not len(low.halo(1))
     assert low.local_offsets(grid.ghost(0, "low"), grid.offsets((40, 1))).offsets == ((-2, 1),)
     assert low.local(grid).receives.neighbours == (3,)
 
@@ -117,9 +117,7 @@ def test_what_fills_ghosts_of_a_periodic_axis_reaches_the_other_end_alone() -> N
     (7, [PlaneStep(2, 10, 2)], 0, "7 ranks .* has 12 planes there and stencils that look 2 planes far; at most 6"),
     (5, [], 3, "5 ranks .* and ghosts, with what is copied to them, that reach 3 planes far; at most 4"),
 ])  # fmt: skip
-def test_slabs_are_no_thinner_than_what_is_seen(
-    ranks: int, steps: list[PlaneStep], ghosts: int, message: str
-) -> None:
+def test_slabs_are_no_thinner_than_what_is_seen(ranks: int, steps: list[PlaneStep], ghosts: int, message: str) -> None:
     grid = ml.Grid((12, 4), ghosts=(ghosts, 0))
     with one_line_from(UserError, message):
         slabs(World(0, ranks), grid, steps)
