@@ -20,7 +20,13 @@ import pytest
 import meshloom as ml
 from meshloom.dist import ending
 from meshloom.errors import RunError, UserError
+from meshloom.io.files import write_atomically
+from meshloom.io.monitors import MonitorLog, SampleLog
+from meshloom.io.plots import save_curves
+from meshloom.io.vtk import Series
 from meshloom.process import ranks as of_process
+from meshloom.run.folder import RunFolder, claim
+from meshloom.run.stop import StopRequest
 from tests.dist import on_ranks_cases
 from tests.dist.test_ranks import LAUNCHER, ROOT, SECONDS
 
@@ -45,6 +51,12 @@ def ran(ranks: int | None, backend: str, folder: Path, *runs: str) -> dict[str, 
     return found
 
 
+def differing(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+    """The files that are not the same, or that only one side has."""
+    return [f"{run}/{name}" for run in found | expected for name in found.get(run, {}) | expected.get(run, {})
+            if found.get(run, {}).get(name) != expected.get(run, {}).get(name)]  # fmt: skip
+
+
 @cache
 def alone(backend: str, *runs: str) -> dict[str, Any]:
     """Without a launcher, in a process of its own: whatever this one has done."""
@@ -59,7 +71,7 @@ def test_files_and_cases_are_the_same_on_ranks(tmp_path: Path) -> None:
     assert {"checkpoint.h5", "integrals.csv", "chart_across.csv", "surface_0000012.vtu"} <= expected["airfoil"].keys()
     assert expected["files"].keys() == {"saved.h5", "mesh.vtu", "values"}
     assert "mpi4py.MPI" not in sys.modules, "nobody needs it without a launcher"
-    assert ran(2, "numpy", tmp_path / "ranks", *runs) == expected
+    assert differing(ran(2, "numpy", tmp_path / "ranks", *runs), expected) == []
 
 
 @pytest.mark.slow
@@ -67,7 +79,7 @@ def test_files_and_cases_are_the_same_on_ranks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("backend", ["cpu", "numpy"])
 def test_any_number_of_ranks_writes_the_same_files(tmp_path: Path, backend: str, ranks: int) -> None:
     runs = *on_ranks_cases.CASES, "march", "files", "picture"
-    assert ran(ranks, backend, tmp_path, *runs) == alone(backend, *runs)
+    assert differing(ran(ranks, backend, tmp_path, *runs), alone(backend, *runs)) == []
 
 
 @pytest.mark.slow
@@ -203,6 +215,42 @@ def _raise(error: Exception) -> None:
     raise error
 
 
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "write_atomically": lambda path: write_atomically(path, b"text"),
+    "MonitorLog": lambda path: MonitorLog(path, ("rms",), np.ones((2, 1))).close(),
+    "SampleLog": lambda path: SampleLog(path, ("rms",)).open(),
+    "after an error": lambda path: MonitorLog(path, ("rms",), np.ones((2, 1))).close(failed=True),
+    "Series": lambda path: Series(path).add(0.5, path),
+    "save": lambda path: ml.save(path, ml.Global(2.0, "two")),
+    "write": lambda path: ml.write(path.with_suffix(".vtu"), ml.generate.box((2, 1), cells="quad")),
+    "curves": lambda path: save_curves(path, np.arange(2), {"y": np.ones(2)}, labels=("x", "y"), title=""),
+    "begin": lambda path: RunFolder(path.parent, replaces=True).begin(),
+    "abandon": lambda path: RunFolder(path.parent, created=True).abandon(),
+    "give_back": lambda path: RunFolder(path.parent, replaces=True).give_back(),
+    "claim": lambda path: claim("airfoil", path),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_the_root_alone_writes(tmp_path: Path, joined: Callable[[Pair], Pair], writer: str) -> None:
+    (tmp_path / "monitors.csv").write_text("of before\n")
+    before = sorted(tmp_path.iterdir())
+    joined(Pair(1, (None, None)))
+    WRITERS[writer](tmp_path / "file")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("number", [0, signal.SIGTERM])
+def test_clocks_signals_and_answers_are_those_of_all(
+    joined: Callable[[Pair], Pair], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(Pair, "largest", lambda _, own: max(own, number))
+    joined(Pair(1, True))
+    with StopRequest() as stop:
+        assert bool(stop) == bool(number) and stop.number == number
+        assert stop.checkpoint_wanted() == bool(number)
+
+
 def test_launchers_tell_the_rank() -> None:
     assert of_process.launched_rank({}) == 0 and of_process.launched_rank({"PMI_RANK": "3"}) == 3
     assert of_process.launched_rank({"OMPI_COMM_WORLD_RANK": "1"}) == 1
@@ -230,7 +278,7 @@ def test_what_is_wrong_is_said_once(tmp_path: Path, words: tuple[str, ...], mess
     done = command(2, *words, cwd=tmp_path)
     assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
     assert done.stderr.startswith("meshloom: ") and message in done.stderr
-    assert [*tmp_path.iterdir()] == []
+    assert [path for path in tmp_path.rglob("*") if path.name != "runs"] == []
 
 
 @pytest.mark.slow
@@ -286,9 +334,10 @@ def test_an_error_in_a_script_is_shown_once_and_ends_all(tmp_path: Path, rank: i
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGUSR1, 0)])
 def test_a_signal_to_one_rank_is_one_to_all(tmp_path: Path, number: int, code: int) -> None:
-    """Rank 1 sends it to itself in the midst of a run."""
+    """Rank 1 sends it to itself in the midst of a run, and would take longer chunks than the root."""
     text = f"""
 import os, sys
+from meshloom.run.pace import Pace
 from meshloom.solvers.airfoil import Airfoil
 from meshloom.cli.main import main
 import meshloom as ml
@@ -299,6 +348,7 @@ def sending(self, count):
         os.kill(os.getpid(), {int(number)})
     return advance(self, count)
 Airfoil.advance = sending
+Pace.chunk = lambda self: 1 + 4 * ml.world.rank
 sys.argv = ["meshloom", "run", "airfoil", *{SMALL!r}, "--iterations", "40", "--out", "out"]
 main()
 """
