@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -22,7 +24,6 @@ from meshloom.dist import ending
 from meshloom.errors import RunError, UserError
 from meshloom.io.files import write_atomically
 from meshloom.io.monitors import MonitorLog, SampleLog
-from meshloom.io.plots import save_curves
 from meshloom.io.vtk import Series
 from meshloom.process import ranks as of_process
 from meshloom.run.folder import RunFolder, claim
@@ -98,17 +99,17 @@ class Ranks:
     """A communicator in which this process is ``rank``, and the others have sent ``others``: (said, code) each, None of
     one that never comes."""
 
-    def __init__(self, rank: int, *others: tuple[str, int] | None):
-        self.rank, self.size, self.others = rank, len(others) + 1, others
+    def __init__(self, rank: int, *others: tuple[str, int] | None, late: float = 0.0):
+        self.rank, self.size, self.others, self.late = rank, len(others) + 1, others, late
         self.aborted: list[int] = []
 
     def Iallgather(self, own: np.ndarray, found: np.ndarray) -> Any:
         rows = [None if one is None else packed(*one) for one in self.others]
         rows.insert(self.rank, own)
-        here = all(row is not None for row in rows)
-        if here:
+        if here := all(row is not None for row in rows):
             found[:] = np.stack([row for row in rows if row is not None])
-        return type("Request", (), {"Test": lambda _: here})()
+        ready = time.monotonic() + self.late
+        return type("Request", (), {"Test": lambda _: here and time.monotonic() >= ready})()
 
     def Abort(self, code: int) -> None:
         self.aborted.append(code)
@@ -162,6 +163,11 @@ def test_a_rank_whose_others_never_come_says_so_and_ends_all(
             os.dup2(kept, 2)
         assert ranks.aborted == [1] and capfd.readouterr().err == expected
     os.close(kept)
+
+
+def test_a_rank_without_an_error_waits_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending, "SECONDS", 0.01)
+    assert ending.arrive(Ranks(0, ("", 0), late=0.05), "", 0, None) == ("", 0, 0)
 
 
 class Pair(of_process.OneProcess):
@@ -219,14 +225,10 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "write_atomically": lambda path: write_atomically(path, b"text"),
     "MonitorLog": lambda path: MonitorLog(path, ("rms",), np.ones((2, 1))).close(),
     "SampleLog": lambda path: SampleLog(path, ("rms",)).open(),
-    "after an error": lambda path: MonitorLog(path, ("rms",), np.ones((2, 1))).close(failed=True),
     "Series": lambda path: Series(path).add(0.5, path),
     "save": lambda path: ml.save(path, ml.Global(2.0, "two")),
     "write": lambda path: ml.write(path.with_suffix(".vtu"), ml.generate.box((2, 1), cells="quad")),
-    "curves": lambda path: save_curves(path, np.arange(2), {"y": np.ones(2)}, labels=("x", "y"), title=""),
     "begin": lambda path: RunFolder(path.parent, replaces=True).begin(),
-    "abandon": lambda path: RunFolder(path.parent, created=True).abandon(),
-    "give_back": lambda path: RunFolder(path.parent, replaces=True).give_back(),
     "claim": lambda path: claim("airfoil", path),
 }
 
@@ -238,6 +240,34 @@ def test_the_root_alone_writes(tmp_path: Path, joined: Callable[[Pair], Pair], w
     joined(Pair(1, (None, None)))
     WRITERS[writer](tmp_path / "file")
     assert sorted(tmp_path.iterdir()) == before
+
+
+AFTER_ERRORS: dict[str, Callable[[Path], object]] = {
+    "monitors": lambda path: MonitorLog.__new__(MonitorLog).close(failed=True),
+    "samples": lambda path: SampleLog.__new__(SampleLog).close(failed=True),
+    "abandon": lambda path: RunFolder(path / "empty", created=True).abandon(),
+    "give_back": lambda path: RunFolder(path, replaces=True).give_back(),
+}
+
+
+@pytest.mark.parametrize("what", AFTER_ERRORS)
+def test_after_an_error_the_root_alone_works_and_nobody_waits(
+    tmp_path: Path, joined: Callable[[Pair], Pair], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    for name in ("empty", ".replacing"):
+        (tmp_path / name).mkdir()
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr(Pair, "broadcast", lambda *_: pytest.fail("the others may not be here"))
+    joined(Pair(1))
+    AFTER_ERRORS[what](tmp_path)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_root_alone_has_the_lock_of_a_folder(tmp_path: Path) -> None:
+    folder = claim("airfoil", tmp_path / "run")
+    assert folder.lock is not None
+    assert pickle.loads(pickle.dumps(folder)) == replace(folder, lock=None)
+    folder.release()
 
 
 @pytest.mark.parametrize("number", [0, signal.SIGTERM])
