@@ -1,5 +1,5 @@
 """This process among the ranks of a run, all of which run the same: the root, rank 0, prints and writes files for all,
-and tells the others what came of it.
+and tells the others the result.
 
 A process that no launcher has started is a root by itself; where there are several, ``dist`` says so (``join``).
 """
@@ -65,7 +65,7 @@ def ranks() -> OneProcess:
 
 
 def on_root(work: Callable[[], T], *, told: bool = True) -> T:
-    """What the root alone does. Every rank gets what came of it, or its error; all must call it. Not ``told``: after an
+    """What the root alone does. Every rank gets its result, or its error; all must call it. Not ``told``: after an
     error, to which the others may not have come, no rank waits for another, and they get None."""
     here = ranks()
     if here.size == 1:
@@ -82,7 +82,7 @@ def on_root(work: Callable[[], T], *, told: bool = True) -> T:
 
 
 def _done(work: Callable[[], T]) -> tuple[T | None, Exception | None]:
-    """What comes of it, while the others wait, or its error."""
+    """Its result, while the others wait, or its error."""
     global _as_root
     _as_root = True
     try:

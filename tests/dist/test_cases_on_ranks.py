@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -20,7 +22,12 @@ import pytest
 import meshloom as ml
 from meshloom.dist import ending
 from meshloom.errors import RunError, UserError
+from meshloom.io.files import write_atomically
+from meshloom.io.monitors import MonitorLog, SampleLog
+from meshloom.io.vtk import Series
 from meshloom.process import ranks as of_process
+from meshloom.run.folder import RunFolder, claim
+from meshloom.run.stop import StopRequest
 from tests.dist import on_ranks_cases
 from tests.dist.test_ranks import LAUNCHER, ROOT, SECONDS
 
@@ -45,6 +52,12 @@ def ran(ranks: int | None, backend: str, folder: Path, *runs: str) -> dict[str, 
     return found
 
 
+def differing(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+    """The files that are not the same, or that only one side has."""
+    return [f"{run}/{name}" for run in found | expected for name in found.get(run, {}) | expected.get(run, {})
+            if found.get(run, {}).get(name) != expected.get(run, {}).get(name)]  # fmt: skip
+
+
 @cache
 def alone(backend: str, *runs: str) -> dict[str, Any]:
     """Without a launcher, in a process of its own: whatever this one has done."""
@@ -59,7 +72,7 @@ def test_files_and_cases_are_the_same_on_ranks(tmp_path: Path) -> None:
     assert {"checkpoint.h5", "integrals.csv", "chart_across.csv", "surface_0000012.vtu"} <= expected["airfoil"].keys()
     assert expected["files"].keys() == {"saved.h5", "mesh.vtu", "values"}
     assert "mpi4py.MPI" not in sys.modules, "nobody needs it without a launcher"
-    assert ran(2, "numpy", tmp_path / "ranks", *runs) == expected
+    assert differing(ran(2, "numpy", tmp_path / "ranks", *runs), expected) == []
 
 
 @pytest.mark.slow
@@ -67,7 +80,7 @@ def test_files_and_cases_are_the_same_on_ranks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("backend", ["cpu", "numpy"])
 def test_any_number_of_ranks_writes_the_same_files(tmp_path: Path, backend: str, ranks: int) -> None:
     runs = *on_ranks_cases.CASES, "march", "files", "picture"
-    assert ran(ranks, backend, tmp_path, *runs) == alone(backend, *runs)
+    assert differing(ran(ranks, backend, tmp_path, *runs), alone(backend, *runs)) == []
 
 
 @pytest.mark.slow
@@ -86,17 +99,17 @@ class Ranks:
     """A communicator in which this process is ``rank``, and the others have sent ``others``: (said, code) each, None of
     one that never comes."""
 
-    def __init__(self, rank: int, *others: tuple[str, int] | None):
-        self.rank, self.size, self.others = rank, len(others) + 1, others
+    def __init__(self, rank: int, *others: tuple[str, int] | None, late: float = 0.0):
+        self.rank, self.size, self.others, self.late = rank, len(others) + 1, others, late
         self.aborted: list[int] = []
 
     def Iallgather(self, own: np.ndarray, found: np.ndarray) -> Any:
         rows = [None if one is None else packed(*one) for one in self.others]
         rows.insert(self.rank, own)
-        here = all(row is not None for row in rows)
-        if here:
+        if here := all(row is not None for row in rows):
             found[:] = np.stack([row for row in rows if row is not None])
-        return type("Request", (), {"Test": lambda _: here})()
+        ready = time.monotonic() + self.late
+        return type("Request", (), {"Test": lambda _: here and time.monotonic() >= ready})()
 
     def Abort(self, code: int) -> None:
         self.aborted.append(code)
@@ -152,6 +165,11 @@ def test_a_rank_whose_others_never_come_says_so_and_ends_all(
     os.close(kept)
 
 
+def test_a_rank_without_an_error_waits_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending, "SECONDS", 0.01)
+    assert ending.arrive(Ranks(0, ("", 0), late=0.05), "", 0, None) == ("", 0, 0)
+
+
 class Pair(of_process.OneProcess):
     """Two ranks, of which this process is one: what it gets is what the root would have sent."""
 
@@ -203,6 +221,66 @@ def _raise(error: Exception) -> None:
     raise error
 
 
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "write_atomically": lambda path: write_atomically(path, b"text"),
+    "MonitorLog": lambda path: MonitorLog(path, ("rms",), np.ones((2, 1))).close(),
+    "SampleLog": lambda path: SampleLog(path, ("rms",)).open(),
+    "Series": lambda path: Series(path).add(0.5, path),
+    "save": lambda path: ml.save(path, ml.Global(2.0, "two")),
+    "write": lambda path: ml.write(path.with_suffix(".vtu"), ml.generate.box((2, 1), cells="quad")),
+    "begin": lambda path: RunFolder(path.parent, replaces=True).begin(),
+    "claim": lambda path: claim("airfoil", path),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_the_root_alone_writes(tmp_path: Path, joined: Callable[[Pair], Pair], writer: str) -> None:
+    (tmp_path / "monitors.csv").write_text("of before\n")
+    before = sorted(tmp_path.iterdir())
+    joined(Pair(1, (None, None)))
+    WRITERS[writer](tmp_path / "file")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+AFTER_ERRORS: dict[str, Callable[[Path], object]] = {
+    "monitors": lambda path: MonitorLog.__new__(MonitorLog).close(failed=True),
+    "samples": lambda path: SampleLog.__new__(SampleLog).close(failed=True),
+    "abandon": lambda path: RunFolder(path / "empty", created=True).abandon(),
+    "give_back": lambda path: RunFolder(path, replaces=True).give_back(),
+}
+
+
+@pytest.mark.parametrize("what", AFTER_ERRORS)
+def test_after_an_error_the_root_alone_works_and_nobody_waits(
+    tmp_path: Path, joined: Callable[[Pair], Pair], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    for name in ("empty", ".replacing"):
+        (tmp_path / name).mkdir()
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr(Pair, "broadcast", lambda *_: pytest.fail("the others may not be here"))
+    joined(Pair(1))
+    AFTER_ERRORS[what](tmp_path)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_root_alone_has_the_lock_of_a_folder(tmp_path: Path) -> None:
+    folder = claim("airfoil", tmp_path / "run")
+    assert folder.lock is not None
+    assert pickle.loads(pickle.dumps(folder)) == replace(folder, lock=None)
+    folder.release()
+
+
+@pytest.mark.parametrize("number", [0, signal.SIGTERM])
+def test_clocks_signals_and_answers_are_those_of_all(
+    joined: Callable[[Pair], Pair], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(Pair, "largest", lambda _, own: max(own, number))
+    joined(Pair(1, True))
+    with StopRequest() as stop:
+        assert bool(stop) == bool(number) and stop.number == number
+        assert stop.checkpoint_wanted() == bool(number)
+
+
 def test_launchers_tell_the_rank() -> None:
     assert of_process.launched_rank({}) == 0 and of_process.launched_rank({"PMI_RANK": "3"}) == 3
     assert of_process.launched_rank({"OMPI_COMM_WORLD_RANK": "1"}) == 1
@@ -230,7 +308,7 @@ def test_what_is_wrong_is_said_once(tmp_path: Path, words: tuple[str, ...], mess
     done = command(2, *words, cwd=tmp_path)
     assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
     assert done.stderr.startswith("meshloom: ") and message in done.stderr
-    assert [*tmp_path.iterdir()] == []
+    assert [path for path in tmp_path.rglob("*") if path.name != "runs"] == []
 
 
 @pytest.mark.slow
@@ -286,9 +364,10 @@ def test_an_error_in_a_script_is_shown_once_and_ends_all(tmp_path: Path, rank: i
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGUSR1, 0)])
 def test_a_signal_to_one_rank_is_one_to_all(tmp_path: Path, number: int, code: int) -> None:
-    """Rank 1 sends it to itself in the midst of a run."""
+    """Rank 1 sends it to itself in the midst of a run, and would take longer chunks than the root."""
     text = f"""
 import os, sys
+from meshloom.run.pace import Pace
 from meshloom.solvers.airfoil import Airfoil
 from meshloom.cli.main import main
 import meshloom as ml
@@ -299,6 +378,7 @@ def sending(self, count):
         os.kill(os.getpid(), {int(number)})
     return advance(self, count)
 Airfoil.advance = sending
+Pace.chunk = lambda self: 1 + 4 * ml.world.rank
 sys.argv = ["meshloom", "run", "airfoil", *{SMALL!r}, "--iterations", "40", "--out", "out"]
 main()
 """

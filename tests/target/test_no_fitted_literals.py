@@ -199,6 +199,7 @@ LEFT: dict[str, dict[str, str]] = {
     "compact/scheme.py": {"_LEAST_PIVOT = ": ROUNDING},
     "compact/schemes.py": {"limit_denominator(": ROUNDING},
     "compact/taylor.py": {"EXACT = ": METHOD},
+    "dist/ending.py": {"SECONDS = ": PATIENCE, "_MOST = ": ON_PAGE},
     "dist/partition.py": {"MOST_RANKS = ": ASKED},
 }  # fmt: skip
 #: The same where machines are none of a module's business.
