@@ -14,7 +14,7 @@ from meshloom.dist.world import World
 from meshloom.errors import UserError
 from tests.one_line import one_line_from
 
-quick = settings(max_examples=100, deadline=None)
+quick = settings(max_examples=60, deadline=None)
 NOWHERE = -1
 
 
@@ -143,4 +143,6 @@ def test_what_does_not_run_is_told() -> None:
         assert refusal(doubled.loop(grid, u, v)) == refusal(doubled.loop(points, seen, points.field("twice"))) == ""
         assert "not through maps" in refusal(probe.loop(points, u[where], seen))
         assert "in other parts" in refusal(doubled.loop(part, u, v))
+        line = ml.linalg.LineOperator(ml.linalg.Tridiagonal(0.25, 1.0, 0.25, periodic=False))
+        assert all("along the lines" in refusal(ml.linalg.LineLoop(grid, axis, line, u, v)) for axis in (0, 1))
         assert "in other parts" in refusal(doubled.loop(part, part.field("a"), part.field("b")))
