@@ -50,7 +50,8 @@ class RankReduction(NamedTuple):
 
     def finish(self) -> None:
         """All ranks get the total of all; all must ask."""
-        before, parts = on_host(self.total.storage), world().gathered(on_host(self.here.storage).reshape(1, -1))
+        here = on_host(self.here.storage).reshape(1, -1)
+        before, parts = on_host(self.total.storage), world().gathered(here, f"the parts of global {self.total.name}")
         if self.mode.open:
             bins = [part[0].view(WORDS[0]).reshape(-1, WORDS[1]) for part in parts]
             values = np.array([_rounded(before[c], [one[c] for one in bins]) for c in range(len(before))], before.dtype)
