@@ -1,4 +1,4 @@
-"""Ranks beside threads: the same step of a case on ranks of MPI and on threads of one process, and what the same bits
+"""Ranks next to threads: the same step of a case on ranks of MPI and on threads of one process, and what the same bits
 on any number of ranks cost.
 
     python -m bench.ranks [--device cpu|cuda] [--cores 2|16] [--only airfoil lulesh] [--set KEY=VALUE] [--json FILE]

@@ -60,6 +60,10 @@ class ConfigError(UserError):
     """A configuration key or value that is not allowed; names file and line."""
 
 
+class RankError(UserError):
+    """Ranks that make different calls, or were given different things; names both."""
+
+
 class CompilerError(MeshloomError):
     """No usable compiler, or generated code that did not compile."""
 

@@ -242,6 +242,7 @@ HARMLESS: dict[str, Action] = {
     "Set.mine": lambda w: w.cells.mine, "Set.placement": lambda w: w.cells.placement,
     "Set.padding": lambda w: w.cells.padding, "Set.numbers": lambda w: w.cells.numbers,
     "Set.position": lambda w: w.cells.position, "Set.by_position": lambda w: w.cells.by_position(np.arange(6)),
+    "Set.numbers_at": lambda w: w.cells.numbers_at(np.arange(2)),
     "Set.by_number": lambda w: w.cells.by_number(np.arange(6)), "Set.array_shape": lambda w: w.grid.array_shape,
     "Set.shows_all": lambda w: w.grid.shows_all, "Set.shown": lambda w: w.grid.shown(np.zeros((w.grid.total, 1))),
     "Set.points_of": lambda w: w.grid.points_of(np.zeros(w.grid.total)),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.dist.checks import digest
 from meshloom.dist.halo import LAYERS
 from meshloom.dist.local import LocalSet
 from meshloom.dist.world import world
@@ -17,7 +18,8 @@ from meshloom.mesh.core import Field
 
 class DistributedArray(OverRanks):
     """``local``: a field on what this rank has of the set, in the layout of the whole. ``right``: the layers of its
-    halo in which values are those of their owners."""
+    halo in which values are those of their owners. ``given``: a digest of all values, until ranks have compared
+    them."""
 
     local: Field
 
@@ -28,7 +30,7 @@ class DistributedArray(OverRanks):
         self.local = Field(on.set, field.name, field.components, dtype=field.dtype, layout=field.layout,
                            temporary=field.temporary)  # fmt: skip
         self.size, self.dtype = self.layout.stride(self.rows) * field.dim, field.dtype
-        self.right = frozenset(LAYERS)
+        self.right, self.given = frozenset(LAYERS), ""
 
     @property
     def nbytes(self) -> int:
@@ -39,8 +41,10 @@ class DistributedArray(OverRanks):
         if self.on.everywhere:
             return self.layout.pack(self.local.unpacked()[:1])
         found = np.empty((self.rows, self.local.dim), self.dtype)
-        for at, rows in zip(*map(world().gathered, self.owned()), strict=True):
-            found[at] = rows
+        at, rows = self.owned()
+        every = [world().gathered(one, f"field {self.local.name}") for one in (rows, at)]
+        for their_rows, their_places in zip(*every, strict=True):
+            found[their_places] = their_rows
         return self.layout.pack(found)
 
     def owned(self) -> tuple[np.ndarray, np.ndarray]:
@@ -48,6 +52,7 @@ class DistributedArray(OverRanks):
 
     def set(self, values: np.ndarray) -> None:
         """Take what is here of all values, as they lie in the whole; no other rank is asked."""
+        self.given = digest(values)
         self.local.repack(self.layout.unpack(values, self.rows, self.local.dim)[self.on.here])
         self.right = frozenset(LAYERS)
 
@@ -58,7 +63,7 @@ class DistributedArray(OverRanks):
     def moved_to(self, on: LocalSet, field: Field) -> DistributedArray:
         """The same where more of the set, or less, is here; owners are the same."""
         made = DistributedArray(field, on)
-        own = self.local.unpacked()[self.on.mine]
+        own, made.given = self.local.unpacked()[self.on.mine], self.given
         if self.on.everywhere:
             made.local.repack(own[on.here])
             return made

@@ -98,10 +98,10 @@ class Ranks(Backend):
                 cut_for(self.world, one, grid)
         over_sets = [one for one in loops if grid_of(one) is None]
         cut = distribution(self.world, sets_of(over_sets), maps_of(over_sets)) if over_sets else None
-        fields = dict.fromkeys(s for one in loops for s in one.storages if isinstance(s, Field))
+        fields = (one for one in Dataflow(loops).storages if isinstance(one, Field))
         arrays = {one: _array(one, local_set(one.set, cut)) for one in fields}
-        filled = (one for fill in operations if fill.domain.all_memory for one in fill.writes if one not in arrays)
-        arrays |= {one: one.storage for one in filled if isinstance(one.storage, DistributedArray)}
+        rest = (one for one in Dataflow(operations).storages if one not in arrays)  # which fills set
+        arrays |= {one: one.storage for one in rest if isinstance(one.storage, DistributedArray)}
         return Here(cut, arrays, self.inside)
 
 

@@ -4,6 +4,7 @@ waits in vain for the others, which are somewhere in the midst of a run, it tell
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 import traceback
@@ -13,11 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.errors import UserError, one_line
+from meshloom.errors import MeshloomError, RankError, UserError, one_line
 from meshloom.process.ranks import Ended, OneProcess, launched_rank, speak_up
+from meshloom.process.signals import exit_code
 from meshloom.process.streams import write_to_stderr
+from meshloom.process.tracebacks import failing_line, wanted_short
 
 SECONDS = 3.0  # that a rank with an error waits for the others
+_TURN = 0.5  # seconds more for every lower rank, which may have something to tell
+_TURNS = 3
+_CODES: dict[type[BaseException], int] = {KeyboardInterrupt: exit_code(signal.SIGINT)}
 _BETWEEN = 0.002  # seconds from one look to the next
 _MOST = 4000  # bytes of what is said
 
@@ -29,12 +35,13 @@ def arrive(ranks: Any, said: str, code: int, tell: Callable[[], object] | None) 
     own[:8], own[8 : 8 + len(text)] = np.frombuffer(np.int64(code).tobytes(), np.uint8), np.frombuffer(text, np.uint8)
     found = np.empty((ranks.size, len(own)), np.uint8)
     waiting, since = ranks.Iallgather(own, found), time.monotonic()
+    patience = SECONDS + _TURN * min(ranks.rank, _TURNS)
     while not waiting.Test():
-        if code and time.monotonic() - since > SECONDS:
+        if code and time.monotonic() - since > patience:
             end_all(ranks, said, code, tell)
         time.sleep(_BETWEEN)
     codes = [int(row[:8].view(np.int64)[0]) for row in found]
-    words = [row[8:].tobytes().rstrip(b"\0").decode(errors="replace") for row in found]
+    words = [row[8:][row[8:] > 0].tobytes().decode(errors="replace") for row in found]
     first = next((rank for rank, one in enumerate(codes) if one), 0)
     alike = words[first] == words[0] and len(set(codes)) == 1
     return Ended(words[first] if alike or not words[first] else _of_rank(first, words[first]), codes[first], first)
@@ -54,24 +61,53 @@ def end_all(ranks: Any, said: str, code: int, tell: Callable[[], object] | None)
 
 
 def _of_rank(rank: int, said: str) -> str:
-    return f"rank {rank}: {said}"
+    """Ranks that disagree are named already."""
+    return said if said.startswith("rank ") else f"rank {rank}: {said}"
 
 
 def watch(world: Callable[[], OneProcess]) -> None:
-    """From now on an error that nobody catches ends all ranks, and is shown once."""
+    """From now on an error that nobody catches ends all ranks, and is shown once: ours in one line, others as ever."""
     before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if isinstance(error, MeshloomError) and wanted_short():
+            raise SystemExit(_ended(world, _line(error), error.exit_code, None))
+
         def tell() -> None:
             speak_up()
             before(kind, error, trace)
 
         said = one_line(traceback.format_exception_only(kind, error)[-1])
-        try:
-            shows = world().rank == world().arrive(said, 1, tell).rank
-        except UserError:  # there is no world, which is the error
-            shows = launched_rank() == 0
-        if shows:
-            tell()
+        code = error.exit_code if isinstance(error, MeshloomError) else _CODES.get(kind, 1)
+        raise SystemExit(_ended(world, said, code, tell))
 
     sys.excepthook = hook
+
+
+def shown(work: Callable[[], None], world: Callable[[], OneProcess]) -> None:
+    """Work that nobody sees the errors of."""
+    try:
+        work()
+    except RankError as error:
+        _ended(world, _line(error), error.exit_code, None)
+
+
+def _ended(world: Callable[[], OneProcess], said: str, code: int, tell: Callable[[], object] | None) -> int:
+    """The exit code of all ranks, once one of them has told the error."""
+    try:
+        ended = world().arrive(said, code, tell)
+        shows, said, code = world().rank == ended.rank, ended.said, ended.code
+    except UserError:  # there is no world, which is the error
+        shows = launched_rank() == 0
+    if shows and tell is not None:
+        tell()
+    elif shows:
+        speak_up()
+        write_to_stderr(f"meshloom: {said}")
+    return code
+
+
+def _line(error: BaseException) -> str:
+    """An error of ours with the user's line, unless it has one."""
+    place = "" if isinstance(error, RankError) else failing_line(error)
+    return f"{error} ({place})" if place and place not in str(error) else str(error)

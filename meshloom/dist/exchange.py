@@ -9,6 +9,7 @@ exchanged at the beginning of the next one, and what no operation writes is exch
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,18 +34,19 @@ Right = dict[Halo, frozenset[Halo]]
 class Exchanges(NamedTuple):
     """``first``: fields whose halos a program asks for as they are before it runs. ``before``: by position, those that
     are exchanged before the operation there, in every replay. ``right``: what is right of the fields that it writes
-    when a replay has ended."""
+    when a replay has ended. ``old``: by position, what the operation there leaves behind that is not right."""
 
     first: tuple[Field, ...]
     before: dict[int, tuple[Field, ...]]
     right: Right
+    old: dict[int, tuple[Halo, ...]]
 
 
 def place_exchanges(graph: Dataflow, layers: Layers) -> Exchanges:
     """The exchanges of a program."""
     start = {(one, layer) for one in graph.storages if isinstance(one, Field) for layer in LAYERS}
     while True:
-        before, right, asked = _walked(graph, layers, start)
+        before, right, asked, old = _walked(graph, layers, start)
         if start <= right.keys():
             break
         start &= right.keys()  # what a replay leaves old the next one finds old
@@ -52,15 +54,18 @@ def place_exchanges(graph: Dataflow, layers: Layers) -> Exchanges:
         asked |= more
     first = [one for one in graph.storages if any(field is one for field, _ in asked)]
     written = {halo: since for halo, since in right.items() if halo[0] in graph.written}
-    return Exchanges(tuple(one for one in first if isinstance(one, Field)), before, written)
+    return Exchanges(tuple(one for one in first if isinstance(one, Field)), before, written, old)
 
 
-def _walked(graph: Dataflow, layers: Layers, start: set[Halo]) -> tuple[dict[int, tuple[Field, ...]], Right, set[Halo]]:
-    """One replay that begins with some layers right: exchanges, what is right at its end, and what of the ``start`` it
-    asks for."""
+def _walked(
+    graph: Dataflow, layers: Layers, start: set[Halo]
+) -> tuple[dict[int, tuple[Field, ...]], Right, set[Halo], dict[int, tuple[Halo, ...]]]:
+    """One replay that begins with some layers right: exchanges, what is right at its end, what of the ``start`` it asks
+    for, and what operations leave old."""
     right: Right = {one: frozenset([one]) for one in start}
     before: dict[int, tuple[Field, ...]] = {}
     asked: set[Halo] = set()
+    old: dict[int, tuple[Halo, ...]] = {}
     for position, one in enumerate(graph.operations):
         needed = [halo for halo in needs(one) if halo[1] in layers(halo[0])]
         due = tuple(dict.fromkeys(halo[0] for halo in needed if halo not in right))
@@ -69,7 +74,9 @@ def _walked(graph: Dataflow, layers: Layers, start: set[Halo]) -> tuple[dict[int
             right |= {(field, layer): frozenset() for field in due for layer in LAYERS}
         asked |= {since for halo in needed for since in right[halo]}
         right = _after(one, right)
-    return before, right, asked
+        written = (field for field in one.written if isinstance(field, Field))
+        old[position] = tuple(halo for field in written for layer in LAYERS if (halo := (field, layer)) not in right)
+    return before, right, asked, old
 
 
 def needs(of: Operation) -> Iterator[Halo]:
@@ -132,6 +139,13 @@ class Exchange:
                     parcel = Parcel(one, inside.place(at), at.size * one.dtype.itemsize)
                     listed.setdefault(rank, []).append(parcel)
 
+    @cached_property
+    def _names(self) -> dict[int, str]:
+        """What is exchanged with each rank: neighbours of one field need not be those of another."""
+        both = {one: [*self._sends.get(one, ()), *self._receives.get(one, ())] for one in self.neighbours}
+        return {one: "halos of " + ", ".join(sorted({parcel.array.local.name for parcel in parcels}))
+                for one, parcels in both.items()}  # fmt: skip
+
     @property
     def neighbours(self) -> set[int]:
         """The ranks that this one sends to or hears from."""
@@ -146,7 +160,7 @@ class Exchange:
         sent = [np.concatenate([on_host(one.array.local.storage[one.places]).view(np.uint8).reshape(-1)
                                 for one in parcels]) for parcels in self._sends.values()]  # fmt: skip
         lengths = [sum(one.bytes for one in parcels) for parcels in self._receives.values()]
-        found = world().exchanged(sent, lengths, [*self._sends], [*self._receives])
+        found = world().exchanged(sent, lengths, [*self._sends], [*self._receives], self._names)
         for message, parcels in zip(found, self._receives.values(), strict=True):
             first = 0
             for array, places, size in parcels:

@@ -19,6 +19,7 @@ from meshloom.dist.distribute import distribute
 from meshloom.dist.halo import DistributedSet, ExchangeLists
 from meshloom.dist.ownership import everywhere
 from meshloom.dist.usage import all_sets, usage_of
+from meshloom.dist.verify import verify
 from meshloom.dist.world import World
 from meshloom.mesh.core import Map, Set, Subset
 from meshloom.mesh.layout import Layout
@@ -99,6 +100,8 @@ class Distribution:
         self.versions = {one: one.version for one in self.maps}
         used = usage_of(dict.fromkeys([*known, *sets]), self.maps)
         self.sets: dict[Set, DistributedSet] = distribute(used, HOW, world.size, known)
+        if world.checks:
+            verify(self.sets, used.links, world.size)
         self.owners = {one: found.owner for one, found in self.sets.items()}
         self._local: dict[Set, LocalSet] = {}
         self._maps: dict[Map, Map] = {}

@@ -3,14 +3,18 @@ placed them, and reductions that all ranks finish together."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import numpy as np
+
 from meshloom.backend.base import Backend
 from meshloom.dist.array import DistributedArray
-from meshloom.dist.exchange import Exchange, Exchanges, place_exchanges
-from meshloom.dist.halo import LAYERS
+from meshloom.dist.checks import poison, poisons_halos
+from meshloom.dist.consistency import compare_given
+from meshloom.dist.exchange import Exchange, Exchanges, Halo, place_exchanges
+from meshloom.dist.halo import EXEC, IMPORT, LAYERS
 from meshloom.dist.local import Distribution, LocalSet
 from meshloom.dist.slabs import grid_of, on_points, slabs
 from meshloom.dist.sums import RankReduction, Reductions
@@ -18,7 +22,7 @@ from meshloom.dist.world import world
 from meshloom.errors import ScheduleError
 from meshloom.kernel.access import identity
 from meshloom.mesh.box import IndexSpace
-from meshloom.mesh.core import Field, Set
+from meshloom.mesh.core import Field, Global, Set
 from meshloom.operation import in_memory
 from meshloom.operation.call import CalledFunction, called
 from meshloom.operation.dataflow import Dataflow
@@ -38,11 +42,12 @@ class Here(NamedTuple):
 
 class LocalProgram:
     """``operations``: of a program, in order, as they run here. ``arrays``: its fields. ``exchanges``: where halos are
-    brought up to date."""
+    brought up to date. ``totals``: Globals of the program."""
 
-    def __init__(self, operations: tuple[Operation, ...], here: Here, exchanges: Exchanges):
+    def __init__(self, operations: tuple[Operation, ...], here: Here, exchanges: Exchanges, totals: Sequence[Global]):
         self.operations, self.arrays, self.exchanges = operations, here.arrays, exchanges
-        self._inside = here.inside
+        self._inside, self._cut, self._totals = here.inside, here.cut, totals
+        self._written = frozenset(Dataflow(operations).written)
 
     @property
     def summary(self) -> str:
@@ -55,15 +60,15 @@ class LocalProgram:
     def running(self) -> Iterator[None]:
         """Before: halos that it asks for as they are, which all ranks bring up to date. Behind: what is known of halos
         now; nothing, where it has not come to its end."""
+        compare_given(world(), self._cut, self.arrays.values(), self._totals, self._inside)
         old = tuple(one for field in self.exchanges.first if (one := self.arrays[field]).right != frozenset(LAYERS))
         if old:
             Exchange(old, self._inside)()
             for one in old:
                 one.right = frozenset(LAYERS)
         began = {(field, layer) for field, one in self.arrays.items() for layer in one.right}
-        written = dict.fromkeys(field for one in self.operations for field in one.written)
         for one in self.arrays.values():
-            if one.local in written:
+            if one.local in self._written:
                 one.right = frozenset()
         yield
         for (field, layer), since in self.exchanges.right.items():
@@ -79,7 +84,9 @@ def lowered(graph: Dataflow, here: Here) -> LocalProgram:
         if (due := exchanges.before.get(position)) is not None:
             found.append(exchange(due, here))
         found += _local_operations(one, here)
-    return LocalProgram(tuple(found), here, exchanges)
+        if poisons_halos() and (poisoned := _poison(exchanges.old[position], here)):
+            found.append(poisoned)
+    return LocalProgram(tuple(found), here, exchanges, [one for one in graph.storages if isinstance(one, Global)])
 
 
 def local_set(one: Set, cut: Distribution | None) -> LocalSet:
@@ -103,6 +110,28 @@ def exchange(due: tuple[Field, ...], here: Here) -> Operation:
     local = tuple(here.arrays[one].local for one in due)
     body = CalledFunction(Exchange([here.arrays[one] for one in due], here.inside), local, local)
     return called(body, f"exchange of {', '.join(one.name for one in due)}")
+
+
+def _poison(old: tuple[Halo, ...], here: Here) -> Operation | None:
+    """The operation that poisons what an operation has left old of halos; None where this rank has none of it."""
+    rows = {field: old_rows(here.arrays[field].on, [layer for one, layer in old if one is field])
+            for field, _ in old if field in here.arrays and not field.temporary}  # fmt: skip
+    local = {here.arrays[field].local: found for field, found in rows.items() if len(found)}
+    if not local:
+        return None
+
+    def poisoned() -> None:
+        for field, found in local.items():
+            poison(field, found)
+
+    return called(CalledFunction(poisoned, tuple(local), tuple(local)), "poison of halos")
+
+
+def old_rows(on: LocalSet, layers: Collection[str]) -> np.ndarray:
+    """The rows here of layers of a halo: of a grid, whose planes are received, all are of one."""
+    rows = np.concatenate([np.zeros(0, np.int64), *on.receives.rows])
+    executed = np.zeros(len(rows), bool) if isinstance(on.set, IndexSpace) else rows < on.set.owned
+    return rows[np.where(executed, EXEC in layers, IMPORT in layers)]
 
 
 def _local_operations(of: Operation, here: Here) -> Iterator[Operation]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from meshloom.dist.consistency import compare_sets
 from meshloom.dist.local import Distribution, distribution
 from meshloom.dist.slabs import Slabs, slabs
 from meshloom.dist.world import world
@@ -24,7 +25,11 @@ class Placement(OneRank):
 
     def collected(self, on: Rows, values: np.ndarray) -> np.ndarray:
         found = np.empty((on.size, *values.shape[1:]), values.dtype)
-        for numbers, rows in zip(*map(world().gathered, (self.mine(on), values)), strict=True):
+        if not isinstance(on, IndexSpace):
+            assert isinstance(on, Set)
+            compare_sets(world(), distribution(world(), [on], {}))
+        what = f"values on {on.name}"
+        for numbers, rows in zip(*(world().gathered(one, what) for one in (self.mine(on), values)), strict=True):
             found[numbers] = rows
         return found
 

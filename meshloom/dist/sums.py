@@ -65,10 +65,11 @@ class Reductions:
 
     def __init__(self, each: Sequence[RankReduction]):
         self.each = tuple(each)
+        self._named = f"the parts of {', '.join(one.total.name for one in each)}"
 
     def __call__(self) -> None:
         here = [on_host(one.here.storage).view(np.uint8) for one in self.each]
-        parts = [row[0] for row in world().gathered(np.concatenate(here).reshape(1, -1))]
+        parts = [row[0] for row in world().gathered(np.concatenate(here).reshape(1, -1), self._named)]
         ends = np.cumsum([0, *(len(one) for one in here)])
         for one, first, last in zip(self.each, ends[:-1], ends[1:], strict=True):
             one.combine([np.ascontiguousarray(part[first:last]) for part in parts])

@@ -5,21 +5,28 @@ A process that no launcher started is a world of one, and mpi4py is not even imp
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 
 from meshloom.dist import ending
-from meshloom.errors import UserError, install, one_line
+from meshloom.dist.checks import Call, absence, difference, seconds_to_wait
+from meshloom.errors import RankError, UserError, install, one_line
 from meshloom.process import ranks as of_process
+from meshloom.process.tracebacks import running_line
 
 #: What launchers tell a process of how many there are: those of MPICH, Intel and Cray; Open MPI; MVAPICH.
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+LONGEST_NOTE = 2000  # characters: it must fit into the buffer that a rank holds ready
+_PAUSE = 2e-4  # seconds between looks whether a note has come
 T = TypeVar("T")
 
 
@@ -39,33 +46,56 @@ class World(of_process.OneProcess):
     node_size: int = 1
     _ranks: Any = field(default=None, repr=False, compare=False)  # MPI's communicator, where there are several
     _ends: Any = field(default=None, repr=False, compare=False)  # another one, on which ranks wait at their ends
+    _notes: Any = field(default=None, repr=False, compare=False)  # another one, for what ranks are about to do
+    _patience: float = field(default=0.0, repr=False, compare=False)  # seconds, where that is checked
+
+    @property
+    def checks(self) -> bool:
+        """Is checked what ranks do (``MESHLOOM_CHECK_RANKS``)?"""
+        return self._patience > 0
 
     def broadcast(self, value: T) -> T:
         """The value of rank 0, on every rank; all must ask."""
+        self.check("takes a value of rank 0")
         return value if self._ranks is None else self._ranks.bcast(value)
 
     def largest(self, number: int) -> int:
         """The largest of all ranks' numbers; all must ask."""
-        return number if self._ranks is None else max(self._ranks.allgather(number))
+        return max(self.allgathered(number, "numbers"))
 
     def arrive(self, said: str, code: int, tell: Callable[[], object] | None = None) -> of_process.Ended:
         return of_process.Ended(said, code) if self._ends is None else ending.arrive(self._ends, said, code, tell)
 
-    def gathered(self, rows: np.ndarray) -> list[np.ndarray]:
-        """Rows (n, ...) of every rank, the same on all ranks; all must call it."""
+    def allgathered(self, value: T, what: str = "values") -> list[T]:
+        """A small value of every rank, the same on all ranks; all must call it. ``what`` it is: for messages."""
+        if self._ranks is None:
+            return [value]
+        self.check(f"compares {what}")
+        found: list[T] = self._ranks.allgather(value)
+        return found
+
+    def gathered(self, rows: np.ndarray, what: str = "rows") -> list[np.ndarray]:
+        """Rows (n, ...) of every rank, the same on all ranks; all must call it. ``what`` they are: for messages."""
         if self._ranks is None:
             return [rows]
+        self.check(f"gathers {what} ({rows.dtype}, shape {rows.shape[1:]} each)")
         counts = self._ranks.allgather(len(rows))
         each = int(np.prod(rows.shape[1:], dtype=np.int64)) * rows.itemsize
         found = np.empty((sum(counts), *rows.shape[1:]), rows.dtype)
         sent, offsets = np.ascontiguousarray(rows).view(np.uint8).reshape(-1), np.cumsum([0, *counts])
         places = [counts[k] * each for k in range(self.size)], [int(at) * each for at in offsets[:-1]]
         self._ranks.Allgatherv([sent, self._byte], [found.view(np.uint8).reshape(-1), *places, self._byte])
-        return [found[a:b] for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+        return [found[a:b] for a, b in pairwise(offsets)]
 
     def exchanged(self, sent: Sequence[np.ndarray], lengths: Sequence[int], neighbours: Sequence[int],
-                  senders: Sequence[int]) -> list[np.ndarray]:  # fmt: skip
-        """Bytes ``sent[k]`` to rank ``neighbours[k]``; so many bytes as ``lengths`` says from each of the ``senders``."""
+                  senders: Sequence[int], what: Mapping[int, str] | None = None) -> list[np.ndarray]:  # fmt: skip
+        """Bytes ``sent[k]`` to rank ``neighbours[k]``; so many bytes as ``lengths`` says from each of the ``senders``.
+        ``what`` they are, by rank: for messages."""
+        if self.checks:
+            sizes = dict(zip(neighbours, (one.nbytes for one in sent), strict=True))
+            expected = dict(zip(senders, lengths, strict=True))
+            self._compare({one: Call(f"exchanges {(what or {}).get(one, 'values')}", running_line(), sizes.get(one, 0),
+                                     expected.get(one, 0)) for one in sizes | expected})  # fmt: skip
         found = [np.empty(length, np.uint8) for length in lengths]
         waiting = [self._ranks.Irecv([one, self._byte], source) for one, source in zip(found, senders, strict=True)]
         waiting += [self._ranks.Isend([one, self._byte], to) for one, to in zip(sent, neighbours, strict=True)]
@@ -73,8 +103,42 @@ class World(of_process.OneProcess):
             one.Wait()
         return found
 
+    def check(self, does: str) -> None:
+        """Where calls are checked: RankError unless all other ranks are about to do the same; all must ask."""
+        if self.checks:
+            self._compare(dict.fromkeys((one for one in range(self.size) if one != self.rank),
+                                        Call(does, running_line())))  # fmt: skip
+
+    def _compare(self, calls: Mapping[int, Call]) -> None:
+        """RankError where ranks are about to do something else than this one does with each of them, or do not come."""
+        missing = set(calls)
+        short = {one: call._replace(does=call.does[:LONGEST_NOTE]) for one, call in calls.items()}
+        for other, their in self._told(short):
+            missing.remove(other)
+            if fault := difference(self.rank, short[other], other, their):
+                raise RankError(fault)
+        if missing:
+            raise RankError(absence(self.rank, short[min(missing)], sorted(missing), self._patience))
+
+    def _told(self, calls: Mapping[int, Call]) -> Iterator[tuple[int, Call]]:
+        """(rank, its call) as they come from the ranks that are told ``calls``. Notes wait for who comes later."""
+        waiting = {one: self._notes.irecv(source=one) for one in calls}
+        sent = [self._notes.isend(call, one) for one, call in calls.items()]
+        end = time.monotonic() + self._patience
+        while waiting and time.monotonic() < end:
+            for one, request in list(waiting.items()):
+                come, call = request.test()
+                if come:
+                    del waiting[one]
+                    yield one, call
+            time.sleep(_PAUSE)
+        if not waiting:  # who has told something waits for what is told
+            for request in sent:
+                request.wait()
+
     def check_alone(self, what: str, others: str = "") -> None:
-        """UserError where there are several ranks: ``what`` does not run on them yet, and ``others`` do. All must ask."""
+        """UserError where there are several ranks: ``what`` does not run on them yet, and ``others`` do. All must
+        ask."""
         if self.size > 1:
             do = others or "cases do, and scripts with loops over sets and grids"
             raise UserError(f"{what} does not run on {self.size} ranks yet: {do}; start it by itself")
@@ -95,14 +159,17 @@ def world() -> World:
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as problem:  # it is not there, or finds no MPI
-        raise UserError(f"a launcher has started {said} processes, and mpi4py is not there to join them:"
-                        f" {install('mpi')}, or .[mpich] where there is no MPI ({one_line(str(problem))})") from None  # fmt: skip
+        raise UserError(
+            f"a launcher has started {said} processes, and mpi4py is not there to join them: {install('mpi')}, or"
+            f" .[mpich] where there is no MPI ({one_line(str(problem))})"
+        ) from None
     ranks = MPI.COMM_WORLD
     if ranks.size != said:
-        raise UserError(f"a launcher has started {said} processes, and mpi4py sees {ranks.size} of them: it was made for"
-                        " another MPI; start them with that one's mpirun")  # fmt: skip
+        raise UserError(f"a launcher has started {said} processes, and mpi4py sees {ranks.size} of them: it was made"
+                        " for another MPI; start them with that one's mpirun")  # fmt: skip
     node = ranks.Split_type(MPI.COMM_TYPE_SHARED)
-    return World(ranks.rank, ranks.size, node.rank, node.size, ranks, ranks.Dup())
+    patience = max(ranks.allgather(seconds_to_wait()))  # all check, or none
+    return World(ranks.rank, ranks.size, node.rank, node.size, ranks, ranks.Dup(), ranks.Dup(), patience)
 
 
 def join() -> None:
@@ -110,4 +177,10 @@ def join() -> None:
     if launched() > 1:
         of_process.join(world)
         ending.watch(world)
+        ranks = world()
+        for name in SIZES:  # programs that this one starts are no ranks
+            os.environ.pop(name, None)
+        import_module("meshloom.dist.consistency").compare_settings(ranks)
+        if ranks.checks:  # the end of a script is a call that all ranks must come to
+            atexit.register(ending.shown, lambda: ranks.check("is at the end of its script"), world)
         import_module("meshloom.dist.backend").start()

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 
 from meshloom.errors import MeshError, instance
 from meshloom.linalg.matrix import Matrix, add_block, add_entry, block_of, library, made_through
+from meshloom.mesh.assigned import guide
 from meshloom.mesh.core import Arg, Field, Map, Set, Subset
 from meshloom.mesh.values import named
 from meshloom.native.algorithms import distinct
@@ -42,7 +43,8 @@ class MapMatrix(Matrix):
         self.rows, self.columns, self.block, self._keys = rows, columns, block, keys
         self.entries = Set(len(keys), f"entries of {self.name}")
         row, column = np.divmod(keys, max(columns.total, 1))
-        self.row_of = Map(self.entries, rows, _numbers(rows, row), f"rows of {self.name}").guiding()
+        self.row_of = Map(self.entries, rows, _numbers(rows, row), f"rows of {self.name}")
+        guide(self.row_of)
         self.column_of = Map(self.entries, columns, _numbers(columns, column), f"columns of {self.name}")
         self.values = self.entries.field(self.name, block if block != (1, 1) else 1, dtype=dtype)
         self._places: dict[tuple[Map, Map], Map] = {}

@@ -80,11 +80,11 @@ class Assignable(ItsOwnCopy, Generic[S_co]):
         self.held_by = self.held_by or why
         return self
 
-    def guiding(self) -> Self:
-        """The same map, which says over ranks whose the elements of its source are: they belong to the rank of their
-        lowest target by it, whatever loops there are."""
-        self.source.kept[GUIDE] = weakref.ref(self)
-        return self
+
+def guide(map_: Any) -> None:
+    """From now on a map says over ranks whose the elements of its source are: they belong to the rank of their lowest
+    target by it, whatever loops there are."""
+    map_.source.kept[GUIDE] = weakref.ref(map_)
 
 
 def guide_of(one: Rows) -> Any:

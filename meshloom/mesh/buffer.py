@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from copy import copy
 from itertools import count
@@ -137,15 +137,15 @@ class Buffered(Sent):
         self._watchers.add(watcher)
 
 
-class OverRanks:
+class OverRanks(ABC):
     """Memory whose values are on several ranks; arrays on devices are used in the same way: ``get``, ``set``, ``fill``.
     ``local``: what this rank has of it."""
 
     local: Buffered
 
+    @abstractmethod
     def owned(self) -> tuple[np.ndarray, np.ndarray]:
         """Of this rank's own elements the positions in the whole, ascending, and the rows (n, dim)."""
-        raise NotImplementedError
 
 
 def sharing_memory(storages: Iterable[Buffered], written: Collection[Buffered]) -> tuple[Buffered, Buffered] | None:

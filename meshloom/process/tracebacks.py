@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 VARIABLE = "MESHLOOM_TRACEBACK"
+_LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -20,7 +21,7 @@ def shorten(kind: type[BaseException]) -> None:
     before = sys.excepthook
 
     def hook(type_: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        if isinstance(error, kind) and _wanted():
+        if isinstance(error, kind) and wanted_short():
             shortened(error)
             traceback = error.__traceback__
         before(type_, error, traceback)
@@ -59,7 +60,33 @@ def _users(traceback: TracebackType | None) -> TracebackType | None:
     return kept
 
 
-def _wanted() -> bool:
+def running_line() -> str:
+    """``script.py:12``: the innermost line that is executed now and is not the package's; '' where there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not _is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def failing_line(error: BaseException) -> str:
+    """The same of the lines that led to an error."""
+    found, traceback = "", error.__traceback__
+    while traceback is not None:
+        if _is_users(file := traceback.tb_frame.f_code.co_filename):
+            found = f"{file}:{traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return found
+
+
+def _is_users(file: str) -> bool:
+    """Neither the package's nor of Python's own library, which has what is installed inside."""
+    path = os.path.abspath(file)
+    pythons = file.startswith("<frozen ") or (path.startswith(_LIBRARY) and "site-packages" not in path)
+    return not path.startswith(_PACKAGE) and not pythons
+
+
+def wanted_short() -> bool:
+    """Are the package's frames cut?"""
     return os.environ.get(VARIABLE, "").strip().lower() != "full"
 
 
@@ -71,7 +98,7 @@ def _shorten_in_ipython(kind: type[BaseException]) -> None:
         return
 
     def show(self: Any, type_: Any, error: Any, traceback: Any, tb_offset: Any = None) -> None:
-        if _wanted():
+        if wanted_short():
             shortened(error)
         self.showtraceback((type_, error, error.__traceback__), tb_offset=tb_offset)
 

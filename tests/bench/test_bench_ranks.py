@@ -1,4 +1,4 @@
-"""bench.ranks starts ranks beside threads, and writes a file."""
+"""bench.ranks starts ranks next to threads, and writes a file."""
 
 from __future__ import annotations
 

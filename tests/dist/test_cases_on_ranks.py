@@ -29,7 +29,7 @@ from meshloom.process import ranks as of_process
 from meshloom.run.folder import RunFolder, claim
 from meshloom.run.stop import StopRequest
 from tests.dist import on_ranks_cases
-from tests.dist.test_ranks import LAUNCHER, ROOT, SECONDS
+from tests.dist.launch import LAUNCHER, ROOT, SECONDS, environment_of_ranks
 
 SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=8", "--set", "output.plot=false", "--backend", "numpy")
 
@@ -37,7 +37,7 @@ SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=8", "--set", "output.plot=false",
 def launched(ranks: int | None, *words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """A Python program on so many ranks; None: without a launcher."""
     launcher = [] if ranks is None else [str(LAUNCHER), "-n", str(ranks)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = environment_of_ranks()
     return subprocess.run([*launcher, sys.executable, *words], capture_output=True, text=True, timeout=SECONDS,
                           env=environment, cwd=cwd)  # fmt: skip
 

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.dist.world import World, launched
+from meshloom.dist import world
+from meshloom.dist.world import World
 from meshloom.errors import UserError
 from tests.dist import on_ranks
-
-ROOT = Path(__file__).parents[2]
-LAUNCHER = Path(sys.executable).with_name("mpirun")  # of the wheel mpich, which the extra ``dev`` has
-SECONDS = 300  # a deadlock fails
+from tests.dist.launch import LAUNCHER, ROOT, SECONDS, launched  # noqa: F401  for tests that start ranks, too
 
 
 def ran(backend: str, ranks: int | None, module: str = "tests.dist.on_ranks", *names: str) -> dict[str, Any]:
     """What ``on_ranks``, or another module of runs, prints; None: without a launcher. ``names``: of some runs alone."""
-    command = [sys.executable, "-m", module, backend, *names]
-    if ranks is not None:
-        assert LAUNCHER.exists(), "the extra dev brings mpich"
-        command = [str(LAUNCHER), "-n", str(ranks), *command]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment, cwd=ROOT)
+    done = launched(ranks, ["-m", module, backend, *names], MESHLOOM_POISON_HALOS=str(int(backend == "numpy")))
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert found.pop("ranks") == (ranks or 1)
@@ -80,20 +70,17 @@ def test_a_process_by_itself_is_a_world_of_one() -> None:
 
 
 def test_launchers_are_known_by_what_they_say() -> None:
-    assert launched({}) == 1 and launched({"PMI_SIZE": "4", "PMI_RANK": "1"}) == 4
-    assert launched({"OMPI_COMM_WORLD_SIZE": "2"}) == 2 and launched({"PMI_SIZE": "many"}) == 1
+    assert world.launched({}) == 1 and world.launched({"PMI_SIZE": "4", "PMI_RANK": "1"}) == 4
+    assert world.launched({"OMPI_COMM_WORLD_SIZE": "2"}) == 2 and world.launched({"PMI_SIZE": "many"}) == 1
 
 
 @pytest.mark.parametrize(("said", "message"), [("1", ""), ("3", "mpi4py sees 1 of them: it was made for another MPI")])
 def test_processes_that_each_believe_to_be_alone_are_told(said: str, message: str) -> None:
     """As a launcher of another MPI than mpi4py's leaves them."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI"))}
-    environment |= {"MV2_COMM_WORLD_SIZE": said, "PYTHONPATH": str(ROOT)}
     text = "import meshloom as ml\nprint(ml.world.size)"
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=SECONDS,
-                          env=environment)  # fmt: skip
+    done = launched(None, ["-c", text], MV2_COMM_WORLD_SIZE=said, MV2_COMM_WORLD_RANK="0")
     if message:
-        assert done.returncode and message in done.stderr.splitlines()[-1]
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and message in done.stderr
     else:
         assert done.stdout == "1\n"
 
@@ -108,8 +95,6 @@ def test_functions_of_points_are_checked() -> None:
 
 
 def test_mpi4py_that_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    from meshloom.dist import world
-
     monkeypatch.setenv("PMI_SIZE", "2")
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(UserError, match=r"a launcher has started 2 processes, and mpi4py is not there to join them"):

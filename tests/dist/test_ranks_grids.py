@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from functools import cache
@@ -14,8 +13,8 @@ import pytest
 
 import meshloom as ml
 from tests.dist import on_ranks_grids
+from tests.dist.launch import LAUNCHER, ROOT, SECONDS, environment_of_ranks
 from tests.dist.on_ranks import digest
-from tests.dist.test_ranks import LAUNCHER, ROOT, SECONDS
 
 QUICK = (8, 16)  # periodic first axes: three axes with ghosts, and two without along the first
 SEEDS = {"numpy": tuple(range(24)), "cpu": tuple(range(12)), "emulated": (4,)}
@@ -26,7 +25,7 @@ def started(ranks: int | None, *command: str) -> subprocess.CompletedProcess[str
     assert ranks is None or LAUNCHER.exists(), "the extra dev brings mpich"
     launcher = [] if ranks is None else [str(LAUNCHER), "-n", str(ranks)]
     return subprocess.run([*launcher, sys.executable, *command], capture_output=True, text=True, timeout=SECONDS,
-                          env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}, cwd=ROOT)  # fmt: skip
+                          env=environment_of_ranks(), cwd=ROOT)  # fmt: skip
 
 
 @cache

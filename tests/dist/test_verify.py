@@ -54,6 +54,40 @@ def numbers_of(lists: ExchangeLists, m: int) -> list[int]:
     return found
 
 
+def lost_message(lists: ExchangeLists, side: str, owner: np.ndarray) -> Iterator[Corruption]:
+    done = ("receive", "from") if side == "receives" else ("send", "to")
+    for m in range(len(lists.ranks)):
+        words = f"does not {done[0]} element {numbers_of(lists, m)[0]} {done[1]} rank {lists.neighbours[m]}"
+        yield with_numbers(lists, m, []), f"rank {lists.ranks[m]} {words}"
+
+
+def double_message(lists: ExchangeLists, side: str, owner: np.ndarray) -> Iterator[Corruption]:
+    for m in range(len(lists.ranks)):
+        numbers = numbers_of(lists, m)
+        at = int(lists.offsets[m + 1])
+        offsets = np.concatenate([lists.offsets[: m + 1], lists.offsets[m + 1 :] + len(numbers)])
+        ranks, neighbours = (np.insert(one, m, one[m]) for one in (lists.ranks, lists.neighbours))
+        wrong = ExchangeLists(ranks, neighbours, np.insert(offsets, m + 1, at), np.insert(lists.numbers, at, numbers))
+        yield wrong, f"{said(lists, m, numbers[0], side)} in a message out of order"
+
+
+def other_element(lists: ExchangeLists, side: str, owner: np.ndarray) -> Iterator[Corruption]:
+    """One of the same owner stands in the place of what is needed: no length tells."""
+    for m in range(len(lists.ranks)):
+        numbers, sender = numbers_of(lists, m), (lists.neighbours if side == "receives" else lists.ranks)[m]
+        for element in sorted(set(np.flatnonzero(owner == sender).tolist()) - set(numbers))[::4]:
+            yield with_numbers(lists, m, sorted([*numbers[1:], element])), f"{said(lists, m, element, side)}, "
+
+
+def wrong_rank(lists: ExchangeLists, side: str, owner: np.ndarray) -> Iterator[Corruption]:
+    """Another rank has the message."""
+    for m in range(len(lists.ranks)):
+        for other in set(range(RANKS)) - {int(lists.ranks[m]), int(lists.neighbours[m])}:
+            ranks = lists.ranks.copy()
+            ranks[m] = other
+            yield replace(lists, ranks=ranks), f"{'receives' if side == 'receives' else 'sends'} element"
+
+
 def missing_element(lists: ExchangeLists, side: str, owner: np.ndarray) -> Iterator[Corruption]:
     for m in range(len(lists.ranks)):
         numbers = numbers_of(lists, m)
@@ -97,7 +131,8 @@ def superfluous_element(lists: ExchangeLists, side: str, owner: np.ndarray) -> I
             yield with_numbers(lists, m, sorted([*numbers, element])), f"{said(lists, m, element, side)}, "
 
 
-CORRUPTIONS = (missing_element, double_element, wrong_order, wrong_neighbour, superfluous_element)
+CORRUPTIONS = (missing_element, double_element, wrong_order, wrong_neighbour, superfluous_element, lost_message,
+               double_message, other_element, wrong_rank)  # fmt: skip
 
 
 def with_lists(key: Hashable, layer: str, side: str, lists: ExchangeLists) -> dict[Hashable, DistributedSet]:

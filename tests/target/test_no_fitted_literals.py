@@ -200,7 +200,7 @@ LEFT: dict[str, dict[str, str]] = {
     "compact/schemes.py": {"limit_denominator(": ROUNDING},
     "compact/taylor.py": {"EXACT = ": METHOD},
     "dist/ending.py": {"SECONDS = ": PATIENCE, "_MOST = ": ON_PAGE},
-    "dist/partition.py": {"MOST_RANKS = ": ASKED},
+    "dist/partition.py": {"MOST_RANKS = ": ASKED}, "dist/world.py": {"LONGEST_NOTE = ": FORM},
 }  # fmt: skip
 #: The same where machines are none of a module's business.
 ELSEWHERE: dict[str, dict[str, str]] = {

@@ -1,0 +1,83 @@
+"""What is checked of ranks where the environment asks for it, and costs time.
+
+``MESHLOOM_CHECK_RANKS=1``: before every collective, do all ranks that take part in it make the same call? Exchange
+lists go through the verifier. ``MESHLOOM_POISON_HALOS=1``: copies of other ranks' values that are no longer theirs are
+NaN, so that an exchange that is missing shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from meshloom.mesh.core import Field
+
+CALLS, HALOS = "MESHLOOM_CHECK_RANKS", "MESHLOOM_POISON_HALOS"
+SECONDS = 60.0  # that ranks wait for each other, unless said
+SAME_CALLS = "all ranks must make the same calls in the same order"
+
+
+class Call(NamedTuple):
+    """What a rank is about to do: ``does``, such as "gathers field u", at the user's line ``where``; with the rank that
+    is told so it exchanges ``sent`` and ``expected`` bytes."""
+
+    does: str
+    where: str
+    sent: int = 0
+    expected: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.does} at {self.where}" if self.where else self.does
+
+
+def seconds_to_wait(environment: Mapping[str, str] = os.environ) -> float:
+    """How long ranks wait for others before a collective; 0 where nothing is checked. No value is refused: ranks may
+    have different ones, and cannot tell each other yet."""
+    said = environment.get(CALLS, "").strip()
+    if said in ("", "0"):
+        return 0.0
+    return float(said) if said.isdecimal() and float(said) > 1 else SECONDS
+
+
+def difference(one: int, call: Call, other: int, their: Call) -> str:
+    """What is wrong with the calls of two ranks, in the same words on both; '' where they are the same."""
+    if one > other:
+        return difference(other, their, one, call)
+    if call.does != their.does:
+        return f"rank {one} {call}, and rank {other} {their}: {SAME_CALLS}"
+    for sender, sent, receiver, expected in ((one, call.sent, other, their.expected),
+                                             (other, their.sent, one, call.expected)):  # fmt: skip
+        if sent != expected:
+            return f"rank {sender} {call.does}: it sends {sent} bytes to rank {receiver}, which expects {expected}"
+    return ""
+
+
+def absence(one: int, call: Call, missing: Sequence[int], seconds: float) -> str:
+    """That ranks have not come."""
+    others = " and ".join(f"rank {other}" for other in missing)
+    are = "is" if len(missing) == 1 else "are"
+    return (f"rank {one} {call}, and {others} {are} not there after {seconds:g} s: {SAME_CALLS}"
+            f" ({CALLS}=600 waits for ten minutes)")  # fmt: skip
+
+
+def poisons_halos() -> bool:
+    """Is that asked for?"""
+    return os.environ.get(HALOS, "") not in ("", "0")
+
+
+def poison(field: Field, old: np.ndarray) -> None:
+    """Make rows of a field NaN, or the largest integer."""
+    rows = field.unpacked()
+    rows[old] = np.nan if field.dtype.kind == "f" else np.iinfo(field.dtype).max
+    field.repack(rows)
+
+
+def digest(values: np.ndarray) -> str:
+    """By which ranks compare values without sending them."""
+    if not values.any():  # as most fields are at first: to look takes less time than to hash
+        return "zero"
+    return hashlib.sha256(np.ascontiguousarray(values).data).hexdigest()[:16]

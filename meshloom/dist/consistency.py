@@ -1,0 +1,134 @@
+"""What ranks are given must be the same on all of them: settings, sets, maps, points, values.
+
+An unseeded random start, or a mesh file that differs between nodes, would otherwise be a result that nobody can
+explain. Every rank makes digests of what it was given, and before the first loop that uses it all compare them. The
+cost is a hash of the bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+from weakref import WeakSet
+
+import numpy as np
+
+from meshloom.backend.base import Backend
+from meshloom.dist.array import DistributedArray
+from meshloom.dist.checks import CALLS, HALOS, digest
+from meshloom.dist.local import Distribution
+from meshloom.dist.world import World
+from meshloom.errors import RankError
+from meshloom.mesh.core import Global, Set, on_host
+from meshloom.process.version import VERSION
+
+VARIABLES = (CALLS, HALOS, "MESHLOOM_CXXFLAGS")  # what they say must be said to all
+POINTS = "digest of points"  # where a set keeps it
+SAME_MESH = "all ranks must be given the same mesh"
+SAME_SCRIPT = "all ranks must run the same script"
+
+_compared: WeakSet[Distribution | Global] = WeakSet()
+
+
+class Given(NamedTuple):
+    """Something by its ``name``. Where ``said`` differs between ranks, both are told; where ``digest`` does, that the
+    thing ``differs``, such as "was given other values". ``hint``: what to do about it."""
+
+    name: str
+    said: str
+    hint: str
+    digest: str = ""
+    differs: str = "was given other values"
+
+
+def compare(world: World, given: Iterable[Given], when: str) -> None:
+    """RankError where ranks have different things, which names the first, and two ranks; all must ask."""
+    mine = list(given)
+    digests = world.allgathered(hashlib.sha256(repr(mine).encode()).hexdigest(), f"what it was given {when}")
+    for rank, one in enumerate(digests):
+        if one != digests[0]:
+            everybody = world.allgathered(mine, "what differs")
+            raise RankError(difference(everybody[0], rank, everybody[rank]))
+
+
+def difference(first: Sequence[Given], rank: int, theirs: Sequence[Given]) -> str:
+    """What a rank has that rank 0 has otherwise."""
+    for one, other in zip(first, theirs, strict=False):
+        if one.name != other.name:
+            return f"rank 0 uses {one.name} where rank {rank} uses {other.name}: {SAME_SCRIPT}"
+        if one.said != other.said:
+            return f"{one.name} is {one.said} on rank 0, and {other.said} on rank {rank}: {one.hint}"
+        if one.digest != other.digest:
+            return f"{one.name} {one.differs} on rank {rank} than on rank 0: {one.hint}"
+    longer = (0, first) if len(first) > len(theirs) else (rank, theirs)
+    return f"rank {longer[0]} uses {longer[1][min(len(first), len(theirs))].name} before others do: {SAME_SCRIPT}"
+
+
+# ----- settings -----------------------------------------------------------------------------------------------------
+def compare_settings(world: World) -> None:
+    """RankError where ranks run other versions, or were told other things by their environment."""
+    versions = {"Meshloom": VERSION, "Python": platform.python_version(), "NumPy": np.__version__}
+    given = [Given(name, said, "install the same on all nodes") for name, said in versions.items()]
+    given += [Given(name, repr(os.environ.get(name, "")), "set it for all ranks") for name in VARIABLES]
+    compare(world, given, "by its environment")
+
+
+# ----- sets, maps and values ----------------------------------------------------------------------------------------
+def compare_sets(world: World, cut: Distribution) -> None:
+    """RankError where ranks were given other sets or maps; asked once for those that are cut together."""
+    if cut not in _compared:
+        _compared.add(cut)
+        compare(world, _sets(cut), "of meshes")
+
+
+def compare_given(
+    world: World, cut: Distribution | None, fields: Iterable[DistributedArray], totals: Iterable[Global],
+    inside: Backend,
+) -> None:  # fmt: skip
+    """RankError where ranks were given other sets, maps, fields or Globals for a program, or another back end; asked
+    once for each of them. ``cut``: its sets, but for grids."""
+    if cut is not None:
+        compare_sets(world, cut)
+    uncompared = [one for one in fields if one.given and not one.local.temporary]
+    first_seen = [one for one in totals if one not in _compared]
+    if uncompared or first_seen:
+        _compared.update(first_seen)
+        compare(world, [_backend(inside), *map(_field, uncompared), *map(_global, first_seen)], "as values")
+        for one in uncompared:
+            one.given = ""
+
+
+def _sets(cut: Distribution) -> Iterator[Given]:
+    for one in cut.sets:
+        yield Given(f"set {one.name}", f"of {one.total} elements", SAME_MESH)
+    for one in cut.sets:
+        yield Given(f"set {one.name}", "", SAME_MESH, _places(one), "has its elements at other places")
+    for map_ in cut.maps:
+        ends = f"from {map_.source.name} to {map_.arity} of {map_.target.name}"
+        yield Given(f"map {map_.name}", ends, SAME_MESH, map_.digest, "leads elsewhere")
+
+
+def _places(of: Set) -> str:
+    """Where elements are, in space and in memory."""
+    if POINTS not in of.kept:
+        of.kept[POINTS] = " ".join(digest(one) for one in (of.points, of.numbering) if one is not None)
+    found: str = of.kept[POINTS]
+    return found
+
+
+def _backend(inside: Backend) -> Given:
+    plain = " ".join(str(one) for one in inside.key if isinstance(one, str | bool))  # others are this process's own
+    return Given("the back end", inside.name, "choose the same on all ranks", plain, "has other options")
+
+
+def _field(one: DistributedArray) -> Given:
+    said = f"of {one.rows} x {one.local.dim} {one.dtype} ({one.layout})"
+    return Given(f"field {one.local.name}", said, "an unseeded random start?", one.given)
+
+
+def _global(one: Global) -> Given:
+    return Given(f"global {one.name}", f"of {one.dtype} x {one.dim}", "an unseeded random number?",
+                 digest(on_host(one.storage)))  # fmt: skip

@@ -1,0 +1,36 @@
+"""Processes that a launcher starts as ranks. Every one of them checks what others call, and old halos are poisoned."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LAUNCHER = Path(sys.executable).with_name("mpirun")  # of the wheel mpich, which the extra ``dev`` has
+SECONDS = 300  # a deadlock fails
+#: What launchers say to the processes that they start: tests may be started by one themselves.
+SAID = ("PMI", "OMPI", "MV2")
+
+
+def environment_of_ranks(**more: str) -> dict[str, str]:
+    """Of ranks that are started from here."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(SAID)}
+    checks = {"MESHLOOM_CHECK_RANKS": "120", "MESHLOOM_POISON_HALOS": "1"}
+    return own | checks | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | more
+
+
+def command_of(ranks: int | None, arguments: list[str]) -> list[str]:
+    """A command of Python, on so many ranks; None: without a launcher."""
+    command = [sys.executable, *arguments]
+    if ranks is None:
+        return command
+    assert LAUNCHER.exists(), "the extra dev brings mpich"
+    return [str(LAUNCHER), "-n", str(ranks), *command]
+
+
+def launched(ranks: int | None, arguments: list[str], **more: str) -> subprocess.CompletedProcess[str]:
+    """What such a command says, with more in its environment."""
+    return subprocess.run(command_of(ranks, arguments), capture_output=True, text=True, timeout=SECONDS,
+                          env=environment_of_ranks(**more), cwd=ROOT)  # fmt: skip

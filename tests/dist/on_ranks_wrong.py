@@ -1,0 +1,206 @@
+"""What goes wrong on ranks, by name: ``python -m tests.dist.on_ranks_wrong NAME`` for ``test_disagreement.py``. What
+comes to its end prints "done"."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+if "other_numpy" in sys.argv and os.environ.get("PMI_RANK") == "1":
+    np.__version__ = "1.0"
+
+import meshloom as ml
+from tests.dist.on_ranks import spread
+
+CELLS = (6, 4)
+Loop = tuple[ml.Mesh, ml.Field, ml.Field]
+
+
+@ml.kernel
+def moved(rate: ml.Read, u: ml.ReadWrite):
+    u += rate
+
+
+def given(cells: tuple[int, int] = CELLS, seed: int | None = 1, width: float = 1.0) -> Loop:
+    """A mesh with values; ``rate`` is what a loop adds up."""
+    mesh = ml.generate.box(cells, cells="quad", extent=(width, 1.0))
+    u = mesh.cells.field("u", data=np.random.default_rng(seed).standard_normal(len(mesh.cells)))
+    return mesh, u, mesh.cells.field("rate")
+
+
+def loop(mesh: ml.Mesh, u: ml.Field, rate: ml.Field) -> None:
+    spread(mesh.faces, u[mesh.face_cells], rate[mesh.face_cells])
+
+
+def nothing() -> None:
+    of = given()
+    loop(*of)
+    assert np.isfinite(of[2].numpy()).all()
+
+
+# ----- calls ----------------------------------------------------------------------------------------------------------
+def gathered_on_one() -> None:
+    mesh, u, rate = given()
+    loop(mesh, u, rate)
+    moved(mesh.cells, rate, u)
+    if ml.world.rank == 0:
+        u.numpy()
+    loop(mesh, u, rate)
+
+
+def other_fields() -> None:
+    mesh, u, rate = given()
+    loop(mesh, u, rate)
+    (rate if ml.world.rank else u).numpy()
+
+
+def left_early() -> None:
+    of = given()
+    loop(*of)
+    if ml.world.rank == 1:
+        sys.exit()
+    of[2].numpy()
+
+
+def late() -> None:
+    of = given()
+    loop(*of)
+    if ml.world.rank == 1:
+        time.sleep(60)
+    of[2].numpy()
+
+
+# ----- errors ---------------------------------------------------------------------------------------------------------
+def raised_on_one() -> None:
+    of = given()
+    if ml.world.rank == 1:
+        print("now", flush=True)
+        raise ZeroDivisionError("on purpose")
+    loop(*of)
+
+
+def refused_on_one() -> None:
+    of = given()
+    if ml.world.rank == 1:
+        of[1].assign([1.0, 2.0])
+    loop(*of)
+
+
+def refused_on_all() -> None:
+    given()[1].assign([1.0, 2.0])
+
+
+def raised_on_all() -> None:
+    raise ZeroDivisionError("on purpose")
+
+
+def refused_and_caught() -> None:
+    """An error that a script catches ends nobody."""
+    try:
+        given()[1].memory()
+    except ml.errors.UserError:
+        nothing()
+
+
+def waiting() -> None:
+    """For a signal: rank 1 computes, the others wait for it."""
+    of = given()
+    loop(*of)
+    print("now", flush=True)
+    if ml.world.rank == 1:
+        time.sleep(120)
+    of[2].numpy()
+
+
+def killed() -> None:
+    of = given()
+    if ml.world.rank == 1:
+        print("now", flush=True)
+        os.kill(os.getpid(), 9)
+    loop(*of)
+
+
+# ----- what was given -------------------------------------------------------------------------------------------------
+def random_start() -> None:
+    loop(*given(seed=None))
+
+
+def random_restart() -> None:
+    mesh, u, rate = given()
+    loop(mesh, u, rate)
+    u.assign(np.random.default_rng().standard_normal(len(mesh.cells)))
+    loop(mesh, u, rate)
+
+
+def other_mesh() -> None:
+    loop(*given((6, 4 + ml.world.rank)))
+
+
+def other_points() -> None:
+    loop(*given(width=1.0 + ml.world.rank))
+
+
+def other_mesh_by_points() -> None:
+    mesh = ml.generate.box((6, 4 + ml.world.rank), cells="quad")
+    mesh.cells.field("u", data=lambda points: points[:, 0])
+
+
+def other_map() -> None:
+    one, two = ml.Set(8, "one"), ml.Set(8, "two")
+    map_ = ml.Map(one, two, (np.arange(16).reshape(8, 2) + ml.world.rank) % 8, "mine")
+    spread(one, two.field("u")[map_], two.field("rate")[map_])
+
+
+def other_type() -> None:
+    mesh, u, rate = given()
+    kind = np.float32 if ml.world.rank else np.float64
+    loop(mesh, mesh.cells.field("u", data=u.numpy().astype(kind)), rate)
+
+
+def other_backend() -> None:
+    of = given()
+    if ml.world.rank:
+        ml.use("numpy", strict=True)
+    loop(*of)
+
+
+def other_numpy() -> None:
+    """Seen when Meshloom is imported."""
+
+
+# ----- halos ----------------------------------------------------------------------------------------------------------
+def no_exchange() -> None:
+    """Exchanges inside of a program are left out."""
+    from meshloom.dist.exchange import Exchange
+
+    Exchange.__call__ = lambda self: None
+    mesh, u, rate = given()
+
+    @ml.program
+    def step() -> None:
+        loop(mesh, u, rate)
+        moved(mesh.cells, rate, u)
+
+    step.run(3)
+    poisoned = np.isnan(rate.numpy()).any()
+    assert poisoned == (os.environ["MESHLOOM_POISON_HALOS"] == "1")
+
+
+RUNS: dict[str, Callable[[], None]] = {
+    one.__name__: one for one in (
+        nothing, gathered_on_one, other_fields, left_early, late, raised_on_one, refused_on_one, refused_on_all,
+        raised_on_all, refused_and_caught, waiting, killed, random_start, random_restart, other_mesh, other_points,
+        other_mesh_by_points, other_map, other_type, other_backend, other_numpy, no_exchange,
+    )
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    ml.use("numpy", reproducible=True)
+    RUNS[sys.argv[1]]()
+    if ml.world.rank == 0:
+        print("done", flush=True)

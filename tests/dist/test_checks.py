@@ -1,0 +1,339 @@
+"""What ranks compare, without a launcher: ranks are threads, and their communicator is made of queues."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from queue import Empty, Queue
+from threading import Barrier
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import meshloom as ml
+from meshloom.dist import consistency, ending, local
+from meshloom.dist.checks import Call, absence, difference, digest, poison, poisons_halos, seconds_to_wait
+from meshloom.dist.consistency import Given, compare
+from meshloom.dist.distribute import distribute
+from meshloom.dist.halo import DistributedSet, distributed
+from meshloom.dist.local import Distribution, LocalSet, _local_set
+from meshloom.dist.lower import old_rows
+from meshloom.dist.ownership import Link
+from meshloom.dist.world import World
+from meshloom.errors import MeshloomError, PlanError, RankError, UserError
+from meshloom.process.tracebacks import failing_line, running_line
+from tests.dist.samples import Sample, samples
+from tests.one_line import one_line_from
+
+SHORT = 0.2  # seconds that ranks wait here
+
+
+class Queues:
+    """What the threads of ``ranks`` share."""
+
+    def __init__(self, ranks: int):
+        self.size = ranks
+        self.of: dict[tuple[int, int, int], Queue[Any]] = {
+            (source, to, tag): Queue() for source in range(ranks) for to in range(ranks) for tag in range(4)
+        }
+        self.barrier = Barrier(ranks, timeout=30)
+
+
+@dataclass
+class Sent:
+    def wait(self) -> None: ...
+
+    Wait = wait
+
+
+@dataclass
+class Arriving:
+    queue: Queue[Any]
+    memory: np.ndarray
+
+    def Wait(self) -> None:
+        self.memory[:] = self.queue.get(timeout=30)
+
+
+@dataclass
+class Expected:
+    queue: Queue[Any]
+
+    def test(self) -> tuple[bool, Any]:
+        try:
+            return True, self.queue.get_nowait()
+        except Empty:
+            return False, None
+
+
+@dataclass
+class Communicator:
+    """As far as ``World`` uses one, but for arrays."""
+
+    queues: Queues
+    rank: int
+
+    def isend(self, note: Any, to: int, tag: int = 1) -> Sent:
+        self.queues.of[self.rank, to, tag].put(note)
+        return Sent()
+
+    def irecv(self, source: int, tag: int = 1) -> Expected:
+        return Expected(self.queues.of[source, self.rank, tag])
+
+    def Isend(self, message: list[Any], to: int) -> Sent:
+        return self.isend(message[0].copy(), to, 0)
+
+    def Irecv(self, message: list[Any], source: int) -> Arriving:
+        return Arriving(self.queues.of[source, self.rank, 0], message[0])
+
+    def allgather(self, value: Any) -> list[Any]:
+        others = [one for one in range(self.queues.size) if one != self.rank]
+        for one in others:
+            self.isend(value, one, 3)
+        found = {one: self.queues.of[one, self.rank, 3].get(timeout=30) for one in others} | {self.rank: value}
+        self.queues.barrier.wait()
+        return [found[one] for one in range(self.queues.size)]
+
+
+@dataclass(frozen=True)
+class Thread(World):
+    """A rank that is a thread."""
+
+
+def threads(ranks: int, patience: float = 20.0) -> list[Thread]:
+    queues = Queues(ranks)
+    both = [(Communicator(queues, rank), Communicator(queues, rank)) for rank in range(ranks)]
+    return [Thread(rank, ranks, rank, ranks, both[rank][0], None, both[rank][1], patience) for rank in range(ranks)]
+
+
+def on_all(ranks: list[Thread], work: Callable[[Thread], Any]) -> list[Any]:
+    """What each finds, or its error."""
+
+    def found(one: Thread) -> Any:
+        try:
+            return work(one)
+        except MeshloomError as error:
+            return error
+
+    with ThreadPoolExecutor(len(ranks)) as pool:
+        return list(pool.map(found, ranks))
+
+
+# ----- calls ----------------------------------------------------------------------------------------------------------
+def test_calls_that_are_the_same_pass() -> None:
+    ranks = threads(3)
+    for _ in range(3):
+        assert on_all(ranks, lambda one: one.check("gathers field u")) == [None] * 3
+    assert on_all(threads(3, 0.0), lambda one: one.check(f"does {one.rank}")) == [None] * 3, "nobody asked for checks"
+
+
+def test_calls_that_differ_are_named_in_the_same_words_by_both() -> None:
+    said = on_all(threads(2), lambda one: one.check("gathers field v" if one.rank else "gathers field u"))
+    assert all(isinstance(one, RankError) for one in said) and str(said[0]) == str(said[1])
+    here = r"\S*test_checks\.py:\d+"
+    with one_line_from(RankError, f"^rank 0 gathers field u at {here}, and rank 1 gathers field v at {here}: all"):
+        raise said[0]
+
+
+def exchange(one: Thread, other: int, sent: int, expected: int, what: str = "u") -> None:
+    one.exchanged([np.zeros(sent, np.uint8)], [expected], [other], [other], {other: f"halos of {what}"})
+
+
+@pytest.mark.parametrize(("sent", "what", "line"), [
+    (24, "u", "rank 1 exchanges halos of u: it sends 24 bytes to rank 0, which expects 16"),
+    (16, "v", r"rank 0 exchanges halos of u at .*, and rank 1 exchanges halos of v at .*: all ranks must .*"),
+])  # fmt: skip
+def test_neighbours_compare_what_they_exchange(sent: int, what: str, line: str) -> None:
+    """Rank 2 takes no part."""
+    ranks = threads(3)
+    said = on_all(ranks[:2], lambda one: exchange(one, 0, sent, 8, what) if one.rank else exchange(one, 1, 8, 16))
+    assert all(isinstance(one, RankError) and re.fullmatch(line, str(one)) for one in said), said
+
+
+def test_neighbours_of_one_need_not_be_those_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 1 exchanges u and v with rank 0, and u alone with rank 2."""
+    monkeypatch.setattr(Thread, "_byte", None)
+    sizes = {0: {1: 16}, 1: {0: 16, 2: 8}, 2: {1: 8}}
+    what = {16: "halos of u, v", 8: "halos of u"}
+
+    def run(one: Thread) -> list[np.ndarray]:
+        others = sizes[one.rank]
+        sent, names = ([np.full(size, one.rank, np.uint8) for size in others.values()],
+                       {other: what[size] for other, size in others.items()})  # fmt: skip
+        return one.exchanged(sent, list(others.values()), list(others), list(others), names)
+
+    found = on_all(threads(3), run)
+    assert [[part.tolist() for part in one] for one in found] == [[[1] * 16], [[0] * 16, [2] * 8], [[1] * 8]]
+
+
+def test_what_is_gathered_is_part_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is checked before anything is sent."""
+    asked: list[str] = []
+
+    def check(self: World, does: str) -> None:
+        asked.append(does)
+        raise RankError("enough")
+
+    monkeypatch.setattr(World, "check", check)
+    (one, _) = threads(2)
+    for call in (lambda: one.gathered(np.zeros((3, 2)), "field u"), lambda: one.allgathered(1, "numbers")):
+        with pytest.raises(RankError):
+            call()
+    assert asked == ["gathers field u (float64, shape (2,) each)", "compares numbers"]
+
+
+def test_who_does_not_come_is_named() -> None:
+    ranks = threads(3, SHORT)
+    said = on_all([ranks[0], ranks[2]], lambda one: one.check("gathers field u"))
+    for one, rank in zip(said, (0, 2), strict=True):
+        with one_line_from(RankError, rf"^rank {rank} gathers field u at .*, and rank 1 is not there after 0\.2 s"):
+            raise one
+    assert "rank 1 and rank 3 are not there after 5 s" in absence(0, Call("gathers", ""), [1, 3], 5.0)
+
+
+def test_the_line_that_is_named_may_differ() -> None:
+    assert difference(0, Call("gathers u", "a.py:1"), 1, Call("gathers u", "a.py:9")) == ""
+    assert difference(1, Call("gathers u", ""), 0, Call("ends", "a.py:9")).startswith(
+        "rank 0 ends at a.py:9, and rank 1 gathers u: ")  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "seconds"), [("", 0), ("0", 0), ("1", 60), ("7", 7), ("yes", 60), ("-3", 60)])
+def test_how_long_ranks_wait(said: str, seconds: float) -> None:
+    assert seconds_to_wait({"MESHLOOM_CHECK_RANKS": said}) == seconds
+    assert seconds_to_wait({}) == 0
+
+
+def wrong_set() -> None:
+    ml.Set(-1)
+
+
+def test_the_users_line_is_found() -> None:
+    """The innermost one that is not Meshloom's."""
+    assert running_line().startswith(f"{__file__}:")
+    with pytest.raises(UserError) as caught:
+        wrong_set()
+    assert failing_line(caught.value) == f"{__file__}:{wrong_set.__code__.co_firstlineno + 1}"
+    assert failing_line(UserError("raised by nobody")) == ""
+
+
+def test_exchange_lists_are_verified_where_ranks_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def corrupted(*of: Any) -> dict[Any, DistributedSet]:
+        sets = distribute(*of)
+        for key, one in sets.items():
+            if len(numbers := one.import_halo.receives.numbers):
+                lists = replace(one.import_halo.receives, numbers=numbers[::-1].copy())
+                sets[key] = replace(one, import_halo=replace(one.import_halo, receives=lists))
+        return sets
+
+    mesh = ml.generate.box((6, 4), cells="quad")
+    maps = {mesh.face_cells: False}
+    Distribution(threads(2)[0], [mesh.cells], maps, [])
+    monkeypatch.setattr(local, "distribute", corrupted)
+    Distribution(threads(2, 0.0)[0], [mesh.cells], maps, [])
+    with one_line_from(PlanError, r"cells, import halo: rank 0 receives element \d+ from rank \d"):
+        Distribution(threads(2)[0], [mesh.cells], maps, [])
+
+
+@settings(max_examples=40, deadline=None)
+@given(samples())
+def test_what_a_rank_sends_is_what_its_neighbour_expects(sample: Sample) -> None:
+    """To the element and in the same order, by the rows that are exchanged."""
+    for key, cut in distributed(sample.owner, sample.links, sample.ranks).items():
+        parts = [_local_set(ml.Set(len(cut.owner), str(key)), cut, rank) for rank in range(sample.ranks)]
+        sent, expected = ({(rank, other): part.here[rows].tolist() for rank, part in enumerate(parts)
+                           for other, rows in zip(side(part).neighbours, side(part).rows, strict=True)}
+                          for side in (attrgetter("sends"), attrgetter("receives")))  # fmt: skip
+        assert sent == {(there, here): numbers for (here, there), numbers in expected.items()}
+
+
+# ----- errors ---------------------------------------------------------------------------------------------------------
+def test_errors_that_nobody_catches_are_one_line(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    """Ours; of others the traceback is shown by whoever did so before."""
+    seen: list[BaseException] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: seen.append(error))
+    ending.watch(World)
+    codes = []
+    for error in (ml.errors.MeshError("a mesh"), ml.errors.RunError("a run"), RankError("rank 0"), ValueError("other"),
+                  KeyboardInterrupt()):  # fmt: skip
+        with pytest.raises(SystemExit) as ended:
+            sys.excepthook(type(error), error, None)
+        codes.append(ended.value.code)
+    assert codes == [2, 1, 2, 1, 130] and [type(one) for one in seen] == [ValueError, KeyboardInterrupt]
+    assert capfd.readouterr().err == "meshloom: a mesh\nmeshloom: a run\nmeshloom: rank 0\n"
+
+
+@pytest.mark.parametrize(("kind", "line"), [(UserError, f"wrong ({__file__}:"), (RankError, "wrong")])
+def test_lines_say_where_an_error_is(kind: type[UserError], line: str) -> None:
+    """Ranks that disagree have their lines named already."""
+    with pytest.raises(kind) as caught:
+        raise kind("wrong")
+    found = ending._line(caught.value)
+    assert found.startswith(line) and (kind is UserError or found == line)
+
+
+# ----- what was given -------------------------------------------------------------------------------------------------
+FIRST = [Given("set cells", "of 4 elements", "the same mesh"), Given("field u", "of float64", "a start?", "abc")]
+
+
+@pytest.mark.parametrize(("theirs", "line"), [
+    ([FIRST[0]._replace(said="of 5 elements"), FIRST[1]],
+     "set cells is of 4 elements on rank 0, and of 5 elements on rank 2: the same mesh"),
+    ([FIRST[0], FIRST[1]._replace(digest="abd")], "field u was given other values on rank 2 than on rank 0: a start?"),
+    ([FIRST[0], FIRST[1]._replace(name="field v")], "rank 0 uses field u where rank 2 uses field v: all ranks"),
+    (FIRST[:1], "rank 0 uses field u before others do: all ranks must run the same script"),
+    ([*FIRST, FIRST[0]], "rank 2 uses set cells before others do: all ranks must run the same script"),
+])  # fmt: skip
+def test_what_differs_is_named_on_all_ranks(theirs: list[Given], line: str) -> None:
+    said = on_all(threads(3), lambda one: compare(one, theirs if one.rank == 2 else FIRST, "for a test"))
+    assert len({str(one) for one in said}) == 1
+    with one_line_from(RankError, f"^{line.replace('?', '.')}"):
+        raise said[0]
+
+
+def test_what_is_the_same_passes() -> None:
+    assert on_all(threads(3), lambda one: compare(one, FIRST, "for a test")) == [None] * 3
+    assert on_all(threads(2), consistency.compare_settings) == [None] * 2
+
+
+def test_digests_tell_values_apart() -> None:
+    values = np.random.default_rng(3).standard_normal(50)
+    assert digest(values) == digest(values.copy()) != digest(values + 1e-12)
+    assert digest(np.zeros(3)) == digest(np.zeros(3, np.int32)) == "zero" != digest(np.ones(3))
+
+
+# ----- halos ----------------------------------------------------------------------------------------------------------
+def part_of_line(rank: int) -> LocalSet:
+    """Nine points of a line on three ranks, each of which reads both neighbours."""
+    points = ml.Set(9, "points")
+    rows = np.clip(np.arange(9)[:, None] + [-1, 1], 0, 8)
+    owner = {points: np.repeat(np.arange(3), 3).astype(np.int32)}
+    return _local_set(points, distributed(owner, [Link(points, points, rows)], 3)[points], rank)
+
+
+def test_rows_of_layers_are_told_apart() -> None:
+    on = part_of_line(1)
+    assert on.here[old_rows(on, ("exec", "import"))].tolist() == [2, 6]
+    assert on.here[old_rows(on, ("import",))].tolist() == [2, 6] and not len(old_rows(on, ("exec",)))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32, np.int64])
+@pytest.mark.parametrize("layout", ["aos", "soa", "aosoa4"])
+def test_old_rows_are_poisoned_and_others_are_not(dtype: type, layout: str) -> None:
+    u = ml.Set(5, "points").field("u", 2, dtype=dtype, layout=layout, data=np.arange(10).reshape(5, 2))
+    poison(u, np.array([0, 4]))
+    found = u.numpy()
+    assert np.array_equal(found[1:4], np.arange(2, 8).reshape(3, 2))
+    others = found[[0, 4]]
+    assert np.isnan(others).all() if np.dtype(dtype).kind == "f" else (others == np.iinfo(dtype).max).all()
+
+
+def test_zero_poisons_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for said, asked in (("0", False), ("", False), ("1", True)):
+        monkeypatch.setenv("MESHLOOM_POISON_HALOS", said)
+        assert poisons_halos() == asked

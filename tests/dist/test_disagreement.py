@@ -1,0 +1,129 @@
+"""Ranks that go wrong are told, once, and are gone."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.dist.launch import ROOT, SECONDS, command_of, environment_of_ranks, launched
+
+GONE = 10.0  # seconds after an error: twice what is promised, tests share their cores
+SCRIPT = "tests.dist.on_ranks_wrong"
+HERE = r"\S+on_ranks_wrong\.py:\d+"
+MOVE = "all ranks must make the same calls in the same order"
+MESH = "all ranks must be given the same mesh"
+
+#: (what goes wrong, how many ranks, the line that is printed)
+LINES = [
+    ("gathered_on_one", 2, f"rank 0 gathers field u .* at {HERE}, and rank 1 exchanges halos of u at {HERE}: {MOVE}"),
+    ("other_fields", 3, f"rank 0 gathers field u .* at {HERE}, and rank 1 gathers field rate .* at {HERE}: {MOVE}"),
+    ("left_early", 2, f"rank 0 gathers field rate .* at {HERE}, and rank 1 is at the end of its script: {MOVE}"),
+    ("refused_on_one", 2, rf"rank 1: field u on cells: data has shape \(2,\), expected \(24,\) \({HERE}\)"),
+    ("refused_on_all", 3, rf"field u on cells: data has shape \(2,\), expected \(24,\) \({HERE}\)"),
+    ("random_start", 2, "field u was given other values on rank 1 than on rank 0: an unseeded random start.?"),
+    ("random_restart", 2, "field u was given other values on rank 1 than on rank 0: an unseeded random start.?"),
+    ("other_mesh", 2, f"set cells is of 24 elements on rank 0, and of 30 elements on rank 1: {MESH}"),
+    ("other_mesh_by_points", 2, f"set cells is of 24 elements on rank 0, and of 30 elements on rank 1: {MESH}"),
+    ("other_points", 3, f"set cells has its elements at other places on rank 1 than on rank 0: {MESH}"),
+    ("other_map", 2, f"map mine leads elsewhere on rank 1 than on rank 0: {MESH}"),
+    ("other_type", 2, r"field u is of 24 x 1 float64 \(aos\) on rank 0, and of 24 x 1 float32 \(aos\) on rank 1: .*"),
+    ("other_backend", 2, "the back end has other options on rank 1 than on rank 0: choose the same on all ranks"),
+    ("other_numpy", 2, r"NumPy is \S+ on rank 0, and 1\.0 on rank 1: install the same on all nodes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "line"),
+    [pytest.param(*row, marks=() if row[0] == "gathered_on_one" else pytest.mark.slow, id=row[0]) for row in LINES],
+)
+def test_what_differs_is_one_line_and_ends_all(name: str, ranks: int, line: str) -> None:
+    done = launched(ranks, ["-m", SCRIPT, name])
+    assert done.returncode == 2 and not done.stdout
+    assert re.fullmatch(f"meshloom: {line}\n", done.stderr), done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["nothing", "refused_and_caught"])
+def test_what_is_the_same_passes(name: str) -> None:
+    done = launched(3, ["-m", SCRIPT, name])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+@pytest.mark.slow
+def test_who_does_not_come_is_named() -> None:
+    done = launched(3, ["-m", SCRIPT, "late"], MESHLOOM_CHECK_RANKS="2")
+    assert done.returncode == 2
+    assert re.fullmatch(f"meshloom: rank 0 gathers field rate .* at {HERE}, and rank 1 is not there after 2 s: {MOVE}"
+                        r" \(MESHLOOM_CHECK_RANKS=600 waits for ten minutes\)\n", done.stderr), done.stderr  # fmt: skip
+
+
+@pytest.mark.slow
+def test_wrong_commands_are_refused_once() -> None:
+    done = launched(3, ["-m", "meshloom", "nothing_of_the_kind"])
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "nothing_of_the_kind" in done.stderr
+
+
+@pytest.mark.slow
+def test_mpi4py_that_is_missing_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "mpi4py.py").write_text("raise ImportError('there is none')\n")
+    done = launched(3, ["-m", SCRIPT, "nothing"], PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert done.returncode == 2
+    assert re.fullmatch("meshloom: a launcher has started 3 processes, and mpi4py is not there .*there is none.*\n",
+                        done.stderr), done.stderr  # fmt: skip
+
+
+def ended(name: str, coming: int, number: int | None = None) -> SimpleNamespace:
+    """How a run of three ranks has ended, of which so many come to where it goes wrong, and how many seconds later. A
+    signal is given to the launcher then."""
+    process = subprocess.Popen(command_of(3, ["-m", SCRIPT, name]), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, env=environment_of_ranks(MESHLOOM_CHECK_RANKS="0"), cwd=ROOT)  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(coming)] == ["now\n"] * coming
+        since = time.monotonic()
+        if number is not None:
+            process.send_signal(number)
+        launcher, said = process.communicate(timeout=SECONDS)
+        seconds = time.monotonic() - since
+        return SimpleNamespace(code=process.returncode, said=said, launcher=launcher, seconds=seconds)
+    finally:
+        process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "coming", "first"), [
+    ("raised_on_one", 1, "meshloom: rank 1:\n"), ("raised_on_all", 0, ""),
+])  # fmt: skip
+def test_other_errors_show_their_traceback_once(name: str, coming: int, first: str) -> None:
+    found = ended(name, coming)
+    assert found.code == 1 and found.said.count("ZeroDivisionError: on purpose") == 1
+    assert found.said.startswith(f"{first}Traceback (most recent call last):\n"), found.said
+    assert found.seconds < GONE or not coming
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_launcher_ends_all(number: int) -> None:
+    """The launcher passes it on: rank 1 fails, and the others wait for it."""
+    found = ended("waiting", 3, number)
+    assert found.code != 0 and found.seconds < GONE, found.said
+    assert found.said.count("Traceback") == (number == signal.SIGINT)
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_ends_all() -> None:
+    found = ended("killed", 1)
+    assert found.code == 9 and "Killed (signal 9)" in found.launcher and found.seconds < GONE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("poisoned", ["1", "0"])
+def test_an_exchange_that_is_missing_shows(poisoned: str) -> None:
+    done = launched(3, ["-m", SCRIPT, "no_exchange"], MESHLOOM_POISON_HALOS=poisoned)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
