@@ -3,6 +3,7 @@ waits in vain for the others, which are somewhere in the midst of a run, it tell
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -21,8 +22,7 @@ from meshloom.process.streams import write_to_stderr
 from meshloom.process.tracebacks import failing_line, wanted_short
 
 SECONDS = 3.0  # that a rank with an error waits for the others
-_TURN = 0.5  # seconds more for every lower rank, which may have something to tell
-_TURNS = 3
+_STAGGER, _LATEST = 0.5, 1.5  # seconds more for every lower rank, which may have something to tell, and at most
 _CODES: dict[type[BaseException], int] = {KeyboardInterrupt: exit_code(signal.SIGINT)}
 _BETWEEN = 0.002  # seconds from one look to the next
 _MOST = 4000  # bytes of what is said
@@ -35,7 +35,7 @@ def arrive(ranks: Any, said: str, code: int, tell: Callable[[], object] | None) 
     own[:8], own[8 : 8 + len(text)] = np.frombuffer(np.int64(code).tobytes(), np.uint8), np.frombuffer(text, np.uint8)
     found = np.empty((ranks.size, len(own)), np.uint8)
     waiting, since = ranks.Iallgather(own, found), time.monotonic()
-    patience = SECONDS + _TURN * min(ranks.rank, _TURNS)
+    patience = SECONDS + min(_STAGGER * ranks.rank, _LATEST)
     while not waiting.Test():
         if code and time.monotonic() - since > patience:
             end_all(ranks, said, code, tell)
@@ -62,7 +62,7 @@ def end_all(ranks: Any, said: str, code: int, tell: Callable[[], object] | None)
 
 def _of_rank(rank: int, said: str) -> str:
     """Ranks that disagree are named already."""
-    return said if said.startswith("rank ") else f"rank {rank}: {said}"
+    return said if said[:5] == "rank " else f"rank {rank}: {said}"
 
 
 def watch(world: Callable[[], OneProcess]) -> None:
@@ -94,6 +94,7 @@ def shown(work: Callable[[], None], world: Callable[[], OneProcess]) -> None:
 
 def _ended(world: Callable[[], OneProcess], said: str, code: int, tell: Callable[[], object] | None) -> int:
     """The exit code of all ranks, once one of them has told the error."""
+    atexit.unregister(shown)  # which would wait for ranks that have come here
     try:
         ended = world().arrive(said, code, tell)
         shows, said, code = world().rank == ended.rank, ended.said, ended.code

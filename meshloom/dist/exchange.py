@@ -74,8 +74,7 @@ def _walked(
             right |= {(field, layer): frozenset() for field in due for layer in LAYERS}
         asked |= {since for halo in needed for since in right[halo]}
         right = _after(one, right)
-        written = (field for field in one.written if isinstance(field, Field))
-        old[position] = tuple(halo for field in written for layer in LAYERS if (halo := (field, layer)) not in right)
+        old[position] = _left_old(one, right)
     return before, right, asked, old
 
 
@@ -113,6 +112,12 @@ def _after(of: Operation, right: Right) -> Right:
     since = frozenset(one for halo in looked_at for one in right[halo])
     through_maps = {one.storage for one in of.operands if one.mode.writes and one.pattern.map is not None}
     return left | {(one, EXEC): since for one in written if one not in through_maps}
+
+
+def _left_old(of: Operation, right: Right) -> tuple[Halo, ...]:
+    """What of the fields that an operation has written is not right behind it."""
+    halos = ((one, layer) for one in of.written if isinstance(one, Field) for layer in LAYERS)
+    return tuple(halo for halo in halos if halo not in right)
 
 
 class Parcel(NamedTuple):
