@@ -114,8 +114,8 @@ def goals(rows: list[dict[str, Any]], device: str) -> list[Goal]:
     for name, way, same in ms:
         if same and (name, way, False) in ms:
             named = f"{name}, same bits on over off, {way[0]} ranks x {way[1]} threads"
-            aim = SAME_BITS[device] if way[0] == 1 else None
-            found += [] if aim is None else [Goal(named, ms[name, way, True] / ms[name, way, False], "at most", aim)]
+            cost = ms[name, way, True] / ms[name, way, False]
+            found += [Goal(named, cost, "at most", SAME_BITS[device])] if way[0] == 1 else []
     return found
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -71,7 +70,7 @@ class Ranks(Backend):
         raise ScheduleError(f"loop {bound.spec.name}: over {self.world.size} ranks operations run, not what is bound")
 
     def begin_with(self, operation: Operation) -> None:
-        """All operations of a program are begun before the first is made ready, so that sets are cut for all of them."""
+        """All operations of a program are begun before the first is made ready, so sets are cut for all of them."""
         self._here([operation])
 
     def executable(self, operation: Operation) -> Launches:
@@ -101,7 +100,8 @@ class Ranks(Backend):
         fields = (one for one in Dataflow(loops).storages if isinstance(one, Field))
         arrays = {one: _array(one, local_set(one.set, cut)) for one in fields}
         rest = (one for one in Dataflow(operations).storages if one not in arrays)  # which fills set
-        arrays |= {one: one.storage for one in rest if isinstance(one.storage, DistributedArray)}
+        arrays |= {one: one.storage for one in rest
+                   if isinstance(one, Field) and isinstance(one.storage, DistributedArray)}  # fmt: skip
         return Here(cut, arrays, self.inside)
 
 

@@ -18,7 +18,8 @@ class Placement(OneRank):
 
     def mine(self, on: Rows) -> np.ndarray:
         assert isinstance(on, Set)
-        cut: Distribution | Slabs = slabs(world(), on) if isinstance(on, IndexSpace) else distribution(world(), [on], {})
+        cut: Distribution | Slabs
+        cut = slabs(world(), on) if isinstance(on, IndexSpace) else distribution(world(), [on], {})
         found = cut.local(on)
         numbers = on.numbers_at(found.here[found.mine])
         return np.sort(numbers[numbers >= 0])

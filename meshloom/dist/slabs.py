@@ -216,7 +216,7 @@ def _seen(grid: IndexSpace, first: np.ndarray, one: PlaneStep) -> tuple[HaloDept
         return HaloDepth(near, near), one.step
     low, high = one.low + one.step, one.high + one.step
     around = n - low if one.high <= 0 else high if one.low >= n else n  # planes from the other end that are read
-    if 0 <= low and high <= n and ghosts + around < near:
+    if low >= 0 and high <= n and ghosts + around < near:
         return HaloDepth(around=around), one.step - (n + ghosts) * (1 if one.step > 0 else -1)
     return HaloDepth(near), one.step
 
