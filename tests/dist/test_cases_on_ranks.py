@@ -72,7 +72,9 @@ def test_files_and_cases_are_the_same_on_ranks(tmp_path: Path) -> None:
     assert {"checkpoint.h5", "integrals.csv", "chart_across.csv", "surface_0000012.vtu"} <= expected["airfoil"].keys()
     assert expected["files"].keys() == {"saved.h5", "mesh.vtu", "values"}
     assert "mpi4py.MPI" not in sys.modules, "nobody needs it without a launcher"
-    assert differing(ran(2, "numpy", tmp_path / "ranks", *runs), expected) == []
+    found = differing(ran(2, "numpy", tmp_path / "ranks", *runs), expected)
+    # Comments in it may tell of what other tests have done in this process; checkpoint.h5 has the settings, too.
+    assert [name for name in found if name != "airfoil/run.toml"] == []
 
 
 @pytest.mark.slow
