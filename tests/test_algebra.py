@@ -259,8 +259,9 @@ def stepped(fuse: bool, strict: bool) -> tuple[np.ndarray, ml.Program]:
     return u.numpy(), step
 
 
-def test_fused_loops_are_strict_when_one_of_them_is() -> None:
-    """Fused or not, the bits are the same: the composed formulas are not simplified, and nothing is contracted."""
+def test_strict_loops_are_fused_with_their_like() -> None:
+    """Fused or not, the bits are the same: the composed formulas are not simplified, and nothing is contracted. The
+    others are fused without them."""
     try:
         ml.use("emulated", strict=True)
         apart, _ = stepped(False, False)
@@ -270,7 +271,7 @@ def test_fused_loops_are_strict_when_one_of_them_is() -> None:
         ml.use("emulated", strict=False)
     np.testing.assert_array_equal(fused, apart)
     _, one = stepped(True, True)
-    assert [step.spec.strict for step in one.fused_steps] == [True]
+    assert [(len(step.composed), step.spec.strict) for step in one.fused_steps] == [(2, True), (2, False)]
     _, none = stepped(True, False)
     assert [step.spec.strict for step in none.fused_steps] == [False]
 

@@ -21,7 +21,7 @@ SECONDS = 60.0  # that ranks wait for each other, unless said
 SAME_CALLS = "all ranks must make the same calls in the same order"
 
 
-class Call(NamedTuple):
+class CollectiveCall(NamedTuple):
     """What a rank is about to do: ``does``, such as "gathers field u", at the user's line ``where``; with the rank that
     is told so it exchanges ``sent`` and ``expected`` bytes."""
 
@@ -43,7 +43,7 @@ def seconds_to_wait(environment: Mapping[str, str] = os.environ) -> float:
     return float(said) if said.isdecimal() and float(said) > 1 else SECONDS
 
 
-def difference(one: int, call: Call, other: int, their: Call) -> str:
+def difference(one: int, call: CollectiveCall, other: int, their: CollectiveCall) -> str:
     """What is wrong with the calls of two ranks, in the same words on both; '' where they are the same."""
     if one > other:
         return difference(other, their, one, call)
@@ -56,7 +56,7 @@ def difference(one: int, call: Call, other: int, their: Call) -> str:
     return ""
 
 
-def absence(one: int, call: Call, missing: Sequence[int], seconds: float) -> str:
+def absence(one: int, call: CollectiveCall, missing: Sequence[int], seconds: float) -> str:
     """That ranks have not come."""
     others = " and ".join(f"rank {other}" for other in missing)
     are = "is" if len(missing) == 1 else "are"

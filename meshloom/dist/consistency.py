@@ -33,7 +33,7 @@ SAME_SCRIPT = "all ranks must run the same script"
 _compared: WeakSet[Distribution | Global] = WeakSet()
 
 
-class Given(NamedTuple):
+class GivenToRank(NamedTuple):
     """Something by its ``name``. Where ``said`` differs between ranks, both are told; where ``digest`` does, that the
     thing ``differs``, such as "was given other values". ``hint``: what to do about it."""
 
@@ -44,7 +44,7 @@ class Given(NamedTuple):
     differs: str = "was given other values"
 
 
-def compare(world: World, given: Iterable[Given], when: str) -> None:
+def compare(world: World, given: Iterable[GivenToRank], when: str) -> None:
     """RankError where ranks have different things, which names the first, and two ranks; all must ask."""
     mine = list(given)
     digests = world.allgathered(hashlib.sha256(repr(mine).encode()).hexdigest(), f"what it was given {when}")
@@ -54,7 +54,7 @@ def compare(world: World, given: Iterable[Given], when: str) -> None:
             raise RankError(difference(everybody[0], rank, everybody[rank]))
 
 
-def difference(first: Sequence[Given], rank: int, theirs: Sequence[Given]) -> str:
+def difference(first: Sequence[GivenToRank], rank: int, theirs: Sequence[GivenToRank]) -> str:
     """What a rank has that rank 0 has otherwise."""
     for one, other in zip(first, theirs, strict=False):
         if one.name != other.name:
@@ -71,8 +71,8 @@ def difference(first: Sequence[Given], rank: int, theirs: Sequence[Given]) -> st
 def compare_settings(world: World) -> None:
     """RankError where ranks run other versions, or were told other things by their environment."""
     versions = {"Meshloom": VERSION, "Python": platform.python_version(), "NumPy": np.__version__}
-    given = [Given(name, said, "install the same on all nodes") for name, said in versions.items()]
-    given += [Given(name, repr(os.environ.get(name, "")), "set it for all ranks") for name in VARIABLES]
+    given = [GivenToRank(name, said, "install the same on all nodes") for name, said in versions.items()]
+    given += [GivenToRank(name, repr(os.environ.get(name, "")), "set it for all ranks") for name in VARIABLES]
     compare(world, given, "by its environment")
 
 
@@ -101,14 +101,14 @@ def compare_given(
             one.given = ""
 
 
-def _sets(cut: Distribution) -> Iterator[Given]:
+def _sets(cut: Distribution) -> Iterator[GivenToRank]:
     for one in cut.sets:
-        yield Given(f"set {one.name}", f"of {one.total} elements", SAME_MESH)
+        yield GivenToRank(f"set {one.name}", f"of {one.total} elements", SAME_MESH)
     for one in cut.sets:
-        yield Given(f"set {one.name}", "", SAME_MESH, _places(one), "has its elements at other places")
+        yield GivenToRank(f"set {one.name}", "", SAME_MESH, _places(one), "has its elements at other places")
     for map_ in cut.maps:
         ends = f"from {map_.source.name} to {map_.arity} of {map_.target.name}"
-        yield Given(f"map {map_.name}", ends, SAME_MESH, map_.digest, "leads elsewhere")
+        yield GivenToRank(f"map {map_.name}", ends, SAME_MESH, map_.digest, "leads elsewhere")
 
 
 def _places(of: Set) -> str:
@@ -119,16 +119,16 @@ def _places(of: Set) -> str:
     return found
 
 
-def _backend(inside: Backend) -> Given:
+def _backend(inside: Backend) -> GivenToRank:
     plain = " ".join(str(one) for one in inside.key if isinstance(one, str | bool))  # others are this process's own
-    return Given("the back end", inside.name, "choose the same on all ranks", plain, "has other options")
+    return GivenToRank("the back end", inside.name, "choose the same on all ranks", plain, "has other options")
 
 
-def _field(one: DistributedArray) -> Given:
+def _field(one: DistributedArray) -> GivenToRank:
     said = f"of {one.rows} x {one.local.dim} {one.dtype} ({one.layout})"
-    return Given(f"field {one.local.name}", said, "an unseeded random start?", one.given)
+    return GivenToRank(f"field {one.local.name}", said, "an unseeded random start?", one.given)
 
 
-def _global(one: Global) -> Given:
-    return Given(f"global {one.name}", f"of {one.dtype} x {one.dim}", "an unseeded random number?",
+def _global(one: Global) -> GivenToRank:
+    return GivenToRank(f"global {one.name}", f"of {one.dtype} x {one.dim}", "an unseeded random number?",
                  digest(on_host(one.storage)))  # fmt: skip

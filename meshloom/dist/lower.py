@@ -24,7 +24,7 @@ from meshloom.kernel.access import identity
 from meshloom.mesh.box import IndexSpace
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.operation import in_memory
-from meshloom.operation.call import CalledFunction, called
+from meshloom.operation.call import CalledFunction, called, functions_of
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.domain import SetElements
 from meshloom.operation.operand import Operand
@@ -52,8 +52,9 @@ class LocalProgram:
     @property
     def summary(self) -> str:
         """What is exchanged at every replay, in one line."""
-        found = [(one.name, body.function) for one in self.operations
-                 if isinstance(body := one.body, CalledFunction) and isinstance(body.function, Exchange)]  # fmt: skip
+        calls = [one for one in self.operations if one.domain.is_call]
+        found = [(one.name, made) for one, made in zip(calls, functions_of(calls), strict=True)
+                 if isinstance(made, Exchange)]  # fmt: skip
         return "; ".join(f"{name} with {len(done.neighbours)} ranks, {amount(done.bytes)}" for name, done in found)
 
     @contextmanager

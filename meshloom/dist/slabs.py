@@ -33,6 +33,7 @@ from meshloom.mesh.box import Box, IndexSpace
 from meshloom.mesh.core import Field, Set
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.offsets import Offsets
+from meshloom.native.algorithms import distinct
 from meshloom.operation.body import GivenBody
 from meshloom.operation.domain import BoxPoints
 from meshloom.operation.operand import Operand
@@ -158,7 +159,7 @@ class Slabs:
     def _receives(self) -> Messages:
         halo = self.halo(self.world.rank)
         owner = self._owner(halo)
-        return self._messages({int(one): halo[owner == one] for one in np.unique(owner)})
+        return self._messages({int(one): halo[owner == one] for one in distinct(owner)})
 
     @property
     def _sends(self) -> Messages:

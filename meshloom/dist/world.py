@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from meshloom.dist import ending
-from meshloom.dist.checks import Call, absence, difference, seconds_to_wait
+from meshloom.dist.checks import CollectiveCall, absence, difference, seconds_to_wait
 from meshloom.errors import RankError, UserError, install, one_line
 from meshloom.process import ranks as of_process
 from meshloom.process.tracebacks import running_line
@@ -94,8 +94,9 @@ class World(of_process.OneProcess):
         if self.checks:
             sizes = dict(zip(neighbours, (one.nbytes for one in sent), strict=True))
             expected = dict(zip(senders, lengths, strict=True))
-            self._compare({one: Call(f"exchanges {(what or {}).get(one, 'values')}", running_line(), sizes.get(one, 0),
-                                     expected.get(one, 0)) for one in sizes | expected})  # fmt: skip
+            named, at = what or {}, running_line()
+            self._compare({one: CollectiveCall(f"exchanges {named.get(one, 'values')}", at, sizes.get(one, 0),
+                                               expected.get(one, 0)) for one in sizes | expected})  # fmt: skip
         found = [np.empty(length, np.uint8) for length in lengths]
         waiting = [self._ranks.Irecv([one, self._byte], source) for one, source in zip(found, senders, strict=True)]
         waiting += [self._ranks.Isend([one, self._byte], to) for one, to in zip(sent, neighbours, strict=True)]
@@ -107,9 +108,9 @@ class World(of_process.OneProcess):
         """Where calls are checked: RankError unless all other ranks are about to do the same; all must ask."""
         if self.checks:
             self._compare(dict.fromkeys((one for one in range(self.size) if one != self.rank),
-                                        Call(does, running_line())))  # fmt: skip
+                                        CollectiveCall(does, running_line())))  # fmt: skip
 
-    def _compare(self, calls: Mapping[int, Call]) -> None:
+    def _compare(self, calls: Mapping[int, CollectiveCall]) -> None:
         """RankError where ranks are about to do something else than this one does with each of them, or do not come."""
         missing = set(calls)
         short = {one: call._replace(does=call.does[:LONGEST_NOTE]) for one, call in calls.items()}
@@ -120,7 +121,7 @@ class World(of_process.OneProcess):
         if missing:
             raise RankError(absence(self.rank, short[min(missing)], sorted(missing), self._patience))
 
-    def _told(self, calls: Mapping[int, Call]) -> Iterator[tuple[int, Call]]:
+    def _told(self, calls: Mapping[int, CollectiveCall]) -> Iterator[tuple[int, CollectiveCall]]:
         """(rank, its call) as they come from the ranks that are told ``calls``. Notes wait for who comes later."""
         waiting = {one: self._notes.irecv(source=one) for one in calls}
         sent = [self._notes.isend(call, one) for one, call in calls.items()]

@@ -139,8 +139,9 @@ def test_other_methods_of_solving_lines(method: str) -> None:
             assert differ(*found) < 1e-9, (method, shape)
 
 
-#: Their steps cancel so much that every back end is 1e-11 to 1e-10 away from NumPy: they are compared with CUDA.
-APART = ("taylor_green", "vortex_outflow")
+#: Their steps cancel so much that every back end is 1e-11 to 1e-10 away from NumPy, which contracts nothing: they are
+#: compared with CUDA.
+APART = ("taylor_green", "vortex_outflow", "lulesh")
 
 
 @pytest.mark.parametrize("name", ["tophat1d", *(pytest.param(name, marks=pytest.mark.slow)

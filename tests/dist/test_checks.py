@@ -18,8 +18,8 @@ from hypothesis import given, settings
 
 import meshloom as ml
 from meshloom.dist import consistency, ending, local
-from meshloom.dist.checks import Call, absence, difference, digest, poison, poisons_halos, seconds_to_wait
-from meshloom.dist.consistency import Given, compare
+from meshloom.dist.checks import CollectiveCall, absence, difference, digest, poison, poisons_halos, seconds_to_wait
+from meshloom.dist.consistency import GivenToRank, compare
 from meshloom.dist.distribute import distribute
 from meshloom.dist.halo import DistributedSet, distributed
 from meshloom.dist.local import Distribution, LocalSet, _local_set
@@ -194,12 +194,12 @@ def test_who_does_not_come_is_named() -> None:
     for one, rank in zip(said, (0, 2), strict=True):
         with one_line_from(RankError, rf"^rank {rank} gathers field u at .*, and rank 1 is not there after 0\.2 s"):
             raise one
-    assert "rank 1 and rank 3 are not there after 5 s" in absence(0, Call("gathers", ""), [1, 3], 5.0)
+    assert "rank 1 and rank 3 are not there after 5 s" in absence(0, CollectiveCall("gathers", ""), [1, 3], 5.0)
 
 
 def test_the_line_that_is_named_may_differ() -> None:
-    assert difference(0, Call("gathers u", "a.py:1"), 1, Call("gathers u", "a.py:9")) == ""
-    assert difference(1, Call("gathers u", ""), 0, Call("ends", "a.py:9")).startswith(
+    assert difference(0, CollectiveCall("gathers u", "a.py:1"), 1, CollectiveCall("gathers u", "a.py:9")) == ""
+    assert difference(1, CollectiveCall("gathers u", ""), 0, CollectiveCall("ends", "a.py:9")).startswith(
         "rank 0 ends at a.py:9, and rank 1 gathers u: ")  # fmt: skip
 
 
@@ -278,7 +278,8 @@ def test_lines_say_where_an_error_is(kind: type[UserError], line: str) -> None:
 
 
 # ----- what was given -------------------------------------------------------------------------------------------------
-FIRST = [Given("set cells", "of 4 elements", "the same mesh"), Given("field u", "of float64", "a start?", "abc")]
+FIRST = [GivenToRank("set cells", "of 4 elements", "the same mesh"),
+         GivenToRank("field u", "of float64", "a start?", "abc")]  # fmt: skip
 
 
 @pytest.mark.parametrize(("theirs", "line"), [
@@ -289,7 +290,7 @@ FIRST = [Given("set cells", "of 4 elements", "the same mesh"), Given("field u", 
     (FIRST[:1], "rank 0 uses field u before others do: all ranks must run the same script"),
     ([*FIRST, FIRST[0]], "rank 2 uses set cells before others do: all ranks must run the same script"),
 ])  # fmt: skip
-def test_what_differs_is_named_on_all_ranks(theirs: list[Given], line: str) -> None:
+def test_what_differs_is_named_on_all_ranks(theirs: list[GivenToRank], line: str) -> None:
     said = on_all(threads(3), lambda one: compare(one, theirs if one.rank == 2 else FIRST, "for a test"))
     assert len({str(one) for one in said}) == 1
     with one_line_from(RankError, f"^{line.replace('?', '.')}"):
