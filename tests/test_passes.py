@@ -13,6 +13,7 @@ from typing import Any, get_type_hints
 import pytest
 
 import meshloom as ml
+from meshloom.dist.lower import RANK_PASSES
 from meshloom.operation import passes
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.program import _fused
@@ -21,7 +22,8 @@ from meshloom.operation.operation import Operation
 from tests.docs.test_rooms import files, parsed
 
 PACKAGE = Path(ml.__file__).parent
-ALL = (*passes.RECORDED_PASSES, *passes.PASSES, *passes.WEIGHED_PASSES, *passes.FUSION_PASSES)
+ALL = (*passes.RECORDED_PASSES, *passes.PASSES, *passes.WEIGHED_PASSES, *passes.FUSION_PASSES,
+       *RANK_PASSES)  # fmt: skip
 #: Analyses of before, each of which asked on its own whether something may move past something else.
 GONE = {"_may_follow", "_why_not", "_maker", "_followers", "read_in", "needed_later", "without_idle_fills",
         "_constants", "dependencies", "Footprint", "footprint_of"}  # fmt: skip
@@ -203,7 +205,7 @@ def test_loads_are_replaced_by_one_function() -> None:
     }  # fmt: skip
     composing = {where for where, text in texts.items() if "fusion.substitution import" in text}
     fusion = {f"operation/fusion/{name}.py" for name in ("along_lines", "compose", "recompute")}
-    assert composing == fusion | {"linalg/lines.py"}
+    assert composing == fusion | {"linalg/lines.py", "dist/lower.py"}  # the last one takes a loop apart
 
 
 def test_operands_of_what_is_put_together_are_merged_by_one_class() -> None:
@@ -256,7 +258,8 @@ def asks(graph: Dataflow) -> bool: ...
 def test_a_pass_is_named_in_its_list_and_by_nobody_else() -> None:
     """Those of a program that another one repeats are gone through before it is recorded: it is refused by its name."""
     listed = {one.__name__ for one in ALL}
-    naming = {where: names(tree) & listed for where, tree in trees() if where != "operation/passes.py"}
+    lists = "operation/passes.py", "dist/lower.py"
+    naming = {where: names(tree) & listed for where, tree in trees() if where not in lists}
     assert {where: found for where, found in naming.items() if found} == {"operation/repeated.py": {"check_defined"}}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,16 +20,21 @@ from meshloom.dist.local import Distribution, LocalSet
 from meshloom.dist.slabs import grid_of, on_points, slabs
 from meshloom.dist.sums import RankReduction, Reductions
 from meshloom.dist.world import world
-from meshloom.errors import ScheduleError
-from meshloom.kernel.access import identity
+from meshloom.kernel.access import Read, identity
+from meshloom.kernel.count import loads
+from meshloom.kernel.expr import Node, load
+from meshloom.kernel.model import Output
 from meshloom.mesh.box import IndexSpace
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.operation import in_memory
+from meshloom.operation.body import BodyGraph, GivenBody
 from meshloom.operation.call import CalledFunction, called, functions_of
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.domain import SetElements
+from meshloom.operation.fusion.substitution import substituted
 from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
+from meshloom.operation.passes import Pass, passed
 from meshloom.schedule.choice.explain import amount
 
 
@@ -79,6 +85,7 @@ class LocalProgram:
 
 def lowered(graph: Dataflow, here: Here) -> LocalProgram:
     """A program, or a loop by itself, on this rank."""
+    graph = passed(graph, RANK_PASSES)
     exchanges = place_exchanges(graph, lambda field: layers_of(field.set, here.cut))
     found: list[Operation] = []
     for position, one in enumerate(graph.operations):
@@ -88,6 +95,48 @@ def lowered(graph: Dataflow, here: Here) -> LocalProgram:
         if poisons_halos() and (poisoned := _poison(exchanges.old[position], here)):
             found.append(poisoned)
     return LocalProgram(tuple(found), here, exchanges, [one for one in graph.storages if isinstance(one, Global)])
+
+
+def split_reductions(graph: Dataflow) -> Dataflow:
+    """A pass: loops that write through maps and reduce to a Global, too, become two, since ranks visit others' elements
+    for the one and their own alone for the other. The first one reduces, and changes no field."""
+    return Dataflow([part for one in graph.operations for part in (_halves(one) if _does_both(one) else (one,))])
+
+
+#: Of programs on several ranks, before exchanges are placed.
+RANK_PASSES: tuple[Pass, ...] = (split_reductions,)
+
+
+def _reduces(one: Operand) -> bool:
+    return one.is_global and bool(one.mode.combine)
+
+
+def _does_both(of: Operation) -> bool:
+    through_map = any(one.pattern.map is not None and not one.pattern.as_member and one.mode.writes
+                      for one in of.operands)  # fmt: skip
+    return of.domain.visits_elements and through_map and any(map(_reduces, of.operands))
+
+
+def _halves(of: Operation) -> tuple[Operation, Operation]:
+    sums, rest = ([o for o in of.graph.outputs if _reduces(of.operands[o.param]) is both] for both in (True, False))
+    return _with_outputs(of, sums), _with_outputs(of, rest)
+
+
+def _with_outputs(of: Operation, outputs: Sequence[Output]) -> Operation:
+    """An operation that gives some outputs of another one, with the operands that it needs for them."""
+    given = {o.param for o in outputs}
+    used = sorted(given | {param for param, _, _ in loads([o.value for o in outputs])})
+    number = {old: new for new, old in enumerate(used)}
+    renumbered = [replace(o, param=number[o.param]) for o in outputs]
+
+    def value(node: Node) -> Node:
+        param, slot, comp = node.value
+        return load(number[param], slot, comp, node.dtype)
+
+    found = substituted(renumbered, value)
+    body = GivenBody(BodyGraph(found), of.strict, (of,))
+    operands = tuple(of.operands[k] if k in given else of.operands[k]._replace(mode=Read) for k in used)
+    return Operation(of.name, of.domain, operands, body, of.policy, of.backend)
 
 
 def local_set(one: Set, cut: Distribution | None) -> LocalSet:
@@ -169,10 +218,6 @@ def on_elements(of: Operation, here: Here, totals: list[RankReduction]) -> Opera
     on = cut.local(of.set)
     reduces = any(one.is_global and one.mode.combine for one in of.operands)
     part = on.owned_part if reduces and on.visits_others else None
-    if reduces and any(one.pattern.map is not None and not one.pattern.as_member and one.mode.writes
-                       for one in of.operands):  # fmt: skip
-        raise ScheduleError(f"loop {of.name}: it writes through a map and reduces to a Global, which no loop does on"
-                            " several ranks; make two of it")  # fmt: skip
 
     def local(one: Operand) -> Operand:
         if isinstance(one.storage, Field):

@@ -63,6 +63,16 @@ def looked_at(u: ml.Read, total: ml.Sum, most: ml.Max):
 
 
 @ml.kernel
+def both(u: ml.Read, w: ml.ReadWrite, r: ml.Inc, total: ml.Sum, most: ml.Max):
+    d = w * (u[1] - u[0])
+    r[0] += d
+    r[1] -= d
+    w[...] = 0.9 * w + 0.01
+    total += d[0] * w
+    most[...] = d[1]
+
+
+@ml.kernel
 def extreme(u: ml.Read, r: ml.Max):
     r[0] = u[1]
     r[1] = u[0] - 0.5
@@ -109,6 +119,7 @@ class World:
             lambda: one.r.fill(0.25),
             lambda: one.n.fill(0.0),
             lambda: looked_at(one.cells, one.u, one.total, one.most),
+            lambda: both(one.faces, one.u[one.ends], one.w, one.r[one.ends], one.total, one.most),
             lambda: extreme(one.faces, one.u[one.ends], one.r[one.ends]),
             lambda: stored(one.cells, one.u, one.f[one.own_face]),
         ]  # fmt: skip
