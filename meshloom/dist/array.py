@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.dist.checks import digest
-from meshloom.dist.halo import LAYERS
+from meshloom.dist.halo import ALL_LAYERS
 from meshloom.dist.local import LocalSet
 from meshloom.dist.world import world
 from meshloom.mesh.buffer import OverRanks
@@ -17,7 +17,7 @@ from meshloom.mesh.core import Field
 
 
 class DistributedArray(OverRanks):
-    """``local``: a field on what this rank has of the set, in the layout of the whole. ``right``: the layers of its
+    """``local``: a field on what this rank has of the set, in the layout of the whole. ``valid``: the layers of its
     halo in which values are those of their owners. ``given``: a digest of all values, until ranks have compared
     them."""
 
@@ -30,7 +30,7 @@ class DistributedArray(OverRanks):
         self.local = Field(on.set, field.name, field.components, dtype=field.dtype, layout=field.layout,
                            temporary=field.temporary)  # fmt: skip
         self.size, self.dtype = self.layout.stride(self.rows) * field.dim, field.dtype
-        self.right, self.given = frozenset(LAYERS), ""
+        self.valid, self.given = ALL_LAYERS, ""
 
     @property
     def nbytes(self) -> int:
@@ -54,11 +54,11 @@ class DistributedArray(OverRanks):
         """Take what is here of all values, as they lie in the whole; no other rank is asked."""
         self.given = digest(values)
         self.local.repack(self.layout.unpack(values, self.rows, self.local.dim)[self.on.here])
-        self.right = frozenset(LAYERS)
+        self.valid = ALL_LAYERS
 
     def fill(self, value: Any) -> None:
         self.local.fill(value)
-        self.right = frozenset(LAYERS)
+        self.valid = ALL_LAYERS
 
     def moved_to(self, on: LocalSet, field: Field) -> DistributedArray:
         """The same where more of the set, or less, is here; owners are the same."""
@@ -70,5 +70,5 @@ class DistributedArray(OverRanks):
         rows = np.zeros((on.set.total, self.local.dim), self.dtype)
         rows[on.mine] = own
         made.local.repack(rows)
-        made.right = frozenset()
+        made.valid = frozenset()
         return made

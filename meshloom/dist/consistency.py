@@ -131,4 +131,4 @@ def _field(one: DistributedArray) -> GivenToRank:
 
 def _global(one: Global) -> GivenToRank:
     return GivenToRank(f"global {one.name}", f"of {one.dtype} x {one.dim}", "an unseeded random number?",
-                 digest(on_host(one.storage)))  # fmt: skip
+                       digest(on_host(one.storage)))  # fmt: skip

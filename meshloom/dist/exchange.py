@@ -1,8 +1,8 @@
 """Exchanges: where a program needs halos, and what brings them up to date.
 
-One pass over the data-flow graph decides where. A halo has two layers (``halo.py``); each is right, for a field, until
-an operation writes to the field elsewhere. Before an operation that looks at a layer which is not right the field is
-exchanged, with all others that are due there. The graph is a cycle: what is right at the end of a replay need not be
+One pass over the data-flow graph decides where. A halo has two layers (``halo.py``); each is valid, for a field, until
+an operation writes to the field elsewhere. Before an operation that looks at a layer which is not valid the field is
+exchanged, with all others that are due there. The graph is a cycle: what is valid at the end of a replay need not be
 exchanged at the beginning of the next one, and what no operation writes is exchanged once before the first, if at all.
 """
 
@@ -17,6 +17,7 @@ import numpy as np
 from meshloom.backend.base import Backend
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.halo import EXEC, LAYERS
+from meshloom.dist.usage import reduces, writes_elsewhere
 from meshloom.dist.world import world
 from meshloom.mesh.core import Field, on_host
 from meshloom.operation.dataflow import Dataflow
@@ -27,55 +28,55 @@ Halo = tuple[Field, str]  # a layer of the halo of a field
 Layers = Callable[[Field], Collection[str]]
 
 
-#: Layers that are right at some place of a program, each with those that must have been so when it began
-Right = dict[Halo, frozenset[Halo]]
+#: Layers that are valid at some place of a program, each with those that must have been so when it began
+Valid = dict[Halo, frozenset[Halo]]
 
 
 class Exchanges(NamedTuple):
     """``first``: fields whose halos a program asks for as they are before it runs. ``before``: by position, those that
-    are exchanged before the operation there, in every replay. ``right``: what is right of the fields that it writes
-    when a replay has ended. ``old``: by position, what the operation there leaves behind that is not right."""
+    are exchanged before the operation there, in every replay. ``valid``: what is valid of the fields that it writes
+    when a replay has ended. ``stale``: by position, what the operation there leaves behind that is not valid."""
 
     first: tuple[Field, ...]
     before: dict[int, tuple[Field, ...]]
-    right: Right
-    old: dict[int, tuple[Halo, ...]]
+    valid: Valid
+    stale: dict[int, tuple[Halo, ...]]
 
 
 def place_exchanges(graph: Dataflow, layers: Layers) -> Exchanges:
     """The exchanges of a program."""
     start = {(one, layer) for one in graph.storages if isinstance(one, Field) for layer in LAYERS}
     while True:
-        before, right, asked, old = _walked(graph, layers, start)
-        if start <= right.keys():
+        before, valid, asked, stale = _walked(graph, layers, start)
+        if start <= valid.keys():
             break
-        start &= right.keys()  # what a replay leaves old the next one finds old
-    while not (more := {halo for one in asked for halo in right[one]}) <= asked:  # for the replays after the first
+        start &= valid.keys()  # what a replay leaves stale the next one finds stale
+    while not (more := {halo for one in asked for halo in valid[one]}) <= asked:  # for the replays after the first
         asked |= more
     first = [one for one in graph.storages if any(field is one for field, _ in asked)]
-    written = {halo: since for halo, since in right.items() if halo[0] in graph.written}
-    return Exchanges(tuple(one for one in first if isinstance(one, Field)), before, written, old)
+    written = {halo: since for halo, since in valid.items() if halo[0] in graph.written}
+    return Exchanges(tuple(one for one in first if isinstance(one, Field)), before, written, stale)
 
 
 def _walked(
     graph: Dataflow, layers: Layers, start: set[Halo]
-) -> tuple[dict[int, tuple[Field, ...]], Right, set[Halo], dict[int, tuple[Halo, ...]]]:
-    """One replay that begins with some layers right: exchanges, what is right at its end, what of the ``start`` it asks
-    for, and what operations leave old."""
-    right: Right = {one: frozenset([one]) for one in start}
+) -> tuple[dict[int, tuple[Field, ...]], Valid, set[Halo], dict[int, tuple[Halo, ...]]]:
+    """One replay that begins with some layers valid: exchanges, what is valid at its end, what of the ``start`` it asks
+    for, and what operations leave stale."""
+    valid: Valid = {one: frozenset([one]) for one in start}
     before: dict[int, tuple[Field, ...]] = {}
     asked: set[Halo] = set()
-    old: dict[int, tuple[Halo, ...]] = {}
+    stale: dict[int, tuple[Halo, ...]] = {}
     for position, one in enumerate(graph.operations):
         needed = [halo for halo in needs(one) if halo[1] in layers(halo[0])]
-        due = tuple(dict.fromkeys(halo[0] for halo in needed if halo not in right))
+        due = tuple(dict.fromkeys(halo[0] for halo in needed if halo not in valid))
         if due:
             before[position] = due
-            right |= {(field, layer): frozenset() for field in due for layer in LAYERS}
-        asked |= {since for halo in needed for since in right[halo]}
-        right = _after(one, right)
-        old[position] = _left_old(one, right)
-    return before, right, asked, old
+            valid |= {(field, layer): frozenset() for field in due for layer in LAYERS}
+        asked |= {since for halo in needed for since in valid[halo]}
+        valid = _after(one, valid)
+        stale[position] = _left_stale(one, valid)
+    return before, valid, asked, stale
 
 
 def needs(of: Operation) -> Iterator[Halo]:
@@ -83,8 +84,7 @@ def needs(of: Operation) -> Iterator[Halo]:
     executed for others'."""
     if of.domain.all_memory:
         return
-    for_others = any(one.mode.writes and one.pattern.map is not None and not one.pattern.as_member
-                     for one in of.operands)  # fmt: skip
+    for_others = writes_elsewhere(of)
     for one in of.operands:
         if not isinstance(one.storage, Field) or not one.mode.reads:
             continue
@@ -95,29 +95,29 @@ def needs(of: Operation) -> Iterator[Halo]:
         yield from [(one.storage, layer) for layer in (LAYERS if reaches else (EXEC,) if for_others else ())]
 
 
-def _after(of: Operation, right: Right) -> Right:
-    """What is right behind an operation. One that fills memory fills halos, too. A loop visits the exec halo of its
-    set, so what it writes there at its own elements is right where all that it looks at was."""
+def _after(of: Operation, valid: Valid) -> Valid:
+    """What is valid behind an operation. One that fills memory fills halos, too. A loop visits the exec halo of its
+    set, so what it writes there at its own elements is valid where all that it looks at was."""
     written = [one for one in of.written if isinstance(one, Field)]
-    left = {halo: since for halo, since in right.items() if halo[0] not in written}
+    left = {halo: since for halo, since in valid.items() if halo[0] not in written}
     if of.domain.all_memory:
         return left | {(one, layer): frozenset() for one in written for layer in LAYERS}
-    if any(one.is_global and one.mode.combine for one in of.operands):  # each rank visits its own elements alone
+    if reduces(of):
         return left
     looked_at = [(one.storage, layer) for one in of.operands
                  if isinstance(one.storage, Field) and (one.mode.reads or one.mode.combine)
                  for layer in (LAYERS if one.pattern.map is not None else (EXEC,))]  # fmt: skip
-    if not all(halo in right for halo in looked_at):
+    if not all(halo in valid for halo in looked_at):
         return left
-    since = frozenset(one for halo in looked_at for one in right[halo])
+    since = frozenset(one for halo in looked_at for one in valid[halo])
     through_maps = {one.storage for one in of.operands if one.mode.writes and one.pattern.map is not None}
     return left | {(one, EXEC): since for one in written if one not in through_maps}
 
 
-def _left_old(of: Operation, right: Right) -> tuple[Halo, ...]:
-    """What of the fields that an operation has written is not right behind it."""
+def _left_stale(of: Operation, valid: Valid) -> tuple[Halo, ...]:
+    """What of the fields that an operation has written is not valid behind it."""
     halos = ((one, layer) for one in of.written if isinstance(one, Field) for layer in LAYERS)
-    return tuple(halo for halo in halos if halo not in right)
+    return tuple(halo for halo in halos if halo not in valid)
 
 
 class Parcel(NamedTuple):

@@ -23,6 +23,7 @@ from meshloom.dist.ownership import Link, Owners, everywhere
 from meshloom.native.algorithms import distinct
 
 EXEC, IMPORT = LAYERS = ("exec", "import")
+ALL_LAYERS = frozenset(LAYERS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,11 @@ from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import poison, poisons_halos
 from meshloom.dist.consistency import compare_given
 from meshloom.dist.exchange import Exchange, Exchanges, Halo, place_exchanges
-from meshloom.dist.halo import EXEC, IMPORT, LAYERS
+from meshloom.dist.halo import ALL_LAYERS, EXEC, IMPORT
 from meshloom.dist.local import Distribution, LocalSet
 from meshloom.dist.slabs import grid_of, on_points, slabs
-from meshloom.dist.sums import RankReduction, Reductions
+from meshloom.dist.sums import RankReduction, Reductions, reduced_here
+from meshloom.dist.usage import reduces, writes_elsewhere
 from meshloom.dist.world import world
 from meshloom.kernel.access import Read, identity
 from meshloom.kernel.count import loads
@@ -68,19 +69,19 @@ class LocalProgram:
         """Before: halos that it asks for as they are, which all ranks bring up to date. Behind: what is known of halos
         now; nothing, where it has not come to its end."""
         compare_given(world(), self._cut, self.arrays.values(), self._totals, self._inside)
-        old = tuple(one for field in self.exchanges.first if (one := self.arrays[field]).right != frozenset(LAYERS))
-        if old:
-            Exchange(old, self._inside)()
-            for one in old:
-                one.right = frozenset(LAYERS)
-        began = {(field, layer) for field, one in self.arrays.items() for layer in one.right}
+        stale = tuple(one for field in self.exchanges.first if (one := self.arrays[field]).valid != ALL_LAYERS)
+        if stale:
+            Exchange(stale, self._inside)()
+            for one in stale:
+                one.valid = ALL_LAYERS
+        began = {(field, layer) for field, one in self.arrays.items() for layer in one.valid}
         for one in self.arrays.values():
             if one.local in self._written:
-                one.right = frozenset()
+                one.valid = frozenset()
         yield
-        for (field, layer), since in self.exchanges.right.items():
+        for (field, layer), since in self.exchanges.valid.items():
             if field in self.arrays and since <= began:  # others are whole on every rank
-                self.arrays[field].right |= {layer}
+                self.arrays[field].valid |= {layer}
 
 
 def lowered(graph: Dataflow, here: Here) -> LocalProgram:
@@ -92,7 +93,7 @@ def lowered(graph: Dataflow, here: Here) -> LocalProgram:
         if (due := exchanges.before.get(position)) is not None:
             found.append(exchange(due, here))
         found += _local_operations(one, here)
-        if poisons_halos() and (poisoned := _poison(exchanges.old[position], here)):
+        if poisons_halos() and (poisoned := _poison(exchanges.stale[position], here)):
             found.append(poisoned)
     return LocalProgram(tuple(found), here, exchanges, [one for one in graph.storages if isinstance(one, Global)])
 
@@ -100,33 +101,25 @@ def lowered(graph: Dataflow, here: Here) -> LocalProgram:
 def split_reductions(graph: Dataflow) -> Dataflow:
     """A pass: loops that write through maps and reduce to a Global, too, become two, since ranks visit others' elements
     for the one and their own alone for the other. The first one reduces, and changes no field."""
-    return Dataflow([part for one in graph.operations for part in (_halves(one) if _does_both(one) else (one,))])
+    return Dataflow([part for one in graph.operations
+                     for part in (_halves(one) if reduces(one) and writes_elsewhere(one) else (one,))])  # fmt: skip
 
 
 #: Of programs on several ranks, before exchanges are placed.
 RANK_PASSES: tuple[Pass, ...] = (split_reductions,)
 
 
-def _reduces(one: Operand) -> bool:
-    return one.is_global and bool(one.mode.combine)
-
-
-def _does_both(of: Operation) -> bool:
-    through_map = any(one.pattern.map is not None and not one.pattern.as_member and one.mode.writes
-                      for one in of.operands)  # fmt: skip
-    return of.domain.visits_elements and through_map and any(map(_reduces, of.operands))
-
-
 def _halves(of: Operation) -> tuple[Operation, Operation]:
-    sums, rest = ([o for o in of.graph.outputs if _reduces(of.operands[o.param]) is both] for both in (True, False))
-    return _with_outputs(of, sums), _with_outputs(of, rest)
+    to_globals, to_fields = ([o for o in of.graph.outputs if of.operands[o.param].is_global is chosen]
+                             for chosen in (True, False))  # fmt: skip
+    return _with_outputs(of, to_globals), _with_outputs(of, to_fields)
 
 
 def _with_outputs(of: Operation, outputs: Sequence[Output]) -> Operation:
     """An operation that gives some outputs of another one, with the operands that it needs for them."""
     given = {o.param for o in outputs}
     used = sorted(given | {param for param, _, _ in loads([o.value for o in outputs])})
-    number = {old: new for new, old in enumerate(used)}
+    number = {stale: new for new, stale in enumerate(used)}
     renumbered = [replace(o, param=number[o.param]) for o in outputs]
 
     def value(node: Node) -> Node:
@@ -162,10 +155,10 @@ def exchange(due: tuple[Field, ...], here: Here) -> Operation:
     return called(body, f"exchange of {', '.join(one.name for one in due)}")
 
 
-def _poison(old: tuple[Halo, ...], here: Here) -> Operation | None:
-    """The operation that poisons what an operation has left old of halos; None where this rank has none of it."""
-    rows = {field: old_rows(here.arrays[field].on, [layer for one, layer in old if one is field])
-            for field, _ in old if field in here.arrays and not field.temporary}  # fmt: skip
+def _poison(stale: tuple[Halo, ...], here: Here) -> Operation | None:
+    """The operation that poisons what an operation has left stale of halos; None where this rank has none of it."""
+    rows = {field: stale_rows(here.arrays[field].on, [layer for one, layer in stale if one is field])
+            for field, _ in stale if field in here.arrays and not field.temporary}  # fmt: skip
     local = {here.arrays[field].local: found for field, found in rows.items() if len(found)}
     if not local:
         return None
@@ -177,7 +170,7 @@ def _poison(old: tuple[Halo, ...], here: Here) -> Operation | None:
     return called(CalledFunction(poisoned, tuple(local), tuple(local)), "poison of halos")
 
 
-def old_rows(on: LocalSet, layers: Collection[str]) -> np.ndarray:
+def stale_rows(on: LocalSet, layers: Collection[str]) -> np.ndarray:
     """The rows here of layers of a halo: of a grid, whose planes are received, all are of one."""
     rows = np.concatenate([np.zeros(0, np.int64), *on.receives.rows])
     executed = np.zeros(len(rows), bool) if isinstance(on.set, IndexSpace) else rows < on.set.owned
@@ -216,8 +209,7 @@ def on_elements(of: Operation, here: Here, totals: list[RankReduction]) -> Opera
     cut = here.cut
     assert cut is not None
     on = cut.local(of.set)
-    reduces = any(one.is_global and one.mode.combine for one in of.operands)
-    part = on.owned_part if reduces and on.visits_others else None
+    part = on.owned_part if reduces(of) and on.visits_others else None
 
     def local(one: Operand) -> Operand:
         if isinstance(one.storage, Field):
@@ -227,10 +219,7 @@ def on_elements(of: Operation, here: Here, totals: list[RankReduction]) -> Opera
                 local_map = part.members if local_map is None else part.restricted(local_map)
             pattern = one.pattern._replace(map=local_map, as_member=member or (part is not None and through is None))
             return one._replace(storage=here.arrays[one.storage].local, pattern=pattern)
-        if not one.mode.combine or on.everywhere:  # what lives on every rank counts once
-            return one
-        totals.append(RankReduction.of(one.storage, one.mode))
-        return one._replace(storage=totals[-1].here, mode=totals[-1].mode)
+        return one if on.everywhere else reduced_here(one, totals)  # what lives on every rank counts once
 
     operands = tuple(map(local, of.operands))
     domain = SetElements(on.set if part is None else part)

@@ -26,7 +26,7 @@ from meshloom.dist.array import DistributedArray
 from meshloom.dist.halo import IMPORT
 from meshloom.dist.local import LocalSet, Messages
 from meshloom.dist.partition import runs
-from meshloom.dist.sums import RankReduction
+from meshloom.dist.sums import RankReduction, reduced_here
 from meshloom.dist.usage import check_slabs, maps_of, sets_of
 from meshloom.dist.world import World
 from meshloom.mesh.box import Box, IndexSpace
@@ -271,10 +271,7 @@ def on_points(
         if isinstance(one.storage, Field):
             offsets = one.pattern.offsets and cut.local_offsets(box, one.pattern.offsets)
             return one._replace(storage=fields[one.storage].local, pattern=one.pattern._replace(offsets=offsets))
-        if not one.mode.combine:
-            return one
-        totals.append(RankReduction.of(one.storage, one.mode))
-        return one._replace(storage=totals[-1].here, mode=totals[-1].mode)
+        return reduced_here(one, totals)
 
     operands, part = tuple(map(local, of.operands)), cut.part(box)
     if part is None:

@@ -16,6 +16,7 @@ from meshloom.dist.world import world
 from meshloom.kernel.access import Mode, OpenSum
 from meshloom.mesh.buffer import overwrite
 from meshloom.mesh.core import Global, on_host
+from meshloom.operation.operand import Operand
 from meshloom.schedule.nest.binned import WORDS
 
 COMBINED = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
@@ -58,6 +59,15 @@ class RankReduction(NamedTuple):
         else:
             values = reduce(COMBINED[self.mode.combine], own, before)
         overwrite(self.total.storage, values)
+
+
+def reduced_here(one: Operand, totals: list[RankReduction]) -> Operand:
+    """An operand that is a Global as a loop on this rank has it; ``totals`` get one that the loop reduces to."""
+    if not one.mode.combine:
+        return one
+    assert isinstance(one.storage, Global)
+    totals.append(RankReduction.of(one.storage, one.mode))
+    return one._replace(storage=totals[-1].here, mode=totals[-1].mode)
 
 
 class Reductions:

@@ -215,13 +215,13 @@ def _due(loops: Iterable[Operation]) -> dict[Set, tuple[int, int]]:
     reached: dict[Field, None] = {}
     at_own: dict[Field, None] = {}
     for loop in loops:
-        runs_on_halo = any(one.mode.writes and _reaches(one) for one in loop.operands)
+        runs_on_halo = writes_elsewhere(loop)
         for one in loop.operands:
             if not isinstance(one.storage, Field):
                 continue
             if one.mode.writes and not loop.domain.all_memory:  # what is filled is filled on halos, too
                 written.add(one.storage)
-            if one.mode.reads and (_reaches(one) or (runs_on_halo and one.pattern.as_member)):
+            if one.mode.reads and (reaches(one) or (runs_on_halo and one.pattern.as_member)):
                 reached[one.storage] = None
             elif one.mode.reads and runs_on_halo:
                 at_own[one.storage] = None
@@ -232,6 +232,16 @@ def _due(loops: Iterable[Operation]) -> dict[Set, tuple[int, int]]:
     return found
 
 
-def _reaches(one: Operand) -> bool:
+def reaches(one: Operand) -> bool:
     """Does it lead to other elements than the own?"""
     return one.pattern.looks_around or (one.pattern.map is not None and not one.pattern.as_member)
+
+
+def writes_elsewhere(of: Operation) -> bool:
+    """Does it write to other elements than its own, so that ranks execute it for elements of others, too?"""
+    return any(one.mode.writes and reaches(one) for one in of.operands)
+
+
+def reduces(of: Operation) -> bool:
+    """Does it reduce to a Global, so that every rank executes it for its own elements alone?"""
+    return any(one.is_global and one.mode.combine for one in of.operands)

@@ -104,12 +104,12 @@ def by_root(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _portable(error: Exception) -> Exception:
-    """An error as other processes can raise it, too."""
+    """An error as other ranks can raise it, too: MPI sends objects pickled, between processes of one run."""
     import pickle  # which takes a moment
 
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:
+    except Exception:  # one of a user's may hold anything
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
 

@@ -26,10 +26,8 @@ def move(rate: ml.Read, u: ml.ReadWrite, norm: ml.Sum):
     norm += rate * rate
 
 
-def diffusion() -> list[np.ndarray]:
-    """A program on a mesh, its start a function of points; its sum."""
-    mesh = ml.generate.naca0012(16, 24)
-    u = mesh.cells.field("u", data=lambda points: points[:, 0] * points[:, 1] + points[:, 0])
+def diffusing(mesh: ml.Mesh, u: ml.Field) -> tuple[ml.Program, ml.Field, ml.Global]:
+    """A step of diffusion; rates, and their norm."""
     rate, norm = mesh.cells.field("rate"), ml.Global(0.0, "norm")
 
     @ml.program
@@ -39,6 +37,19 @@ def diffusion() -> list[np.ndarray]:
         spread(mesh.faces, u[mesh.face_cells], rate[mesh.face_cells])
         move(mesh.cells, rate, u, norm)
 
+    return step, rate, norm
+
+
+def around_an_airfoil() -> tuple[ml.Mesh, ml.Field]:
+    """A mesh, and a start as a function of points."""
+    mesh = ml.generate.naca0012(16, 24)
+    return mesh, mesh.cells.field("u", data=lambda points: points[:, 0] * points[:, 1] + points[:, 0])
+
+
+def diffusion() -> list[np.ndarray]:
+    """A program on a mesh, its start a function of points; its sum."""
+    mesh, u = around_an_airfoil()
+    step, _, norm = diffusing(mesh, u)
     history = step.run(5, record=[norm])
     whole = u.numpy()
     assert np.array_equal(whole[mesh.cells.mine], u.local())
@@ -95,16 +106,9 @@ def by_hand() -> list[np.ndarray]:
 def few_cells() -> list[np.ndarray]:
     """Fewer cells than ranks; values given later; a condition."""
     mesh = ml.generate.box((2, 1), cells="quad")
-    u, rate, norm = mesh.cells.field("u"), mesh.cells.field("rate"), ml.Global(1.0, "norm")
+    u = mesh.cells.field("u")
     u.assign([1.0, 3.0])
-
-    @ml.program
-    def step() -> None:
-        rate.fill(0.0)
-        norm.value = 0.0
-        spread(mesh.faces, u[mesh.face_cells], rate[mesh.face_cells])
-        move(mesh.cells, rate, u, norm)
-
+    step, _, norm = diffusing(mesh, u)
     times = step.repeat(until=norm < 1e-6, at_most=100)
     assert 1 < times < 100
     return [u.numpy(), np.array([float(norm), times])]

@@ -45,17 +45,8 @@ def case(backend: str, name: str, folder: Path, last: int) -> list[np.ndarray]:
 
 def march(backend: str, name: str, folder: Path, last: int) -> list[np.ndarray]:
     """A program of a script with its files, until somebody says that it is enough."""
-    mesh = ml.generate.naca0012(16, 24)
-    u = mesh.cells.field("u", data=lambda points: points[:, 0] * points[:, 1] + points[:, 0])
-    rate, norm = mesh.cells.field("rate"), ml.Global(0.0, "norm")
-
-    @ml.program
-    def step() -> None:
-        rate.fill(0.0)
-        norm.value = 0.0
-        on_ranks.spread(mesh.faces, u[mesh.face_cells], rate[mesh.face_cells])
-        on_ranks.move(mesh.cells, rate, u, norm)
-
+    mesh, u = on_ranks.around_an_airfoil()
+    step, rate, norm = on_ranks.diffusing(mesh, u)
     asked = []
 
     def enough() -> bool:

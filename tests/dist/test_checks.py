@@ -23,7 +23,7 @@ from meshloom.dist.consistency import GivenToRank, compare
 from meshloom.dist.distribute import distribute
 from meshloom.dist.halo import DistributedSet, distributed
 from meshloom.dist.local import Distribution, LocalSet, _local_set
-from meshloom.dist.lower import old_rows
+from meshloom.dist.lower import stale_rows
 from meshloom.dist.ownership import Link
 from meshloom.dist.world import World
 from meshloom.errors import MeshloomError, PlanError, RankError, UserError
@@ -319,13 +319,13 @@ def part_of_line(rank: int) -> LocalSet:
 
 def test_rows_of_layers_are_told_apart() -> None:
     on = part_of_line(1)
-    assert on.here[old_rows(on, ("exec", "import"))].tolist() == [2, 6]
-    assert on.here[old_rows(on, ("import",))].tolist() == [2, 6] and not len(old_rows(on, ("exec",)))
+    assert on.here[stale_rows(on, ("exec", "import"))].tolist() == [2, 6]
+    assert on.here[stale_rows(on, ("import",))].tolist() == [2, 6] and not len(stale_rows(on, ("exec",)))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32, np.int64])
 @pytest.mark.parametrize("layout", ["aos", "soa", "aosoa4"])
-def test_old_rows_are_poisoned_and_others_are_not(dtype: type, layout: str) -> None:
+def test_stale_rows_are_poisoned_and_others_are_not(dtype: type, layout: str) -> None:
     u = ml.Set(5, "points").field("u", 2, dtype=dtype, layout=layout, data=np.arange(10).reshape(5, 2))
     poison(u, np.array([0, 4]))
     found = u.numpy()

@@ -1,4 +1,4 @@
-"""Where the pass over the data-flow graph places exchanges: before whoever looks at old halos, and nowhere else."""
+"""Where the pass over the data-flow graph places exchanges: before whoever looks at stale halos, and nowhere else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_what_nobody_writes_is_asked_for_once() -> None:
     one = world()
     found = placed(lambda: at_once(one.faces, one.u[one.ends], one.w, one.r[one.ends]))
     assert names(found) == ({"u", "w"}, {})
-    assert not found.right
+    assert not found.valid
 
 
 def test_what_is_written_is_exchanged_in_every_replay_with_all_that_is_due() -> None:
@@ -68,7 +68,7 @@ def test_what_is_computed_on_the_exec_halo_is_not_sent() -> None:
 
     found = placed(step)
     assert names(found) == (set(), {0: ["u"]})
-    assert (one.t, EXEC) in found.right
+    assert (one.t, EXEC) in found.valid
 
 
 def test_not_where_it_was_computed_from_what_is_old() -> None:
@@ -83,11 +83,11 @@ def test_not_where_it_was_computed_from_what_is_old() -> None:
 
 
 def test_what_is_claimed_rests_on_what_was_right_before() -> None:
-    """A direct loop asks for nothing; what it leaves is right on the exec halo where that of its input was."""
+    """A direct loop asks for nothing; what it leaves is valid on the exec halo where that of its input was."""
     one = world()
     found = placed(lambda: scaled(one.faces, one.f))
     assert names(found) == (set(), {})
-    assert found.right == {(one.f, EXEC): frozenset({(one.f, EXEC)})}
+    assert found.valid == {(one.f, EXEC): frozenset({(one.f, EXEC)})}
 
 
 def test_fills_are_right_everywhere_and_reductions_leave_old_halos() -> None:
@@ -114,7 +114,7 @@ def test_layers_that_no_rank_has_are_never_exchanged() -> None:
 
 
 def test_random_programs_never_look_at_what_is_old() -> None:
-    """Replayed by hand: which layers are right, by the rules alone, at every operation of three replays."""
+    """Replayed by hand: which layers are valid, by the rules alone, at every operation of three replays."""
     for seed in range(40):
         one = World(seed)
         pieces, dice = one.pieces(), np.random.default_rng(seed)
@@ -126,12 +126,12 @@ def test_random_programs_never_look_at_what_is_old() -> None:
 
         graph = ml.program(step).dataflow
         found = place_exchanges(graph, lambda field: LAYERS)
-        old = {f for f in graph.storages if isinstance(f, ml.Field)} - {*found.first}  # on every halo
+        stale = {f for f in graph.storages if isinstance(f, ml.Field)} - {*found.first}  # on every halo
         for _ in range(3):
             for at, operation in enumerate(graph.operations):
-                old -= {*found.before.get(at, ())}
+                stale -= {*found.before.get(at, ())}
                 reads = {o.storage for o in operation.operands if o.mode.reads and o.pattern.map is not None
                          and not o.pattern.as_member}  # fmt: skip
-                assert not reads & old, f"program {seed}, operation {at}"
+                assert not reads & stale, f"program {seed}, operation {at}"
                 written = {w for w in operation.written if isinstance(w, ml.Field)}
-                old = old - written if operation.domain.all_memory else old | written
+                stale = stale - written if operation.domain.all_memory else stale | written
