@@ -197,7 +197,7 @@ def needed_bytes(programs: Sequence[ml.Program]) -> list[int]:
 def loop_bytes(program: ml.Program) -> int:
     """The compulsory bytes of its loops as they run, fused where they are: each value once in each of them."""
     found = program._fused_recording()
-    return sum(one.compulsory for one in (found.program.body if found else program.loops))
+    return sum(one.compulsory for one in (found.program.operations if found else program.loops))
 
 
 def without_poisson(name: str, programs: Sequence[ml.Program], run: Started) -> dict[str, Any]:

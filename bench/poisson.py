@@ -189,7 +189,7 @@ class Peer(Method):
 def bytes_of(program: ml.Program) -> float:
     """What one replay must move, each operation reading and writing every value once."""
     fused = program._fused_recording()
-    return float(sum(one.compulsory for one in (fused.program.body if fused else program.loops)))
+    return float(sum(one.compulsory for one in (fused.program.operations if fused else program.loops)))
 
 
 # --- which ------------------------------------------------------------------------------------------------------------

@@ -188,7 +188,7 @@ def test_three_stages_need_a_third_buffer(where: str) -> None:
     found, program = run(where)
     np.testing.assert_allclose(found, expected, rtol=1e-13)
     assert groups_of(program) == ["keep+diffuse+stage", "diffuse+stage", "diffuse+stage"]
-    written = {s.name for step in program._fused_recording().program.body for s in step.storages}
+    written = {s.name for step in program._fused_recording().program.operations for s in step.storages}
     assert {"u", "u_2", "u_3"} <= written
 
 
@@ -266,7 +266,7 @@ def test_fills_go_with_what_needs_them_and_loops_over_one_map_share_a_visit(temp
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     np.testing.assert_allclose(fused.u.numpy(), plain.u.numpy(), rtol=1e-12)
     assert groups_of(fused.step) == ["slopes+highest+follow"] * 2
-    body = fused.step._fused_recording().program.body
+    body = fused.step._fused_recording().program.operations
     assert [str(s.name) for s in body if s.domain.all_memory] == ["rate = 0.01", "rate = 0.02"], "the sum starts anew"
     stored = [[p.name for p in one.spec.params if p.mode.writes and not p.racy and not p.is_global]
               for one in fused.step.fused_steps]  # fmt: skip

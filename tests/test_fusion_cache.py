@@ -22,7 +22,7 @@ from tests.test_fusion_recompute import HERE, Case, always, laplace, step_of  # 
 def described(program: fused_program.FusedProgram) -> tuple[object, ...]:
     """All that a fused program does, second buffers by their names."""
     steps = [(one.name, str(one.domain), *map(str, one.operands), one.graph.content, one.elements)
-             for one in (*program.prologue, *program.body)]  # fmt: skip
+             for one in (*program.prologue, *program.operations)]  # fmt: skip
     constants = {one.name: repr(value) for one, value in program.constants.items()}
     return steps, len(program.prologue), constants, len(program.register_bound)
 
@@ -87,7 +87,7 @@ def test_a_buffer_that_holds_a_copy_is_written_again_only_where_nobody_needs_tha
         graph = Dataflow(operations[:end])
         one, other = (fused_program._fused(graph, rotates=True, cache=each) for each in (cache, None))
         assert described(one) == described(other)
-        written = [s.name for step in one.body for s in step.writes]
+        written = [s.name for step in one.operations for s in step.writes]
         assert ("u_2" in written) == (end == len(operations)), written
 
 

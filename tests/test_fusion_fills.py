@@ -8,7 +8,7 @@ import pytest
 import meshloom as ml
 from meshloom.kernel.count import loads
 from meshloom.operation.fusion import compose
-from meshloom.operation.fusion import program as fusing
+from meshloom.operation.fusion import contract as fusing
 from meshloom.operation.fusion.groups import Group
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.operation import Operation
@@ -91,7 +91,7 @@ def test_a_fill_for_a_loop_by_itself_is_done_by_the_group_before(
     for expected, found in zip(*results, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
     fused = step._fused_recording()
-    assert fused is not None and sum(one.domain.all_memory for one in fused.program.body) == read_around
+    assert fused is not None and sum(one.domain.all_memory for one in fused.program.operations) == read_around
 
 
 @pytest.mark.parametrize("offsets", [((0, 0), (0, 1)), ((0, 1), (1, 0), (0, 0), (-1, 0))])
@@ -123,7 +123,7 @@ def test_a_stencil_that_takes_a_sum_that_starts_anew_loads_its_own_point_once(
     np.testing.assert_allclose(found[1][1], found[0][1], rtol=1e-13)
     recording = step._fused_recording()
     assert recording is not None
-    (fused,), (plain,) = [one for one in recording.program.body if one.composed], step.loops[-1:]
+    (fused,), (plain,) = [one for one in recording.program.operations if one.composed], step.loops[-1:]
     assert _loads(fused) == _loads(plain)
 
 

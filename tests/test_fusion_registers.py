@@ -59,7 +59,7 @@ def test_small_loops_join_large_ones_whatever_their_size(launch: float, monkeypa
     ml.use("emulated")
     settings = [parse_set(one) for one in ("mesh.i=100", "mesh.j=150")]
     case = Airfoil(build(Airfoil.Config, settings))
-    steps = [step.name for step in case.program._tape().fusion()[0].body]
+    steps = [step.name for step in case.program._tape().fusion()[0].operations]
     assert steps == ["res_calc+bres_calc+update+adt_calc", "res_calc+bres_calc+update+save_soln+adt_calc"]
 
 

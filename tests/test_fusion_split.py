@@ -166,8 +166,8 @@ def test_faces_and_cells_of_a_cube_are_one_loop_where_that_is_faster(n: int, cut
         (project, "project_faces_in_place", "project_in_place"),
     ):
         found = fusion_of(ml.program(body))
-        names = [step.name for step in found.body]
+        names = [step.name for step in found.operations]
         assert names == ([first] * 3 + [f"{first}+{then}"] if cut else [first, then])
-        rates = found.body[0].backend.target.rates
-        apart = FusedProgram((), ml.program(body).dataflow.operations, {})
+        rates = found.operations[0].backend.target.rates
+        apart = FusedProgram(ml.program(body).dataflow.operations)
         assert found.seconds(rates) <= apart.seconds(rates)

@@ -22,7 +22,7 @@ from meshloom.operation.operation import Operation
 from tests.docs.test_rooms import files, parsed
 
 PACKAGE = Path(ml.__file__).parent
-ALL = (*passes.RECORDED_PASSES, *passes.PASSES, *passes.WEIGHED_PASSES, *passes.FUSION_PASSES,
+ALL = (*passes.RECORDED_PASSES, *passes.PASSES, *passes.WEIGHED_PASSES, *passes.FUSION_PASSES, passes.CONTRACTION,
        *RANK_PASSES)  # fmt: skip
 #: Analyses of before, each of which asked on its own whether something may move past something else.
 GONE = {"_may_follow", "_why_not", "_maker", "_followers", "read_in", "needed_later", "without_idle_fills",
@@ -52,7 +52,10 @@ ALLOWED = {
     "run/diagnose.py": {"_first_loop": "runs them one by one, and looks at what each has written"},
 }  # fmt: skip
 #: Functions that take a graph and give one, and are no pass.
-NO_PASS = {"passed": "goes through a list of them", "without_store": "a trial of recompute, which that may leave"}
+NO_PASS = {"passed": "goes through a list of them", "without_store": "a trial of recompute, which that may leave",
+           "fuse": "goes through them as far as they pay", "_fused": "the same without those that are weighed",
+           "fused": "the same, kept for whoever weighs it", "_straight": "what contract_edges weighs",
+           "_rotated": "the same"}  # fmt: skip
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
@@ -220,13 +223,14 @@ def test_operands_of_what_is_put_together_are_merged_by_one_class() -> None:
 
 
 def passes_in(tree: ast.AST) -> Iterator[str]:
-    """Functions that take a graph, whichever parameter that is, and give one; methods of graphs, too."""
+    """Functions that take a graph, whichever parameter that is, and give one, or that of a fused program; methods of
+    graphs, too."""
     methods = {id(node) for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and one.name == "Dataflow"
                for node in one.body}  # fmt: skip
     for node in functions(tree):
         given = [annotation(one) for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
         takes = id(node) in methods or any(re.search(r"\bDataflow\b", one) for one in given)
-        if takes and re.search(r"\bDataflow\b", annotation(node)):
+        if takes and re.search(r"\b(Dataflow|FusedProgram)\b", annotation(node)):
             yield node.name
 
 
@@ -250,8 +254,9 @@ class A:
 class Dataflow:
     def turned(self) -> Dataflow: ...
 def asks(graph: Dataflow) -> bool: ...
+def fuses(graph: Dataflow) -> FusedProgram: ...
 """
-    expected = {"public", "_private", "by_another", "by_name", "inner", "method", "turned"}
+    expected = {"fuses", "public", "_private", "by_another", "by_name", "inner", "method", "turned"}
     assert set(passes_in(ast.parse(text))) == expected
 
 
@@ -263,18 +268,10 @@ def test_a_pass_is_named_in_its_list_and_by_nobody_else() -> None:
     assert {where: found for where, found in naming.items() if found} == {"operation/repeated.py": {"check_defined"}}
 
 
-def test_nobody_fuses_programs_around_the_passes() -> None:
-    """What becomes of a graph when it is fused is said in one file; whoever weighs graphs is a pass, and asks there."""
-    made = {where for where, tree in trees() for node in tree.body
-            if isinstance(node, ast.FunctionDef) and node.args.args and node.returns
-            and ast.unparse(node.args.args[0].annotation or node.returns) == "Dataflow"
-            and "FusedProgram" in ast.unparse(node.returns)}  # fmt: skip
-    assert made == {"operation/fusion/program.py"}
-
-
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.__name__)
 def test_a_pass_takes_a_graph_and_gives_one_and_changes_none(one: Any) -> None:
-    assert get_type_hints(one)["return"] is Dataflow and next(iter(inspect.signature(one).parameters)) == "graph"
+    assert issubclass(get_type_hints(one)["return"], Dataflow)
+    assert next(iter(inspect.signature(one).parameters)) == "graph"
     before = recorded()
     graph = Dataflow(before)
     found = one(graph, Trials(partial(_fused, rotates=True))) if one in passes.WEIGHED_PASSES else one(graph)

@@ -8,7 +8,6 @@ import numpy as np
 
 from meshloom.backend.base import Backend, Replayed
 from meshloom.native.together import together
-from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.execution import Spent
 from meshloom.operation.fusion.fused_program import FusedProgram
 from meshloom.operation.past_times import Timed
@@ -21,10 +20,10 @@ class FusedRecording:
     def __init__(self, program: FusedProgram, backend: Backend, *, branches: bool = True):
         self.program, self.backend = program, backend
         with together():
-            prepared((*program.prologue, *program.body))  # which may bring spare buffers to where it runs
+            prepared((*program.prologue, *program.operations))  # which may bring spare buffers to where it runs
             self.prologue = [step.prepare() for step in program.prologue]
-            self.body = [step.prepare() for step in program.body]
-            self._replay = backend.recording(self.body, Dataflow(program.body).waits if branches else None)
+            self.body = [step.prepare() for step in program.operations]
+            self._replay = backend.recording(self.body, program.waits if branches else None)
         self.summary = self._replay.summary
         constants = [StartValue(one, value) for one, value in program.constants.items()]
         self.replay = Replay(self._replay, self.prologue, constants)
@@ -40,7 +39,7 @@ class FusedRecording:
         """The steps of the body with their seconds and replays so far; those of which that is known."""
         if not self._replays:
             return []
-        found = zip(self.program.body, self._seconds.tolist(), strict=True)
+        found = zip(self.program.operations, self._seconds.tolist(), strict=True)
         return [Timed(step, Spent(took, self._replays)) for step, took in found if math.isfinite(took)]
 
     @property

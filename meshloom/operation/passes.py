@@ -9,6 +9,8 @@ from meshloom.errors import KernelError
 from meshloom.mesh.number import PlainNumber
 from meshloom.operation.call import CalledFunction, called
 from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.fusion.contract import contract_edges
+from meshloom.operation.fusion.fused_program import FusedProgram
 from meshloom.operation.fusion.into_lines import fuse_epilogues, fuse_prologues
 from meshloom.operation.fusion.recompute import recompute
 from meshloom.operation.fusion.split_boxes import split_boxes
@@ -67,6 +69,7 @@ def sink_initialisers(graph: Dataflow) -> Dataflow:
 
 
 Pass = Callable[[Dataflow], Dataflow]
+Contraction = Callable[..., FusedProgram]  # of a graph, as a Pass: what is fused is a graph, too
 WeighedPass = Callable[[Dataflow, Trials], Dataflow]  # does something where the fused program then takes less time
 #: Of what was recorded: all of it stays, and users see it (``program.dataflow``).
 RECORDED_PASSES: tuple[Pass, ...] = (complete_calls,)
@@ -74,8 +77,11 @@ RECORDED_PASSES: tuple[Pass, ...] = (complete_calls,)
 PASSES: tuple[Pass, ...] = (check_defined, eliminate_dead_stores)
 #: Before those that follow, which every trial goes through.
 WEIGHED_PASSES: tuple[WeighedPass, ...] = (recompute,)
-#: Before loops become one (``fusion/program.py``), in this order.
+#: Before edges are contracted, in this order.
 FUSION_PASSES: tuple[Pass, ...] = (fuse_prologues, fuse_epilogues, sink_initialisers, split_boxes)
+#: The last: loops become one. Which operations of its graph may run at the same time is a question to that
+#: (``Dataflow.waits``), so that streams need no pass.
+CONTRACTION: Contraction = contract_edges
 
 
 def passed(graph: Dataflow, passes: tuple[Pass, ...]) -> Dataflow:

@@ -358,7 +358,7 @@ class Tape:
         """Have compilers begin with all that a replay needs, where they can work by themselves: what is made ready
         later waits for them."""
         found = self.fused_program()
-        for one in self.fills_last if found is None else (*found.prologue, *found.body):
+        for one in self.fills_last if found is None else (*found.prologue, *found.operations):
             one.begin_to_prepare()
 
     def begin_early(self) -> bool:
@@ -433,7 +433,7 @@ class Tape:
             return tuple(step for one in self._pieces_now for step in cast(CalledFunction, one.body).steps(one))
         with self._asked():
             found = self.fused_recording()
-            return found.program.body if found else self.loops
+            return found.program.operations if found else self.loops
 
     @property
     def launches(self) -> int:

@@ -1,7 +1,8 @@
 """Random programs of all that a program may hold: loops over sets, maps, parts, boxes, ghosts and lines, fills, copies,
 temporary fields and fields made on the way, calls of functions, inner programs, and programs that are repeated until a
 condition holds, inside of each other. What they leave in memory, ghosts included, is the same fused and loop by loop,
-on every back end and for every target."""
+on every back end and for every target: to rounding, and to the bit between fused and not where sums keep their order
+(``reproducible``)."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from tests.attacks.campaign import Broken, Campaign
 from tests.dataflow_programs import Made, World, copy, grid_world, in_turn, mesh_world, mix
 
 RUNS, REPLAYS = 3, 2  # before the last one, and of each of them
-ROUNDING = 1e-11  # of the largest value; sums of a few dozen values, at most some hundred times one after the other
+ROUNDING = 1e-11  # of the largest value that a program leaves anywhere (loops add fields of all sizes, and what is left
+# of such a sum may be small); sums of a few dozen values, at most some hundred times one after the other
 FUSED = "the same, loops fused"
 DEPTH = 2  # of programs inside of each other
 Piece = Callable[[], Any]
@@ -141,24 +143,34 @@ def _memory(one: ml.Field | ml.Global) -> np.ndarray:
 
 def attempt(dice: random.Random, folder: Path) -> str:
     seed, before = str(dice.random()), ml.backend()
+    in_order, fewer = random.Random(f"order of {seed}").random() < 0.5, False
     try:
         wanted, _ = left_by(seed, {"name": "numpy"}, fuse=False)
-        fewer = False
-        for use in back_ends():
-            for fuse in (True, False):
-                found, joined = left_by(seed, use, fuse=fuse)
-                fewer |= joined
-                _compare(found, wanted, f"program {seed} on {use}, {'fused' if fuse else 'loop by loop'}")
+        for use in ({**one, "reproducible": in_order} for one in back_ends()):
+            where = f"program {seed} on {use}"
+            (fused, joined), (apart, _) = (left_by(seed, use, fuse=fuse) for fuse in (True, False))
+            fewer |= joined
+            _compare(fused, wanted, f"{where}, fused")
+            _compare(apart, wanted, f"{where}, loop by loop")
+            if in_order:
+                _compare_bits(fused, apart, f"{where}, fused against loop by loop")
     finally:
-        ml.use(before)
+        ml.use(before, reproducible=False)
     return FUSED if fewer else "the same"
 
 
 def _compare(found: list[np.ndarray], wanted: list[np.ndarray], where: str) -> None:
+    largest = max(np.abs(one).max(initial=0.0) for one in wanted)
     for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
         off = np.abs(one - other).max(initial=0.0)
-        if not off <= ROUNDING * np.abs(other).max(initial=0.0):
+        if not off <= ROUNDING * largest:
             raise Broken(f"{where}: storage {number} is off by {off:.1e}")
+
+
+def _compare_bits(found: list[np.ndarray], wanted: list[np.ndarray], where: str) -> None:
+    for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
+        if one.tobytes() != other.tobytes():
+            raise Broken(f"{where}: storage {number} has other bits, off by {np.abs(one - other).max():.1e}")
 
 
 CAMPAIGNS = (

@@ -10,7 +10,7 @@ import pytest
 
 import meshloom as ml
 from bench.race_loop import Data, res_calc
-from meshloom.operation.fusion.fused_program import ranked_ways
+from meshloom.operation.fusion.fused_program import ranked
 from meshloom.schedule.choice.auto import candidates, choose
 from meshloom.schedule.choice.candidate import Candidate, Candidates, rank
 from meshloom.schedule.choice.cost import OVERLAPPING, Cost, combined
@@ -78,27 +78,27 @@ def test_parts_that_overlap_count_by_the_longest() -> None:
                            "concurrent_blocks": 2.0}  # fmt: skip
 
 
-def test_ways_to_fuse_are_ranked_by_the_time_of_a_replay_and_the_first_of_equals_is_taken() -> None:
+def test_fused_programs_are_ranked_by_the_time_of_a_replay_and_the_first_of_equals_is_taken() -> None:
     @dataclass(frozen=True)
-    class Way:
+    class Fused:
         name: str
         takes: float
         prologue: tuple[str, ...] = ()
-        body: tuple[()] = ()
+        operations: tuple[()] = ()
 
         def seconds(self, rates: Rates) -> float:
             return self.takes
 
-    first, *others = ranked_ways([Way("slow", 2.0), Way("one", 1.0), Way("other", 1.0)], H200)
+    first, *others = ranked([Fused("slow", 2.0), Fused("one", 1.0), Fused("other", 1.0)], H200)
     assert first.what.name == "one" and first.seconds == 1.0 and [one.what.name for one in others] == ["other", "slow"]
     launch = H200.rates.per_launch
-    straight, saved = Way("straight", 1.0), [Way("a launch less", 1.0 - launch, ("head",)),
-                                             Way("two for two", 1.0 - 2 * launch, ("a", "b"))]  # fmt: skip
+    straight, saved = Fused("straight", 1.0), [Fused("a launch less", 1.0 - launch, ("head",)),
+                                             Fused("two for two", 1.0 - 2 * launch, ("a", "b"))]  # fmt: skip
     for rotated in saved:
-        assert ranked_ways([straight, rotated], H200)[0].what is straight, "its prologue has launches of its own"
-        assert ranked_ways([straight, rotated], CPU)[0].what is rotated, "there every loop waits for the one before"
-    faster = Way("less traffic, too", 1.0 - 1.1 * launch, ("head",))
-    assert ranked_ways([straight, faster], H200)[0].what is faster, "whatever its bytes"
+        assert ranked([straight, rotated], H200)[0].what is straight, "its prologue has launches of its own"
+        assert ranked([straight, rotated], CPU)[0].what is rotated, "there every loop waits for the one before"
+    faster = Fused("less traffic, too", 1.0 - 1.1 * launch, ("head",))
+    assert ranked([straight, faster], H200)[0].what is faster, "whatever its bytes"
 
 
 # --- of a loop ----------------------------------------------------------------------------------------------------

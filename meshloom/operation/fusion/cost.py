@@ -1,4 +1,4 @@
-"""What the steps of a fused program take, to weigh one way to fuse it against another; no prediction.
+"""What the steps of a fused program take, to weigh fused programs against each other; no prediction.
 
 There are two estimates because they answer different questions. Which loops become one changes what is moved, and how
 often chunks evaluate an element: ``seconds_by_count`` has bytes and operations. Whether points compute again what

@@ -24,8 +24,8 @@ class Moves(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FusionCache:
-    """What all ways to fuse a program share, and graphs that differ in few of their operations: second buffers, groups
-    that were put together, and which operations join which, each by all that it depends on."""
+    """What all trials to fuse a program share, and graphs that differ in few of their operations: second buffers,
+    groups that were put together, and which operations join which, each by all that it depends on."""
 
     doubles: dict[Field, list[Field]] = field(default_factory=dict)
     groups: dict[Hashable, tuple[list[Operation], Moves]] = field(default_factory=dict)

@@ -29,7 +29,7 @@ class Trials:
         """Estimated for one replay of it."""
         if graph not in self._seconds:
             program = self.fused(graph)
-            (rates,) = {step.backend.target.rates for step in program.body if not step.domain.all_memory}
+            (rates,) = {step.backend.target.rates for step in program.operations if not step.domain.all_memory}
             self._seconds[graph] = program.seconds(rates, seconds_at_points)
         return self._seconds[graph]
 
