@@ -52,7 +52,20 @@ def caches(tree: ast.Module) -> Iterator[Cache]:
     names = {one.asname or one.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
              and node.module == "functools" for one in node.names if one.name in DECORATORS} | DECORATORS  # fmt: skip
     filled = {called(one) for one in _filled(tree)}
-    yield from _inside(tree, "", names, filled)
+    left: list[tuple[ast.AST, str, str]] = [(tree, "", "")]  # node, names around it, "class" or "function" if in one
+    while left:
+        node, around, scope = left.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _of_function(node, around, names)
+            left += [(one, f"{around}{node.name}.", "function") for one in node.body]
+            continue
+        for target, value, said in assignments(node):
+            yield from _of_assignment(target, value, said, around, filled, scope)
+        if isinstance(node, ast.Call) and called(node.func) in names and not _makes_decorator(node):
+            yield Cache(f"{around}{ast.unparse(node)}", "function", None)
+        if isinstance(node, ast.ClassDef):
+            around, scope = f"{around}{node.name}.", "class"
+        left += [(one, around, scope) for one in ast.iter_child_nodes(node)]
 
 
 def _filled(tree: ast.AST) -> Iterator[ast.expr]:
@@ -64,22 +77,6 @@ def _filled(tree: ast.AST) -> Iterator[ast.expr]:
             yield node.func.value
         elif isinstance(node, ast.AugAssign):
             yield node.target
-
-
-def _inside(node: ast.AST, around: str, names: set[str], filled: set[str], scope: str = "") -> Iterator[Cache]:
-    """``scope``: "class" or "function", where it is in one."""
-    for one in ast.iter_child_nodes(node):
-        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _of_function(one, around, names)
-            yield from _inside(ast.Module(one.body, []), f"{around}{one.name}.", names, filled, "function")
-        elif isinstance(one, ast.ClassDef):
-            yield from _inside(one, f"{around}{one.name}.", names, filled, "class")
-        else:
-            for target, value, said in assignments(one):
-                yield from _of_assignment(target, value, said, around, filled, scope)
-            if isinstance(one, ast.Call) and called(one.func) in names and not _makes_decorator(one):
-                yield Cache(f"{around}{ast.unparse(one)}", "function", None)
-            yield from _inside(one, around, names, filled, scope)
 
 
 def _makes_decorator(node: ast.Call) -> bool:

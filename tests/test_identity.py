@@ -22,7 +22,7 @@ import pytest
 import meshloom as ml
 from meshloom.kernel.sameness import IdentityDict, Same
 from meshloom.operation import calls, policy, program
-from tests.caches import BY_KEY, caches
+from tests.caches import BY_KEY, Cache, caches
 from tests.counted import python_calls
 from tests.docs.test_rooms import files, parsed
 
@@ -344,12 +344,15 @@ def by_content(kind: Any, within: tuple[Any, ...] = ()) -> bool:
     return {"__hash__", "__eq__"} <= vars(kind).keys()
 
 
+def shared_caches(tree: ast.Module) -> list[Cache]:
+    """Functions that remember, and what a module and its classes have, found by keys."""
+    return [one for one in caches(tree) if not one.of_object and one.kind in ("function", *BY_KEY)]
+
+
 def kept_alive(module: types.ModuleType, tree: ast.Module) -> Iterator[str]:
     """Of what a module and its classes remember that whose arguments or keys are told apart by address; what has no
     type may be anything."""
-    for one in caches(tree):
-        if one.of_object or (one.kind != "function" and one.kind not in BY_KEY):
-            continue
+    for one in shared_caches(tree):
         if one.keys is None or not all(by_content(eval(ast.unparse(key), vars(module))) for key in one.keys):
             yield one.name
 
@@ -357,7 +360,7 @@ def kept_alive(module: types.ModuleType, tree: ast.Module) -> Iterator[str]:
 def test_what_is_remembered_is_found_by_content() -> None:
     found: set[str] = set()
     for path, name in files():
-        if any(caches(parsed(path))):
+        if shared_caches(parsed(path)):
             where = path.relative_to(PACKAGE).as_posix()
             found |= {f"{where} {one}" for one in kept_alive(importlib.import_module(name), parsed(path))}
     assert found == REMEMBERED.keys()
