@@ -1,11 +1,12 @@
 """Asking changes nothing: every public question there is, found by looking at the classes, leaves all fields where they
-are, in the layout and version that they have, and a run gives the same as if nobody had asked."""
+are, in the layout and version that they have, compiles nothing, and a run gives the same as if nobody had asked."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,11 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend import current
+from meshloom.backend.compiling import CompilingBackend
+from meshloom.backend.cuda import nvrtc
 from meshloom.errors import UserError
 from meshloom.mesh.buffer import Buffered, on_host
+from meshloom.native import compiler
 from meshloom.operation.operation import Operation, cached
 from tests.one_line import one_line_from
 
@@ -27,6 +31,10 @@ ACTS = {
     "Global": "changed copy fill memory view",
     "Map": "assign",
 }
+#: What a device is given is known when it is compiled: registers decide what fits it, and bounds are tried.
+COMPILES = {"launches", "graph"}
+#: Libraries of Meshloom's own, which plans need: no text of theirs depends on a loop.
+LIBRARIES = {path.stem for path in Path(compiler.__file__).parent.glob("*.cpp")}
 REPRESENTED = ("__repr__", "__str__", "_repr_html_", "_repr_mimebundle_", "__len__", "__format__")
 
 
@@ -57,7 +65,8 @@ def ask(one: Any, name: str) -> None:
 
 
 class World:
-    """Loops through maps and at offsets of a grid, a program of them, fields whose layouts are free or asked for."""
+    """Loops through maps and at offsets of a grid, along its lines and over parts of it, a program of loops, and one of
+    all that programs hold, fields whose layouts are free or asked for."""
 
     def __init__(self) -> None:
         self.mesh = ml.generate.box((4, 3), cells="triangle")
@@ -90,14 +99,69 @@ class World:
             spread(self.mesh.faces, q[sides], res[sides])
             moved(self.mesh.cells, res, out, q, total)
 
-        self.program, self.kernels = step, [spread, moved]
+        self.kernels, self.programs = [spread, moved], [step]
         self.scattered = spread.loop(self.mesh.faces, q[sides], res[sides], schedule="color")
         self.stored: list[Buffered] = [q, res, out, self.arranged, total, self.mesh.coordinates]
+        self._on_a_grid(rng)
+
+    def _on_a_grid(self, rng: np.random.Generator) -> None:
+        """Points and parts, lines, a fill, a call, a program inside of another and one that is repeated there."""
+        self.grid = grid = ml.Grid((6, 5), periodic=True, ghosts=(1, 0))
+        u, v = grid.field("u", 2, data=rng.random((6, 5, 2))), grid.field("v", 2)
+        w, between = grid.field("w", data=rng.random((6, 5))), grid.field("between", temporary=True)
+        change, box = ml.Global(0.0, "change"), grid.box((1, 1), (4, 4))
+        line = ml.linalg.LineOperator(ml.linalg.Tridiagonal(0.25, 1.0, 0.25, periodic=True))
+
+        @ml.kernel
+        def smoothed(u: ml.Read, v: ml.Write):
+            v[...] = 0.5 * (u[-1, 0] + u[1, 0])
+
+        @ml.kernel
+        def halved(w: ml.ReadWrite, change: ml.Max):
+            w[...] = 0.5 * w
+            change[...] = w
+
+        @ml.kernel
+        def weighted(v: ml.Read, w: ml.ReadWrite, between: ml.Write):
+            between[...] = 0.1 * v[0]
+            w[...] = w + v[1]
+
+        @ml.kernel
+        def added(between: ml.Read, w: ml.ReadWrite):
+            w[...] = w + between
+
+        @ml.program
+        def shrink() -> None:
+            change.value = 0.0
+            halved(grid, w, change)
+
+        @ml.program
+        def smooth() -> None:
+            smoothed(grid, u[grid.offsets((-1, 0), (1, 0))], v)
+
+        @ml.program
+        def everything() -> None:
+            smooth()
+            weighted(grid, v, w, between)
+            added(grid, between, w)
+            ml.call(partial(bool, 1), reads=(w,), writes=())
+            v.fill(0.25)
+            ml.linalg.line_loop(grid, 1, line, w, w)
+            shrink.repeat(until=change < 0.125, at_most=9)
+            weighted(box, v, w, between)
+            added(box, between, w)
+
+        self.loops += [smoothed.loop(box, u[grid.offsets((-1, 0), (1, 0))], v), ml.linalg.LineLoop(grid, 1, line, w, w)]
+        self.kernels += [smoothed, halved]
+        self.programs += [shrink, everything]
+        self.stored += [u, v, w, change]
 
     @property
     def things(self) -> list[Any]:
         mesh = self.mesh
-        return [*self.loops, self.program, *self.kernels, *self.stored, mesh.face_cells, mesh, mesh.cells, mesh.faces]
+        parts = [one for program in self.programs for one in (*program.operations, *program.fused_steps)]
+        return [*self.loops, *self.programs, *parts, *self.kernels, *self.stored, mesh.face_cells, mesh, mesh.cells,
+                mesh.faces, self.grid, self.grid.inside]  # fmt: skip
 
     def state(self) -> list[tuple[Any, ...]]:
         """Where every field and global is, how it lies there, and what it holds."""
@@ -109,7 +173,8 @@ class World:
     def run(self) -> list[bytes]:
         for one in self.loops:
             one()
-        self.program.run(2)
+        for program in self.programs:
+            program.run(2)
         return [np.asarray(one.numpy()).tobytes() for one in self.stored]
 
 
@@ -126,8 +191,24 @@ def placed_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(current(), "place", place)
 
 
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What of loops is compiled, begun to be, or looked for among what was."""
+    names: list[str] = []
+    for where, what in ((compiler, "build"), (nvrtc, "build"), (CompilingBackend, "begin"), (CompilingBackend, "loaded")):
+        here = getattr(where, what)
+
+        def noted(*given: Any, here: Any = here, **named: Any) -> Any:
+            name = given[1] if isinstance(given[1], str) else given[1].name if here.__name__ == "loaded" else "begun"
+            names.extend({name} - LIBRARIES)
+            return here(*given, **named)
+
+        monkeypatch.setattr(where, what, noted)
+    return names
+
+
 @pytest.mark.parametrize("back_end", BACK_ENDS)
-def test_no_question_changes_anything(back_end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_question_changes_anything(back_end: str, compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     ml.use(back_end)
     if back_end in ("cpu", "emulated"):
         placed_elsewhere(monkeypatch)
@@ -135,11 +216,13 @@ def test_no_question_changes_anything(back_end: str, monkeypatch: pytest.MonkeyP
     world = World()
     for when in ("before", "after"):
         before, asked = world.state(), set()
-        for one in world.things:
-            for name in questions(one):
-                ask(one, name)
-                asked.add(name)
-                assert world.state() == before, f"{type(one).__name__}.{name}, asked {when} it ran"
+        for one, name in sorted(((one, name) for one in world.things for name in questions(one)),
+                                key=lambda entry: entry[1] in COMPILES):  # fmt: skip
+            compiled.clear()
+            ask(one, name)
+            asked.add(name)
+            assert world.state() == before, f"{type(one).__name__}.{name}, asked {when} it ran"
+            assert not compiled or name in COMPILES, f"{type(one).__name__}.{name} compiles {compiled}, asked {when}"
         assert {"source", "explain", "counts", "launches", "graph", "steps", "_repr_html_", "plan"} <= asked
         if when == "before":
             assert world.run() == expected
@@ -155,6 +238,16 @@ def test_a_question_that_changes_something_is_found(monkeypatch: pytest.MonkeyPa
     assert world.state() != before
 
 
+@pytest.mark.parametrize("back_end", ["cpu", "emulated"])
+def test_a_question_that_compiles_is_found(back_end: str, compiled: list[str]) -> None:
+    ml.use(back_end)
+    program = World().programs[0]
+    program.explain()
+    assert not compiled and ("graph: not yet: run the program" in program.explain()) == (back_end == "emulated")
+    assert program.launches >= 0 and compiled, "whatever the cache has"
+    assert program.graph in program.explain() and "graph: not yet" not in program.explain()
+
+
 def test_an_explanation_says_one_layout() -> None:
     """The one that fields have when it runs, also where it has not run yet; and asking gives it to none."""
     ml.use("emulated")
@@ -168,7 +261,8 @@ def test_an_explanation_says_one_layout() -> None:
         arguments = [line for line in told if line.startswith("  arguments")]
         assert len(arguments) == 1 and " soa, " in arguments[0] and "aos" not in arguments[0]
         if asked_first:
-            assert {str(one.layout) for one in world.stored if isinstance(one, ml.Field)} == {"aos"}
+            fields = [one for one in world.stored if isinstance(one, ml.Field) and one.set is not world.grid]
+            assert {str(one.layout) for one in fields} == {"aos"}
     told = World().loops[1].explain()
     assert "layout=soa" in told and "arranged[face_cells] soa" in told and "aos" not in told
 

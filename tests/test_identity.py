@@ -7,8 +7,6 @@ import copy
 import fractions
 import gc
 import importlib
-import inspect
-import operator
 import pickle
 import re
 import types
@@ -24,6 +22,7 @@ import pytest
 import meshloom as ml
 from meshloom.kernel.sameness import IdentityDict, Same
 from meshloom.operation import calls, policy, program
+from tests.caches import BY_KEY, Cache, caches
 from tests.counted import python_calls
 from tests.docs.test_rooms import files, parsed
 
@@ -240,13 +239,15 @@ ALLOWED = {
 }  # fmt: skip
 #: Attributes that are addresses, or lead to them.
 ADDRESSES = {"ctypes", "ptr", "data_ptr", "addressof", "__array_interface__", "__cuda_array_interface__"}
-MENTIONED = re.compile(rf"(?<!\.)\bid\b|hash\b|__hash__|object\.__repr__|\b({'|'.join(ADDRESSES)})\b")
+MENTIONED = re.compile(rf"(?<!\.)\bid\b|hash\b|__hash__|builtins|object\.__repr__|\b({'|'.join(ADDRESSES)})\b")
 
 
 def asks_for_an_address(node: ast.AST, inside: str) -> bool:
     """Does it mention ``id``, ``hash`` or what leads to an address? A hash is made of hashes where it is defined."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return "builtins" in {getattr(node, "module", ""), *(one.name for one in node.names)}
     if isinstance(node, ast.Name):
-        return node.id == "id" or (node.id == "hash" and not inside.endswith("__hash__"))
+        return node.id in ("id", "__builtins__") or (node.id == "hash" and inside.rpartition(".")[2] != "__hash__")
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
         return any(isinstance(one, ast.Constant) and one.value in {"__hash__", *ADDRESSES} for one in node.args)
     if isinstance(node, ast.Attribute):
@@ -259,7 +260,7 @@ def uses_of_addresses(node: ast.AST, around: str = "") -> Iterator[tuple[str, in
     """(the function that it is in, line) of every such mention, but where a class says that its objects are told apart
     as Python does it."""
     for one in ast.iter_child_nodes(node):
-        if isinstance(node, ast.ClassDef) and isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "__hash__":
+        if isinstance(node, ast.ClassDef) and ast.unparse(one) == "__hash__ = object.__hash__":
             continue
         if asks_for_an_address(one, around):
             yield around, getattr(one, "lineno", 0)
@@ -283,7 +284,10 @@ def test_no_key_is_an_address() -> None:
      "CACHE[hash(x)] = 1", "cache[x.__hash__()]", "found = cache.get(object.__hash__(x))", "set(map(hash, x))",
      "key = repr, object.__repr__(x)", "key = x.ctypes.data", "key = array.data.ptr", "key = ctypes.addressof(x)",
      "key = x.__array_interface__['data'][0]", "key = getattr(x, '__hash__')()", "f = lambda x: (hash(x), 1)",
-     "class A:\n    def key(self): return hash(self.field)"],
+     "class A:\n    def key(self): return hash(self.field)", "import builtins\nkey = builtins.id(x)",
+     "from builtins import id as number\nkey = number(x)", "key = __builtins__['id'](x)",
+     "class A:\n    __hash__ = lambda self: id(self)", "class A:\n    __hash__ = B.__hash__",
+     "class A:\n    def __hash__(self): return id(self)", "class A:\n    def by__hash__(self): return hash(self.u)"],
 )  # fmt: skip
 def test_the_test_finds_what_it_is_for(line: str) -> None:
     assert MENTIONED.search(line) and len(list(uses_of_addresses(ast.parse(line)))) >= 1
@@ -309,7 +313,10 @@ REMEMBERED = {
     "kernel/symbols.py _elementwise": _NUMPY, "kernel/symbols.py _composed": _NUMPY,
     "kernel/symbols.py _UFUNCS": _NUMPY, "kernel/symbols.py _COMPOSED": _NUMPY, "kernel/symbols.py _REPLACED": _NUMPY,
     "kernel/operands.py _COUNTS": _NUMPY, "compact/schemes.py filters": "alpha is a number, of any type",
-    "kernel/c_state.py CACHE": "the type of such functions",
+    "kernel/c_state.py functools.lru_cache(lambda: None)": "the type of such functions",
+    "linalg/gmres.py GMRES._iteration.cache(work.improved_by)": "by whole numbers, and gone with the solver",
+    "operation/field_layouts.py layouts_by_votes.cache(lambda loop: (loop.schedule.strategy, loop.estimate))":
+        "gone with the call, which is given the loops",
     "backend/__init__.py _emulator": _LANGUAGES, "dist/backend.py over_ranks": "back ends, of which there are few",
     "backend/cuda/dialect.py prelude_of": _LANGUAGES,
     "compact/operators.py _operator": "few schemes, the newest, which are small",
@@ -317,7 +324,6 @@ REMEMBERED = {
     "solvers/finite_volume/stability.py longest_cfl": "functions of a module",
 }  # fmt: skip
 BY_VALUE = (int, float, complex, bool, str, bytes, type(None), type, np.dtype, types.CodeType, fractions.Fraction)
-GROWING = {"dict", "Recent", "defaultdict", "OrderedDict", "set"}
 
 
 def by_content(kind: Any, within: tuple[Any, ...] = ()) -> bool:
@@ -335,50 +341,26 @@ def by_content(kind: Any, within: tuple[Any, ...] = ()) -> bool:
         hints = get_type_hints(kind)
         held = [one.name for one in fields(kind) if one.compare] if is_dataclass(kind) else getattr(kind, "_fields", ())
         return bool(held) and all(by_content(hints[name], (*within, kind)) for name in held)
-    return "__hash__" in vars(kind)
+    return {"__hash__", "__eq__"} <= vars(kind).keys()
 
 
-def called(node: ast.AST | None) -> str:
-    """The last name of ``a.b(...)`` and of ``a.b[...]``."""
-    while isinstance(node, ast.Call | ast.Subscript):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-def remembering(tree: ast.Module) -> Iterator[tuple[str, ast.AST | None]]:
-    """Functions of a module and of its classes that remember, by name; its dictionaries, with what their keys are."""
-    inner = [(f"{one.name}.", node) for one in tree.body if isinstance(one, ast.ClassDef) for node in one.body]
-    for where, node in (*(("", one) for one in tree.body), *inner):
-        if isinstance(node, ast.FunctionDef) and {called(one) for one in node.decorator_list} & {"cache", "lru_cache"}:
-            yield f"{where}{node.name}", None
-        elif isinstance(node, ast.Assign) and any(called(one) in ("cache", "lru_cache") for one in ast.walk(node.value)
-                                                  if isinstance(one, ast.Call)):  # fmt: skip
-            yield ast.unparse(node.targets[0]), node
-        elif isinstance(node, ast.AnnAssign) and node in tree.body and called(node.annotation) in GROWING:
-            assert isinstance(node.annotation, ast.Subscript), "a dictionary says what its keys are"
-            first = node.annotation.slice
-            yield ast.unparse(node.target), first.elts[0] if isinstance(first, ast.Tuple) else first
+def shared_caches(tree: ast.Module) -> list[Cache]:
+    """Functions that remember, and what a module and its classes have, found by keys."""
+    return [one for one in caches(tree) if not one.of_object and one.kind in ("function", *BY_KEY)]
 
 
 def kept_alive(module: types.ModuleType, tree: ast.Module) -> Iterator[str]:
-    """Of those the ones whose arguments or keys are told apart by address; what has no type may be anything."""
-    for name, key in remembering(tree):
-        if isinstance(key, ast.expr):
-            if not by_content(eval(ast.unparse(key), vars(module))):
-                yield name
-        elif key is not None:
-            yield name
-        else:
-            arguments = inspect.signature(operator.attrgetter(name)(module)).parameters.values()
-            typed = [one.annotation for one in arguments if one.annotation is not one.empty]
-            if len(typed) < len(arguments) or not all(by_content(eval(one, vars(module))) for one in typed):
-                yield name
+    """Of what a module and its classes remember that whose arguments or keys are told apart by address; what has no
+    type may be anything."""
+    for one in shared_caches(tree):
+        if one.keys is None or not all(by_content(eval(ast.unparse(key), vars(module))) for key in one.keys):
+            yield one.name
 
 
 def test_what_is_remembered_is_found_by_content() -> None:
     found: set[str] = set()
     for path, name in files():
-        if list(remembering(parsed(path))):
+        if shared_caches(parsed(path)):
             where = path.relative_to(PACKAGE).as_posix()
             found |= {f"{where} {one}" for one in kept_alive(importlib.import_module(name), parsed(path))}
     assert found == REMEMBERED.keys()
@@ -413,8 +395,9 @@ def test_functions_that_keep_objects_alive_are_found() -> None:
     text = """
 from __future__ import annotations
 from functools import cache, lru_cache
+from functools import cache as remembered
 import functools
-from typing import Any
+from typing import Any, ClassVar
 import meshloom as ml
 @cache
 def good(n: int, name: str) -> int: return n
@@ -430,8 +413,28 @@ class Case:
 KNOWN: dict[ml.Set, int] = {}
 NAMED: dict[str, ml.Set] = {}
 later = cache(by_field)
+PLAIN = {}
+FILLED = {"a": 1}
+def put(u): FILLED.setdefault(u, 2)
+CONSTANT = {"a": 1}
+@remembered
+def otherwise(u: ml.Field) -> int: return 1
+def outer():
+    @cache
+    def inner(u: ml.Field) -> int: return 1
+    return inner
+def given(u: int, known={}): return known
+class Kept:
+    by_set: ClassVar[dict[ml.Set, int]] = {}
+    untyped = {}
+    named: ClassVar[dict[str, int]] = {}
+    class Deeper:
+        deep = dict()
 """
     module = types.ModuleType("planted")
     exec(text, vars(module))
     found = list(kept_alive(module, ast.parse(text)))
-    assert found == ["by_field", "untyped", "any_one", "KNOWN", "later", "Case.answer"]
+    assert sorted(found) == sorted([
+        "by_field", "untyped", "any_one", "Case.answer", "KNOWN", "cache(by_field)", "PLAIN", "FILLED", "otherwise",
+        "outer.inner", "given: {}", "Kept.by_set", "Kept.untyped", "Kept.Deeper.deep",
+    ])  # fmt: skip

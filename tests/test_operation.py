@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.config import Setting, build
+from meshloom.kernel.sameness import IdentityDict
 from meshloom.operation.domain import EVERYWHERE, INSIDE, BoxPoints, GridLines, SetElements
 from meshloom.operation.operation import Operation
+from meshloom.solvers import cases
 from tests.fitted import changed
 
 ROOT = Path(ml.__file__).parent.parent
@@ -261,8 +266,9 @@ def test_what_a_line_loop_sets_anew_is_not_stored_before(ghosts: int) -> None:
 PARTS = ("Operation", "Domain", "Body", "ExecutionPolicy")
 #: What the kinds were called when they were classes, and what users call them; a tape stood among operations, too.
 NAMES = {"Operation", "Loop", "LineLoop", "Runnable", "Fill", "Copy", "FusedLoop", "ComposedLines", "Tape"}
-#: What holds several things of one type.
-SEVERAL = ("tuple", "list", "Sequence", "Iterable", "Iterator")
+#: What takes types in brackets, and holds nothing of them.
+HOLDING_NONE = ("Callable", "Union", "Optional", "Annotated", "ClassVar", "Final", "Literal", "type", "TypeGuard")
+TYPE_ALIAS: Any = getattr(ast, "TypeAlias", ast.AnnAssign)  # "type Step = ...", which Python 3.11 does not know
 
 
 def named(node: ast.expr) -> str:
@@ -295,14 +301,55 @@ def asked(tree: ast.Module, kinds: set[str]) -> Iterator[str]:
             yield f"line {node.lineno}: {ast.unparse(node.cls)}"
 
 
-def mixed(tree: ast.Module) -> Iterator[str]:
-    """Lists of operations and of something else."""
+def types_in(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every expression of a module, those that are written as text included."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Subscript) and named(node.value) in SEVERAL:
-            unions = [one for one in ast.walk(node.slice) if isinstance(one, ast.BinOp)]
-            kinds = {named(one) for union in unions for one in ast.walk(union) if isinstance(one, ast.expr)}
-            if "Operation" in kinds:
-                yield f"line {node.lineno}: {ast.unparse(node)}"
+        yield node
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "Operation" in node.value:
+            try:
+                yield from ast.walk(ast.parse(node.value, mode="eval"))
+            except SyntaxError:
+                pass
+
+
+def alternatives(node: ast.AST, aliases: dict[str, set[str]]) -> set[str]:
+    """The types that an annotation allows, but None: of ``A | B``, ``Union[A, B]`` and names of such."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return alternatives(node.left, aliases) | alternatives(node.right, aliases)
+    if isinstance(node, ast.Subscript) and named(node.value) in ("Union", "Optional", "Annotated", "ClassVar", "Final"):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        parts = parts[:1] if named(node.value) == "Annotated" else parts
+        return {name for one in parts for name in alternatives(one, aliases)}
+    if isinstance(node, ast.Constant):
+        return set()
+    name = named(node.value if isinstance(node, ast.Subscript) else node)  # type: ignore[arg-type]
+    return aliases.get(name, {name or ast.unparse(node)})
+
+
+def aliases_of(trees: Iterable[ast.AST]) -> dict[str, set[str]]:
+    """What names of types stand for, where that is several, an operation among them; of all modules together."""
+    given = [(named(target), node.value) for tree in trees for node in ast.walk(tree)
+             if isinstance(node, ast.Assign | ast.AnnAssign | TYPE_ALIAS) and node.value is not None
+             for target in (node.targets if isinstance(node, ast.Assign) else
+                            [node.target if isinstance(node, ast.AnnAssign) else node.name])]  # fmt: skip
+    given = [(name, value) for name, value in given if name and isinstance(value, ast.BinOp | ast.Subscript | ast.Name)]
+    found: dict[str, set[str]] = {}
+    for _ in range(3):  # a name of a name of one
+        for name, value in given:
+            if "Operation" in (kinds := alternatives(value, found)) and (len(kinds) > 1 or name != "Operation"):
+                found[name] = kinds
+    return found
+
+
+def mixed(tree: ast.AST, aliases: dict[str, set[str]]) -> Iterator[str]:
+    """What holds operations and something else, whatever it is: all that takes types in brackets, but for what takes
+    or gives one of them."""
+    for node in types_in(tree):
+        if isinstance(node, ast.Subscript) and named(node.value) not in HOLDING_NONE:
+            for one in node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]:
+                kinds = alternatives(one, aliases) if not isinstance(one, ast.Slice) else set()
+                if "Operation" in kinds and len(kinds) > 1:
+                    yield f"line {node.lineno}: {ast.unparse(node)}"
 
 
 FILES = {path: path.read_text(encoding="utf-8") for folder in ("meshloom", "bench", "tests")
@@ -321,14 +368,108 @@ def test_nobody_asks_of_which_kind_an_operation_is() -> None:
 
 
 def test_no_list_holds_operations_and_something_else() -> None:
-    found = {str(path.relative_to(ROOT)): list(mixed(ast.parse(text))) for path, text in FILES.items()
-             if "Operation" in text}  # fmt: skip
+    trees = {str(path.relative_to(ROOT)): ast.parse(text) for path, text in FILES.items() if "Operation" in text}
+    aliases = aliases_of(trees.values())
+    found = {name: list(mixed(tree, aliases)) for name, tree in trees.items()}
     assert not {name: lines for name, lines in found.items() if lines} and len(found) > 30
-    for text in ("found: list[Operation | Tape] = []", "def f() -> tuple[Operation | Tape, ...]: ...",
-                 "def f(x: Sequence[str | op.Operation]): ..."):  # fmt: skip
-        assert list(mixed(ast.parse(text))), text
-    for text in ("x: list[Operation]", "x: Operation | None", "x: list[Field | Global]", "x: tuple[Operation, ...]"):
-        assert not list(mixed(ast.parse(text))), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["found: list[Operation | Tape] = []", "def f() -> tuple[Operation | Tape, ...]: ...",
+     "def f(x: Sequence[str | op.Operation]): ...", "x: list[Union[Operation, Tape]]", "x: deque[Operation | Tape]",
+     "x: dict[str, Operation | Tape]", "Step = Operation | Tape\nx: list[Step]", "x: 'list[Operation | Tape]'",
+     "Step: TypeAlias = Union[Tape, Operation]\nOther = Step\nx: set[Other]", "x = deque[Operation | Tape]()",
+     "x: tuple[Optional[Union[Operation, Tape]], ...]", "Steps = list[Operation | Tape]", "x: Recent[int, Operation | Tape]",
+     "x: WeakSet[Operation | Callable[[], None]]"],
+)  # fmt: skip
+def test_lists_of_operations_and_something_else_are_found(text: str) -> None:
+    tree = ast.parse(text)
+    assert len(list(mixed(tree, aliases_of([tree])))) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["x: list[Operation]", "x: Operation | None", "x: list[Field | Global]", "x: tuple[Operation, ...]",
+             "x: list[Operation | None]", "x: Callable[[Operation | Tape], None]", "x: dict[Operation, Launches]",
+             "Loop = Operation\nx: list[Loop]"],
+)  # fmt: skip
+def test_lists_of_operations_alone_are_not(text: str) -> None:
+    tree = ast.parse(text)
+    assert not list(mixed(tree, aliases_of([tree])))
+
+
+CONTAINERS = (list, tuple, set, frozenset, deque, dict, WeakSet, WeakValueDictionary)
+
+
+# ----- what programs hold, when they are there ------------------------------------------------------------------------
+def contents(one: Any) -> Iterator[tuple[str, list[Any]]]:
+    """What an object of ours holds: the entries of a container, keys and values apart, or each attribute by itself. A
+    tuple with names for its parts is no container."""
+    if isinstance(one, Mapping):
+        yield from (("keys", list(one)), ("values", list(one.values())))
+    elif isinstance(one, tuple) and hasattr(one, "_fields"):
+        yield from ((name, [getattr(one, name)]) for name in one._fields)
+    elif isinstance(one, list | tuple | set | frozenset | deque | WeakSet):
+        yield "entries", list(one)
+    else:
+        slots = [name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(one, name)]
+        held = {name: getattr(one, name) for name in slots} | getattr(one, "__dict__", {})
+        yield from ((name, [value]) for name, value in held.items())
+
+
+def held_with_operations(*roots: Any) -> Iterator[str]:
+    """All that is reached from programs, through objects that make them up and through containers, and that holds an
+    operation and something that is none."""
+    seen: IdentityDict[bool] = IdentityDict()
+    left = [(type(one).__name__, one) for one in roots]
+    while left:
+        where, one = left.pop()
+        before = len(seen)
+        seen.setdefault((one,), True)
+        ours = type(one).__module__.startswith("meshloom.operation") or isinstance(one, CONTAINERS)
+        if not ours or len(seen) == before:
+            continue
+        for name, values in contents(one):
+            kinds = {type(value) for value in values if value is not None}
+            if Operation in kinds and len(kinds) > 1:
+                yield f"{where}.{name}: {sorted(kind.__name__ for kind in kinds)}"
+            left += [(f"{where}.{name}", value) for value in values]
+
+
+def programs_of(case: str) -> list[ml.Program]:
+    kind = cases()[case]
+    small = [Setting(tuple(key.split(".")), value, "small") for key, value in kind.small.items()]
+    return [kind(build(kind.Config, small)).program]
+
+
+#: One of each kind of physics: their programs have calls, repeats, lines, boxes and maps.
+QUICK_CASES = ("airfoil", "tophat1d", "volna_lake", "bookleaf_sod", "cavity2d", "fv")
+
+
+@pytest.mark.parametrize("case", [one if one in QUICK_CASES else pytest.param(one, marks=pytest.mark.slow)
+                                  for one in cases()])  # fmt: skip
+def test_programs_of_cases_hold_operations_and_nothing_else(case: str) -> None:
+    """Recorded, and fused as a GPU would have them: neither needs a compiler."""
+    ml.use("emulated")
+    for program in programs_of(case):
+        tape = program._tape()
+        steps = [*program.operations, *program.loops, *program.steps, *tape.pieces, *program.dataflow.operations,
+                 *(part for one in tape.segments if (made := one.fused_program()) for part in (*made.prologue, *made.body)),
+                 *(part for one in program.steps for part in one.composed)]  # fmt: skip
+        assert {type(one) for one in steps} == {Operation}
+        assert not list(held_with_operations(program, tape))
+
+
+def test_what_a_program_holds_besides_operations_is_found() -> None:
+    world = World()
+    program = ml.Program(world.step)
+    tape, operation = program._tape(), program.operations[0]
+    assert not list(held_with_operations(program, tape))
+    for name, value in (("steps_of_mine", [operation, tape]), ("queue", deque((operation, print))),
+                        ("by_name", {"a": operation, "b": 3.0}), ("mine", (1, (operation, "text")))):  # fmt: skip
+        vars(tape)[name] = value  # an attribute of no type
+        assert len(list(held_with_operations(program))) == 1, name
+        del vars(tape)[name]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -31,6 +31,8 @@ GONE = {"_may_follow", "_why_not", "_maker", "_followers", "read_in", "needed_la
 ASKED_OF_ONE = {"operation/dataflow.py", "operation/operation.py"}
 #: What an operation says of the fields and globals that it uses.
 TOUCHES = {"reads", "writes", "written", "storages", "temporary_fields", "operands", "defines", "needs"}
+#: What has attributes of these names, and is no operation: modes, loops without their data, graphs.
+NO_OPERATIONS = {"mode", "modes", "spec", "graph"}
 #: What a graph says of all of its operations, in whatever order they run.
 OF_ALL = {"read", "written", "storages"}
 #: Functions that look at what several operations use, and why none of them decides an order by it.
@@ -45,6 +47,7 @@ ALLOWED = {
     "operation/fusion/into_lines.py": {"_epilogue": "asks an operation about what the graph says that it waits for"},
     "operation/fusion/recompute.py": {
         "pairs_of": "asks those that the graph says to look at a value how far they look",
+        "__init__": "gives what one of two loops writes, which the graph says may be one, a buffer next to its place",
         "_blocker": "what one loop that is made of two would change and look at",
     },
     "operation/passes.py": {"sink_initialisers": "asks the graph who touches first what a fill sets"},
@@ -93,13 +96,21 @@ def annotation(node: ast.arg | ast.FunctionDef) -> str:
 
 def one_of_several(function: ast.FunctionDef) -> set[str]:
     """Names in a function for one after the other of something, and for what is found by such a number."""
-    found = {name for node in ast.walk(function) if isinstance(node, ast.For | ast.comprehension)
-             for name in names(node.target)}  # fmt: skip
-    given = [(target, value) for node in ast.walk(function) for target, value in assigned(node)]
+    walked = list(ast.walk(function))
+    found = {name for node in walked if isinstance(node, ast.For | ast.comprehension) for name in names(node.target)}
+    found |= {one.arg for node in walked if isinstance(node, ast.Lambda) for one in node.args.args}
+    turns = [part for node in walked if isinstance(node, ast.For | ast.While) for part in ast.walk(node)]
+    found |= {name for node in turns for target, value in assigned(node) if _takes_one(value) for name in names(target)}
+    given = [(target, value) for node in walked for target, value in assigned(node)]
     for _ in given:
         found |= {name for target, value in given if isinstance(value, ast.Subscript) and names(value.slice) & found
                   for name in names(target)}  # fmt: skip
     return found
+
+
+def _takes_one(value: ast.expr) -> bool:
+    """Is it one of a list, of which a loop takes another one at every turn?"""
+    return isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in ("pop", "popleft", "next")
 
 
 def assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -116,40 +127,79 @@ def assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
 def asked_about(function: ast.FunctionDef, telling: set[str]) -> Iterator[ast.expr]:
     """The expressions of which a function asks what they read, write or use, itself or by those that tell it."""
     for node in ast.walk(function):
-        if isinstance(node, ast.Attribute) and node.attr in TOUCHES and not ast.unparse(node.value).startswith("mode"):
+        if isinstance(node, ast.Attribute) and node.attr in TOUCHES and last_name(node.value) not in NO_OPERATIONS:
             yield node.value
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in telling and node.args:
+        elif isinstance(node, ast.Call) and last_name(node.func) in telling and node.args:
             yield node.args[0]
+        elif isinstance(node, ast.Call) and last_name(node.func) in ("getattr", "attrgetter"):
+            asked = {one.value for one in node.args if isinstance(one, ast.Constant)}
+            if asked & TOUCHES:
+                yield node.args[0] if last_name(node.func) == "getattr" else node  # of whatever it is called with
 
 
-def is_part(node: ast.AST) -> bool:
-    """Is it what a graph says of all operations, asked about a part of a list?"""
-    return (isinstance(node, ast.Attribute) and node.attr in OF_ALL and isinstance(node.value, ast.Call)
-            and ast.unparse(node.value.func) == "Dataflow"
-            and any(isinstance(one, ast.Slice) for one in ast.walk(node.value)))  # fmt: skip
+def last_name(node: ast.expr) -> str:
+    """That of ``a.b``, ``b`` and ``b[c]``."""
+    if isinstance(node, ast.Subscript):
+        return last_name(node.value)
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def scans(tree: ast.AST, telling: set[str]) -> Iterator[str]:
+def parts_asked(function: ast.FunctionDef) -> bool:
+    """Is there what a graph says of all operations, asked about a part of a list?"""
+    given = [(target, value) for node in ast.walk(function) for target, value in assigned(node)]
+    cut = {name for target, value in given if any(isinstance(one, ast.Slice) for one in ast.walk(value))
+           for name in names(target)}  # fmt: skip
+
+    def of_part(node: ast.AST) -> bool:
+        made = isinstance(node, ast.Call) and last_name(node.func) == "Dataflow"
+        return made and any(isinstance(one, ast.Slice) or names(one) & cut for one in ast.walk(node))
+
+    graphs = {name for target, value in given if any(map(of_part, ast.walk(value))) for name in names(target)}
+    return any(of_part(one.value) or names(one.value) & graphs for one in ast.walk(function)
+               if isinstance(one, ast.Attribute) and one.attr in OF_ALL)  # fmt: skip
+
+
+def no_operations(function: ast.FunctionDef, made: Mapping[str, str]) -> set[str]:
+    """Names in a function that are no operations: by what is said of its parameters, and of what it calls."""
+    found = {one.arg for one in function.args.args if one.annotation and "Operation" not in annotation(one)} | {"self"}
+    for node in ast.walk(function):
+        for target, value in assigned(node):
+            called = last_name(value.func) if isinstance(value, ast.Call) else ""
+            if called and "Operation" not in made.get(called, "" if called[:1].isupper() else "Operation"):
+                found |= names(target)
+    return found
+
+
+def results(trees: Iterable[ast.AST]) -> dict[str, str]:
+    """What functions of these names say that they give, all of them together."""
+    found: dict[str, str] = {}
+    for node in (one for tree in trees for one in functions(tree)):
+        found[node.name] = f"{found.get(node.name, '')} {annotation(node)}"
+    return {"Operation": "Operation", **found}
+
+
+def scans(tree: ast.AST, telling: set[str], made: Mapping[str, str]) -> Iterator[str]:
     """Functions that look at what more than one operation reads, writes or uses: of one after the other, of those at
-    numbers that they go through, of a part of a list as a whole, or of two with names of their own."""
+    numbers that they go through, of a part of a list as a whole, or of two, whatever these are called."""
+    has_graphs = any(isinstance(node, ast.Call) and last_name(node.func) == "Dataflow" for node in ast.walk(tree))
     for node in functions(tree):
-        several = one_of_several(node)
         asked = list(asked_about(node, telling))
+        if not asked and not has_graphs:
+            continue
+        several, others = one_of_several(node), no_operations(node, made)
         listed = any(isinstance(one, ast.Name) and one.id in several for one in asked)
         numbered = any(isinstance(one, ast.Subscript) and names(one.slice) & several for one in asked)
-        others = {one.arg for one in node.args.args if "Operation" not in annotation(one)}
-        others |= {name for one in ast.walk(node) for target, value in assigned(one) for name in names(target)
-                   if isinstance(value, ast.Call) or name in ("spec", "graph")}  # fmt: skip
-        named = {one.id for one in asked if isinstance(one, ast.Name)} - others - several
-        if listed or numbered or len(named) > 1 or any(map(is_part, ast.walk(node))):
+        of_all = any(isinstance(one, ast.Call) and last_name(one.func) == "attrgetter" for one in asked)
+        places = {ast.unparse(one) for one in asked if not isinstance(one, ast.Call)} - others - several
+        if listed or numbered or of_all or len(places) > 1 or parts_asked(node):
             yield node.name
 
 
 def test_nobody_else_looks_at_what_several_operations_use() -> None:
     """Whoever decides by that asks the graph; the others are listed, each with its reason."""
     listed = dict(trees())
-    telling = storage_functions(listed.values())
-    found = {where: set(scans(tree, telling)) for where, tree in listed.items() if where not in ASKED_OF_ONE}
+    telling, made = storage_functions(listed.values()), results(listed.values())
+    found = {where: set(scans(tree, telling, made)) for where, tree in listed.items() if where not in ASKED_OF_ONE}
     assert {where: those for where, those in found.items() if those} == {w: set(those) for w, those in ALLOWED.items()}
 
 
@@ -166,9 +216,18 @@ def test_nobody_else_looks_at_what_several_operations_use() -> None:
     "x in Dataflow(loops[k:]).written",
     "not set(first.writes).isdisjoint(then.reads)",
     "[s for one in map(again, loops) for s in one.temporary_fields]",
+    "not set(parts[0].writes).isdisjoint(parts[1].reads)",
+    "any(x in one for one in (group.first.writes, group.then.reads))",
+    "set(self.loops[0].writes) & set(after(x).reads) and set(self.loops[-1].reads)",
+    "(rest := loops[k:]) and x in Dataflow(rest).written",
+    "x in dataflow.Dataflow(loops[k:]).written",
+    "any(x in getattr(one, 'writes') for one in loops)",
+    "any(map(attrgetter('writes'), loops))",
+    "any(map(lambda one: x in one.writes, loops))",
+    "any(x in fusion._around(loop) for loop in loops)",
 ])  # fmt: skip
 def test_a_scan_is_found_however_it_is_written(text: str) -> None:
-    assert list(scans(ast.parse(f"def f(x, k):\n    return {text}"), {"_around"})) == ["f"]
+    assert list(scans(ast.parse(f"def f(x, k):\n    return {text}"), {"_around"}, {})) == ["f"]
 
 
 def test_so_are_those_in_loops_and_methods() -> None:
@@ -184,6 +243,24 @@ class A:
         for one in self.loops:
             found |= set(one.writes)
         return found
+    def by_turns(self, stack):
+        while stack:
+            one = stack.pop()
+            if one.writes:
+                return one
+    def by_alias(self, pair):
+        first, then = pair
+        return set(first.writes) & set(then.reads)
+    def by_graph(self, k, x):
+        behind = self.loops[k:]
+        graph = Dataflow(behind)
+        return x in graph.written
+    def by_calls(self, k):
+        first, then = self.find(k), self.find(k + 1)
+        return set(first.writes) & set(then.reads)
+    def of_what_is_made(self, loop: Operation):
+        merged = Operands()
+        return merged.reads, loop.reads
     def of_graph(self, k, x):
         return self.graph.changed_by(x, k, 9) is None and x in self.graph.written
     def of_one(self, loop: Operation):
@@ -191,7 +268,8 @@ class A:
     def by_mode(self, modes):
         return [mode for mode in modes if mode.writes]
 """
-    assert set(scans(ast.parse(text), set())) == {"by_position", "by_loop"}
+    expected = {"by_position", "by_loop", "by_turns", "by_alias", "by_graph", "by_calls"}
+    assert set(scans(ast.parse(text), set(), {})) == expected
     told = "def _around(loop: Operation) -> set[Field]: ...\ndef _long(loop: Operation) -> bool: ..."
     assert storage_functions([ast.parse(told)]) == {"_around"}
 

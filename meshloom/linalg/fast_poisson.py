@@ -21,7 +21,7 @@ from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.batched_fft import BatchedFFT
 from meshloom.linalg.cell_level import outer
 from meshloom.linalg.in_programs import called_in_programs
-from meshloom.linalg.iteration import Report, check_alone, check_tolerance
+from meshloom.linalg.iteration import TOLERANCE, Report, check_alone, check_tolerance
 from meshloom.linalg.poisson import Poisson, check_held, rounding
 from meshloom.linalg.solid_cells import Solids, solid_mask
 from meshloom.linalg.spectral_solve import SpectralSolve
@@ -163,7 +163,7 @@ class FastPoisson(NoCopy):
 
     @exclusive
     @called_in_programs
-    def solve(self, x: Field, b: Field, *, tol: float = 1e-8) -> Report:
+    def solve(self, x: Field, b: Field, *, tol: float = TOLERANCE) -> Report:
         """Set x. ``converged`` says whether the norm of b - A x, computed anew, is at most ``tol`` times that of b;
         ``iterations`` how often it took: once, and again where rounding has left more. Inside a program it is called at
         every replay, as is ``solve_only``."""

@@ -19,7 +19,16 @@ from meshloom.backend import current
 from meshloom.errors import ProgramError, whole_number
 from meshloom.exclusion import exclusive
 from meshloom.kernel.access import Read, ReadWrite, Sum, Write
-from meshloom.linalg.iteration import MOST_ITERATIONS, Iteration, Report, counting, inner_product, numbers, steps_of
+from meshloom.linalg.iteration import (
+    MOST_ITERATIONS,
+    TOLERANCE,
+    Iteration,
+    Report,
+    counting,
+    inner_product,
+    numbers,
+    steps_of,
+)
 from meshloom.linalg.krylov import ONE, Operator, Preconditioner, Solver
 from meshloom.linalg.krylov_kernels import BROKEN, add_to, note, subtract_from
 from meshloom.mesh.core import Field, Global
@@ -27,6 +36,7 @@ from meshloom.operation.loop import Kernel, kernel
 from meshloom.operation.program import Program
 
 MOST_STEPS = 100  # of a cycle
+RESTART = 20  # steps, unless a person asks for others
 EXHAUSTED, ENOUGH = 1.0, 2.0  # why a cycle stopped: the space grows no more; the tolerance, or all steps there may be
 NOTHING_NEW = 100.0  # times the rounding of a number: what is left of an image, or of the residual, is then noise
 
@@ -143,7 +153,7 @@ class GMRES(Solver):
     name = "gmres"
 
     @exclusive
-    def __init__(self, operator: Operator, *, preconditioner: Preconditioner = None, restart: int = 20):
+    def __init__(self, operator: Operator, *, preconditioner: Preconditioner = None, restart: int = RESTART):
         super().__init__(operator, preconditioner=preconditioner)
         self.restart = whole_number("gmres: restart", restart, 1, MOST_STEPS, error=ProgramError)
 
@@ -293,7 +303,7 @@ def _orthogonal(w: Field, basis: list[Field], size: int) -> list[Global]:
     return parts
 
 
-def gmres(operator: Operator, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None,
-          preconditioner: Preconditioner = None, restart: int = 20) -> Report:  # fmt: skip
+def gmres(operator: Operator, x: Field, b: Field, *, tol: float = TOLERANCE, at_most: int | None = None,
+          preconditioner: Preconditioner = None, restart: int = RESTART) -> Report:  # fmt: skip
     """Solve A x = b for any operator, from the x that is there, in cycles of up to ``restart`` steps: ``Solver``."""
     return GMRES(operator, preconditioner=preconditioner, restart=restart).solve(x, b, tol=tol, at_most=at_most)

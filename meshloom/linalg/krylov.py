@@ -20,6 +20,7 @@ from meshloom.kernel.access import Read, ReadWrite, Sum, Write
 from meshloom.linalg.colored_sgs import ColoredSGS, check_served
 from meshloom.linalg.in_programs import called_in_programs
 from meshloom.linalg.iteration import (
+    TOLERANCE,
     Iteration,
     Report,
     check_tolerance,
@@ -85,7 +86,7 @@ class Solver(ABC):
 
     @exclusive
     @partial(called_in_programs, reads_temporaries=False)  # it runs programs of its own, where they have no values
-    def solve(self, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None) -> Report:
+    def solve(self, x: Field, b: Field, *, tol: float = TOLERANCE, at_most: int | None = None) -> Report:
         """Improve x until the norm of b - A x is at most ``tol`` times that of b (for b = 0, that of x = 0, where
         ghosts make a right-hand side), in at most so many iterations (unless said, as many as there are unknowns, and
         at least 1000). Inside a program it is called at every replay."""
@@ -235,13 +236,13 @@ class BiCGStab(Solver):
         return Iteration(steps_of(start), steps_of(iterate), left, size, count, history, refresh)
 
 
-def cg(operator: Operator, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None,
+def cg(operator: Operator, x: Field, b: Field, *, tol: float = TOLERANCE, at_most: int | None = None,
        preconditioner: Preconditioner = None) -> Report:  # fmt: skip
     """Solve A x = b for a symmetric positive definite operator, from the x that is there: see ``Solver``."""
     return ConjugateGradients(operator, preconditioner=preconditioner).solve(x, b, tol=tol, at_most=at_most)
 
 
-def bicgstab(operator: Operator, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None,
+def bicgstab(operator: Operator, x: Field, b: Field, *, tol: float = TOLERANCE, at_most: int | None = None,
              preconditioner: Preconditioner = None) -> Report:  # fmt: skip
     """Solve A x = b for any operator, from the x that is there: see ``Solver``."""
     return BiCGStab(operator, preconditioner=preconditioner).solve(x, b, tol=tol, at_most=at_most)

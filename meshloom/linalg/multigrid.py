@@ -26,6 +26,7 @@ from meshloom.linalg.cell_level import CellLevel, Formula, leading
 from meshloom.linalg.in_programs import called_in_programs
 from meshloom.linalg.iteration import (
     MOST_ITERATIONS,
+    TOLERANCE,
     Iteration,
     Report,
     check_alone,
@@ -94,7 +95,7 @@ class Multigrid(NoCopy):
 
     @exclusive
     @called_in_programs
-    def solve(self, x: Field, b: Field, *, tol: float = 1e-8, at_most: int | None = None) -> Report:
+    def solve(self, x: Field, b: Field, *, tol: float = TOLERANCE, at_most: int | None = None) -> Report:
         """Improve x until the norm of b - A x is at most ``tol`` times that of b, in at most so many cycles. Where A is
         singular b counts without what it adds up to, and x has no mean. Inside a program it is called at every
         replay."""

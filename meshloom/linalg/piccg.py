@@ -13,7 +13,7 @@ from meshloom.errors import MeshError, known_name, shown, whole_number, yes_or_n
 from meshloom.exclusion import exclusive
 from meshloom.linalg.grid_matrix import GridMatrix
 from meshloom.linalg.in_programs import called_in_programs
-from meshloom.linalg.iteration import Report, check_tolerance, most_iterations
+from meshloom.linalg.iteration import TOLERANCE, Report, check_tolerance, most_iterations
 from meshloom.linalg.krylov_kernels import subtract_from
 from meshloom.linalg.matrix import Matrix
 from meshloom.linalg.ordered import OnGrid, Ordered
@@ -108,7 +108,7 @@ class PICCG(NoCopy):
 
     @exclusive
     @called_in_programs
-    def solve(self, x: Any, b: Any, *, tol: float = 1e-8, at_most: int | None = None) -> Report:
+    def solve(self, x: Any, b: Any, *, tol: float = TOLERANCE, at_most: int | None = None) -> Report:
         """Improve x until the norm of b - A x is at most ``tol`` times that of b, in at most so many iterations (unless
         said, as many as there are unknowns, and at least 1000). Where A is a singular Poisson operator b counts without
         what it adds up to, and x has no mean. Where A is a Matrix whose entries have changed it is factored anew.

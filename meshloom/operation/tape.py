@@ -262,19 +262,16 @@ class Tape:
             return mode(Recording([partial(Operation.watched, o, ready[o]) for o in self.loops]), times)
         recording = self.fused_recording() if self.may_fuse() else None
         if recording is None:
-            return self.run_loops(times, mode)
+            return self.noted(mode(self.recording(), times))
         if recording.replay.preconditions_hold() if can_start is None else can_start:
             if not times:  # it is ready: nothing of it is to be done
                 return mode(recording.replay.body, 0)
             return recording.noted(mode(recording.replay, times))
-        first = self.run_loops(min(times, 1), mode)  # one replay loop by loop makes the constants true
+        first = self.noted(mode(self.recording(), min(times, 1)))  # one replay loop by loop makes the constants true
         if first.stopped or first.met or times <= 1:
             return first
         rest = recording.noted(mode(recording.replay, times - 1))
         return rest._replace(history=np.concatenate([first.history, rest.history]))
-
-    def run_loops(self, times: int, mode: RunMode) -> Replayed:
-        return self.noted(mode(self.recording(), times))
 
     def noted(self, done: Replayed) -> Replayed:
         """The same; its times are kept, loop by loop."""
@@ -370,12 +367,6 @@ class Tape:
         holding(self.shared, self.begin_to_prepare)
         return True
 
-    def explained_fusion(self) -> str:
-        if not self.may_fuse():
-            return ""
-        found, made = self.fusion()
-        return found.explain(made[0].measured if made else ())
-
     def fusion(self) -> tuple[FusedProgram, list[FusedRecording]]:
         """The program fused, and what the back end made of it, if that was asked for."""
         (backend,) = self.backends()
@@ -422,9 +413,17 @@ class Tape:
             loops = [o.explain() for o in dict.fromkeys(self.loops) if not o.domain.all_memory and not _only_counts(o)]
             moved = [f"layout of {f.name}: {best}, the least time over all loops"
                      for f, best in self.layouts.items() if f not in self._voted or str(f.layout) == best]  # fmt: skip
-            graph = self.graph if self.fused_recording() or self._ready else ""  # loops by themselves are not compiled
-            fused = "\n".join(filter(None, [self.explained_fusion(), graph]))
-            return "\n\n".join(filter(None, [*moved, fused, *loops]))
+            return "\n\n".join(filter(None, [*moved, self._explained_fusion(), *loops]))
+
+    def _explained_fusion(self) -> str:
+        """What is fused, and how a device is given it: known when it is compiled, which is left to the first run."""
+        order = self._ready[1].summary if self._ready else ""
+        if not self.may_fuse():
+            return order
+        (backend,), (found, made) = self.backends(), self.fusion()
+        if backend.target.is_simt:
+            order = made[0].summary if made else "graph: not yet: run the program, then ask again"
+        return "\n".join(filter(None, [found.explain(made[0].measured if made else ()), order]))
 
     @property
     def steps(self) -> tuple[Operation, ...]:
@@ -432,8 +431,8 @@ class Tape:
         if self.calls:
             return tuple(step for one in self._pieces_now for step in cast(CalledFunction, one.body).steps(one))
         with self._asked():
-            found = self.fused_recording()
-            return found.program.operations if found else self.loops
+            found = self.fused_program()
+            return found.operations if found else self.loops
 
     @property
     def launches(self) -> int:
