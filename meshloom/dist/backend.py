@@ -22,6 +22,7 @@ from meshloom.dist.array import DistributedArray
 from meshloom.dist.local import LocalSet, distribution
 from meshloom.dist.lower import Here, LocalProgram, local_set, lowered
 from meshloom.dist.placement import Placement
+from meshloom.dist.shared import return_freed_memory
 from meshloom.dist.slabs import cut_for, grid_of, refusal
 from meshloom.dist.usage import maps_of, sets_of
 from meshloom.dist.world import World, world
@@ -196,3 +197,4 @@ def start() -> None:
     """This process is one of several ranks."""
     distribute(over_ranks)
     Rows.placement = Placement()
+    return_freed_memory()

@@ -20,6 +20,7 @@ from meshloom.backend.base import Backend
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import CALLS, HALOS, digest
 from meshloom.dist.local import Distribution
+from meshloom.dist.shared import share
 from meshloom.dist.world import World
 from meshloom.errors import RankError
 from meshloom.mesh.core import Global, Map, Set, on_host
@@ -78,10 +79,12 @@ def compare_settings(world: World) -> None:
 
 # ----- sets, maps and values ----------------------------------------------------------------------------------------
 def compare_sets(world: World, cut: Distribution) -> None:
-    """RankError where ranks were given other sets or maps; asked once for each of those that are cut together."""
+    """RankError where ranks were given other sets or maps; asked once for each of those that are cut together. What is
+    the same on all ranks is shared by those of a node from then on."""
     if cut.uncompared:
         compare(world, _given(cut.uncompared), "of meshes")
         cut.uncompared = []
+        share(world, cut)
 
 
 def compare_given(
