@@ -4,7 +4,8 @@ on any number of ranks cost.
     python -m bench.ranks [--device cpu|cuda] [--cores 2|16] [--only airfoil lulesh] [--set KEY=VALUE] [--json FILE]
 
 Every row is a process or several of them: so many ranks, each with so many threads, that take a step, in the median of
-five timings, of which each is the slowest rank's. Ratios count, since machines are noisy.
+five timings, of which each is the slowest rank's. Set-up is all until two steps are done: making the mesh, cutting it,
+compiled code from the cache. Ratios count, since machines are noisy.
 """
 
 from __future__ import annotations
@@ -44,15 +45,18 @@ AIMS = {("airfoil", (2, 1), (1, 2)): 1.05, ("lulesh", (2, 1), (1, 2)): 1.08, ("a
         ("airfoil", (4, 4), (1, 16)): 1.0}  # fmt: skip
 
 
+#: What 4 ranks may take, over one: memory of each after set-up, and the time until it is done.
+SET_UP = {"after_set_up_mb": ("memory of a rank after set-up", 0.35), "set_up_seconds": ("set-up", 1.5)}
 SAME_BITS = {"cpu": 1.1, "numpy": 1.1, "cuda": 1.02}  # on over off, of an iteration on one rank
 
 
 def worker(device: str, reproducible: str, name: str, steps: str, *settings: str) -> None:
     """On a rank: time steps of a case; the root prints what all of them took."""
     ml.use(device, reproducible=reproducible == "on")
-    kind = find_case(name)
+    begin, kind = time.perf_counter(), find_case(name)
     case = kind(build(kind.Config, [parse_set(one) for one in settings]))
     case.program.run(2)
+    set_up = np.array([[time.perf_counter() - begin, resident_mb()]])
     took = []
     for _ in range(TIMINGS):
         ml.world.gathered(np.zeros(1))  # all begin together
@@ -66,8 +70,16 @@ def worker(device: str, reproducible: str, name: str, steps: str, *settings: str
         took.append(max(float(one[0]) for one in ml.world.gathered(mine)))
     memory = np.array([float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)])
     most = max(float(one[0]) for one in ml.world.gathered(memory))
+    slowest, largest = np.concatenate(ml.world.gathered(set_up)).max(axis=0).tolist()
     if ml.world.rank == 0:
-        print("answer " + json.dumps({"seconds": took, "peak_mb_of_a_rank": most / 1024, "size": case.size_text()}))
+        print("answer " + json.dumps({"seconds": took, "peak_mb_of_a_rank": most / 1024, "size": case.size_text(),
+                                      "set_up_seconds": slowest, "after_set_up_mb": largest}))  # fmt: skip
+
+
+def resident_mb() -> float:
+    """What this process has in memory now; of what several have together its share, so that all together is the sum."""
+    said = Path("/proc/self/smaps_rollup").read_text(encoding="ascii").splitlines()
+    return float(next(line.split()[1] for line in said if line.startswith("Pss:"))) / 1024
 
 
 def launcher() -> list[str] | None:
@@ -111,12 +123,22 @@ def goals(rows: list[dict[str, Any]], device: str) -> list[Goal]:
     if device != "cuda" and ("airfoil", (2, 1), True) in ms and ("airfoil", (1, 1), True) in ms:
         faster = ms["airfoil", (1, 1), True] / ms["airfoil", (2, 1), True]
         found.append(Goal("airfoil, speed-up of 2 ranks over 1, one thread each", faster, "at least", 1.85))
+    found += _set_up_goals(rows)
     for name, way, same in ms:
         if same and (name, way, False) in ms:
             named = f"{name}, same bits on over off, {way[0]} ranks x {way[1]} threads"
             cost = ms[name, way, True] / ms[name, way, False]
             found += [Goal(named, cost, "at most", SAME_BITS[device])] if way[0] == 1 else []
     return found
+
+
+def _set_up_goals(rows: list[dict[str, Any]]) -> list[Goal]:
+    """Of the airfoil, as far as rows tell."""
+    by_ranks = {r["ranks"]: r for r in rows if r["case"] == "airfoil" and r["reproducible"] and "set_up_seconds" in r}
+    if not {1, 4} <= by_ranks.keys():
+        return []
+    return [Goal(f"airfoil, {what}, 4 ranks over 1", by_ranks[4][key] / by_ranks[1][key], "at most", aim)
+            for key, (what, aim) in SET_UP.items()]  # fmt: skip
 
 
 def text_lines(result: dict[str, Any]) -> list[str]:

@@ -454,7 +454,7 @@ def test_programs_of_cases_hold_operations_and_nothing_else(case: str) -> None:
     for program in programs_of(case):
         tape = program._tape()
         steps = [*program.operations, *program.loops, *program.steps, *tape.pieces, *program.dataflow.operations,
-                 *(part for one in tape.segments if (made := one.fused_program()) for part in (*made.prologue, *made.body)),
+                 *(part for one in tape.segments if (made := one.fused_program()) for part in (*made.prologue, *made.operations)),
                  *(part for one in program.steps for part in one.composed)]  # fmt: skip
         assert {type(one) for one in steps} == {Operation}
         assert not list(held_with_operations(program, tape))

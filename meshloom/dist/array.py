@@ -48,7 +48,7 @@ class DistributedArray(OverRanks):
         return self.layout.pack(found)
 
     def owned(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.on.here[self.on.mine], self.local.unpacked()[self.on.mine]
+        return self.on.here[self.on.mine].astype(np.int64), self.local.unpacked()[self.on.mine]
 
     def set(self, values: np.ndarray) -> None:
         """Take what is here of all values, as they lie in the whole; no other rank is asked."""

@@ -22,6 +22,7 @@ from meshloom.dist.array import DistributedArray
 from meshloom.dist.local import LocalSet, distribution
 from meshloom.dist.lower import Here, LocalProgram, local_set, lowered
 from meshloom.dist.placement import Placement
+from meshloom.dist.shared import return_freed_memory
 from meshloom.dist.slabs import cut_for, grid_of, refusal
 from meshloom.dist.usage import maps_of, sets_of
 from meshloom.dist.world import World, world
@@ -45,6 +46,7 @@ class Ranks(Backend):
 
     def __init__(self, inside: Backend, world: World):
         self.inside, self.world, self.name = inside, world, inside.name
+        self._begun: list[Operation] = []  # for which sets are not cut yet
 
     @property
     def target(self) -> Target:
@@ -70,14 +72,20 @@ class Ranks(Backend):
         raise ScheduleError(f"loop {bound.spec.name}: over {self.world.size} ranks operations run, not what is bound")
 
     def begin_with(self, operation: Operation) -> None:
-        """All operations of a program are begun before the first is made ready, so sets are cut for all of them."""
-        self._here([operation])
+        """All operations of a program are begun before the first is made ready, so sets are cut for all of them at
+        once."""
+        begun, self._begun = self._begun, []  # none of a program that is refused
+        if not operation.domain.all_memory:
+            refuse(operation, self.world)
+            operation.apply_layout()
+            begun.append(operation)
+        self._begun = begun
 
     def executable(self, operation: Operation) -> Launches:
         """A loop by itself; nothing of it is made ready before it is called, since a program lowers all of its own
         together."""
         here = self._here([operation])
-        return Launches((Launch.here(LoneLoop(operation, here).__call__),), (here,))
+        return Launches((Launch.here(LoneLoop(operation, self._here).__call__),), (here,))
 
     def recording(
         self, operations: Sequence[Callable[[], None]], waits: Waits | None = None, of: Sequence[Operation] = ()
@@ -92,10 +100,11 @@ class Ranks(Backend):
         for one in loops:
             refuse(one, self.world)
             one.apply_layout()
-        for one in loops:
+        together, self._begun = [*self._begun, *loops], []
+        for one in together:
             if (grid := grid_of(one)) is not None:
                 cut_for(self.world, one, grid)
-        over_sets = [one for one in loops if grid_of(one) is None]
+        over_sets = [one for one in together if grid_of(one) is None]
         cut = distribution(self.world, sets_of(over_sets), maps_of(over_sets)) if over_sets else None
         fields = (one for one in Dataflow(loops).storages if isinstance(one, Field))
         arrays = {one: _array(one, local_set(one.set, cut)) for one in fields}
@@ -120,15 +129,15 @@ def _array(one: Field, on: LocalSet) -> DistributedArray:
 
 
 class LoneLoop:
-    """A loop that runs by itself, lowered when it is first called."""
+    """A loop that runs by itself, lowered when it is first called: halos may have grown meanwhile."""
 
-    def __init__(self, operation: Operation, here: Here):
-        self._of: tuple[Operation, Here] | None = (operation, here)
+    def __init__(self, operation: Operation, here: Callable[[Sequence[Operation]], Here]):
+        self._of: tuple[Operation, Callable[[Sequence[Operation]], Here]] | None = (operation, here)
 
     def __call__(self) -> None:
         if self._of is not None:
             operation, here = self._of
-            self._local, self._of = lowered(Dataflow([operation]), here), None
+            self._local, self._of = lowered(Dataflow([operation]), here([operation])), None
             self._steps = [one.prepare() for one in self._local.operations]
         with self._local.running():
             for step in self._steps:
@@ -188,3 +197,4 @@ def start() -> None:
     """This process is one of several ranks."""
     distribute(over_ranks)
     Rows.placement = Placement()
+    return_freed_memory()

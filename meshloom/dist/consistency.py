@@ -20,9 +20,10 @@ from meshloom.backend.base import Backend
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import CALLS, HALOS, digest
 from meshloom.dist.local import Distribution
+from meshloom.dist.shared import share
 from meshloom.dist.world import World
 from meshloom.errors import RankError
-from meshloom.mesh.core import Global, Set, on_host
+from meshloom.mesh.core import Global, Map, Set, on_host
 from meshloom.process.version import VERSION
 
 VARIABLES = (CALLS, HALOS, "MESHLOOM_CXXFLAGS")  # what they say must be said to all
@@ -30,7 +31,7 @@ POINTS = "digest of points"  # where a set keeps it
 SAME_MESH = "all ranks must be given the same mesh"
 SAME_SCRIPT = "all ranks must run the same script"
 
-_compared: WeakSet[Distribution | Global] = WeakSet()
+_compared: WeakSet[Global] = WeakSet()
 
 
 class GivenToRank(NamedTuple):
@@ -78,10 +79,12 @@ def compare_settings(world: World) -> None:
 
 # ----- sets, maps and values ----------------------------------------------------------------------------------------
 def compare_sets(world: World, cut: Distribution) -> None:
-    """RankError where ranks were given other sets or maps; asked once for those that are cut together."""
-    if cut not in _compared:
-        _compared.add(cut)
-        compare(world, _sets(cut), "of meshes")
+    """RankError where ranks were given other sets or maps; asked once for each of those that are cut together. What is
+    the same on all ranks is shared by those of a node from then on."""
+    if cut.uncompared:
+        compare(world, _given(cut.uncompared), "of meshes")
+        cut.uncompared = []
+        share(world, cut)
 
 
 def compare_given(
@@ -101,12 +104,13 @@ def compare_given(
             one.given = ""
 
 
-def _sets(cut: Distribution) -> Iterator[GivenToRank]:
-    for one in cut.sets:
+def _given(some: Sequence[Set | Map]) -> Iterator[GivenToRank]:
+    sets = [one for one in some if isinstance(one, Set)]
+    for one in sets:
         yield GivenToRank(f"set {one.name}", f"of {one.total} elements", SAME_MESH)
-    for one in cut.sets:
+    for one in sets:
         yield GivenToRank(f"set {one.name}", "", SAME_MESH, _places(one), "has its elements at other places")
-    for map_ in cut.maps:
+    for map_ in (one for one in some if isinstance(one, Map)):
         ends = f"from {map_.source.name} to {map_.arity} of {map_.target.name}"
         yield GivenToRank(f"map {map_.name}", ends, SAME_MESH, map_.digest, "leads elsewhere")
 

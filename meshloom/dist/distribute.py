@@ -9,26 +9,27 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.dist.halo import DistributedSet, distributed
-from meshloom.dist.ownership import everywhere, owners
+from meshloom.dist.ownership import Owners, everywhere, owners
 from meshloom.dist.partition import given, partition, runs
 from meshloom.dist.quality import SetQuality, quality
 from meshloom.dist.usage import Usage, slab_points
 from meshloom.mesh.core import Set
 
 
-def distribute(
-    used: Usage, how: str | ArrayLike, ranks: int, known: Mapping[Any, np.ndarray] | None = None
-) -> dict[Any, DistributedSet]:
-    """All sets over ranks: the cells of meshes by a partitioner, or as a given array says by number; grids in slabs.
-    ``known``: the owners of sets that have been cut."""
+def distribute(used: Usage, how: str | ArrayLike, ranks: int) -> dict[Any, DistributedSet]:
+    """All sets over ranks: who owns their elements, and halos for all loops."""
+    return distributed(owned(used, how, ranks), used.links, ranks)
+
+
+def owned(used: Usage, how: str | ArrayLike, ranks: int, known: Owners | None = None) -> dict[Any, np.ndarray]:
+    """The owners of all sets: the cells of meshes by a partitioner, or as a given array says by number; grids in slabs.
+    ``known``: those of sets that have been cut."""
     used.check(ranks)
     cut = {grid: runs(np.ones(used.sizes[grid]), ranks) for grid in used.radius} | dict(known or {})
     for cells, task in used.tasks.items():
-        if cells in cut:
-            continue
         by_position = how if isinstance(how, str) else cells.by_position(given(how, task.n, ranks))
         cut[cells] = partition(by_position, task, ranks)
-    return distributed(owners(used.sizes, cut, used.guides, ranks), used.links, ranks)
+    return owners(used.sizes, cut, used.guides, ranks)
 
 
 def qualities(used: Usage, sets: Mapping[Any, DistributedSet], ranks: int) -> list[SetQuality]:

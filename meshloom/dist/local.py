@@ -2,27 +2,28 @@
 
 The rows of a set that are here lie in memory as they do in the whole: first those that loops visit, its own and its
 exec halo together, ascending, so that a target adds up what it is given in the order of the whole mesh; then the import
-halo. Sets that loops connect are cut together, and keep the one ``Distribution`` that they belong to. It knows the maps
-of all loops so far: one that reaches further makes another one, with the same owners and larger halos. Sets whose halos
-stay as they were keep what is here of them, so that fields need not move, nor loops be made ready again.
+halo. Sets that loops connect, and all of a mesh, are cut together, once, and keep the one ``Distribution`` that they
+belong to. It knows the maps of all loops so far: where one comes that reaches further, owners stay and halos grow. Sets
+whose halos stay as they were keep what is here of them, so that fields need not move, nor loops be made ready again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from meshloom.dist.distribute import distribute
-from meshloom.dist.halo import DistributedSet, ExchangeLists
+from meshloom.dist.distribute import owned
+from meshloom.dist.halo import DistributedSet, ExchangeLists, abroad, distributed
 from meshloom.dist.ownership import everywhere
-from meshloom.dist.usage import all_sets, usage_of
+from meshloom.dist.usage import all_sets, link_of, sets_of_meshes, usage_of
 from meshloom.dist.verify import verify
 from meshloom.dist.world import World
 from meshloom.mesh.core import Map, Set, Subset
 from meshloom.mesh.layout import Layout
+from meshloom.mesh.values import index_dtype
 
 KEPT = "ranks"  # where a set keeps its distribution
 HOW = "rcb"  # how cells of meshes are cut
@@ -58,6 +59,12 @@ class LocalSet:
     everywhere: bool = False
     _places: dict[tuple[Layout, int], tuple[tuple[np.ndarray, ...], ...]] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, local: Set, here: np.ndarray, mine: np.ndarray, total: int) -> LocalSet:
+        """Without messages; of so many rows in the whole, which are named in 32 bits where that is enough."""
+        kind = index_dtype(total, None, local.name)
+        return cls(local, here.astype(kind), mine.astype(kind))
+
     @property
     def visits_others(self) -> bool:
         """Do loops visit elements that other ranks own?"""
@@ -70,10 +77,10 @@ class LocalSet:
 
     def positions(self, rows: np.ndarray) -> np.ndarray:
         """Where rows of the whole lie here, which all do."""
-        order = np.argsort(self.here, kind="stable")
-        at = np.minimum(np.searchsorted(self.here, rows, sorter=order), len(order) - 1)
-        found = order[at]
-        assert np.array_equal(self.here[found], rows), f"what leads to {self.set.name} is here"
+        place = np.full(int(self.here.max(initial=-1)) + 1, -1, self.here.dtype)  # to search takes longer
+        place[self.here] = np.arange(len(self.here))
+        found: np.ndarray = place[rows]
+        assert (found >= 0).all(), f"what leads to {self.set.name} is here"
         return found
 
     def places(self, layout: Layout, dim: int) -> tuple[tuple[np.ndarray, ...], ...]:
@@ -88,66 +95,151 @@ class LocalSet:
 
 
 class Distribution:
-    """Sets that are cut together, as this rank sees them, for all loops so far."""
+    """Sets that are cut together, as this rank sees them, for all loops so far: it grows with these.
+
+    ``owners``: of the elements of every set. ``sets``: those whose halos are made. ``maps``: through which loops reach,
+    and whether one writes there. ``uncompared``: sets and maps that ranks have not compared yet. Halos, and what is
+    here of a set and of a map, are made when they are first asked for, and again where a loop has come that reaches
+    further.
+    """
 
     owners: dict[Set, np.ndarray]
+    sets: dict[Set, DistributedSet]
     maps: dict[Map, bool]
+    uncompared: list[Set | Map]
 
-    def __init__(self, world: World, sets: Iterable[Set], maps: Mapping[Map, bool], before: Sequence[Distribution]):
-        known = {one: owner for found in before for one, owner in found.owners.items()}
-        self.world, self.maps = world, {one: updated for found in before for one, updated in found.maps.items()}
-        self.maps |= {one: updated or self.maps.get(one, False) for one, updated in maps.items()}
-        self.versions = {one: one.version for one in self.maps}
-        used = usage_of(dict.fromkeys([*known, *sets]), self.maps)
-        self.sets: dict[Set, DistributedSet] = distribute(used, HOW, world.size, known)
-        if world.checks:
-            verify(self.sets, used.links, world.size)
-        self.owners = {one: found.owner for one, found in self.sets.items()}
+    def __init__(self, world: World):
+        self.world, self.owners, self.sets, self.maps, self.uncompared = world, {}, {}, {}, []
+        self.versions: dict[Map, int] = {}
+        self._due: set[Set] = set()  # whose halos may have grown since they were made
         self._local: dict[Set, LocalSet] = {}
-        self._maps: dict[Map, Map] = {}
-        for found in before:
-            self._keep(found)
-        for one in self.sets:
-            one.kept[KEPT] = self
+        self._local_maps: dict[Map, Map] = {}
 
-    def _keep(self, before: Distribution) -> None:
-        """What is here of sets whose halos are the same on all ranks, which so find alike, and of maps between them."""
-        self._local |= {one: local for one, local in before._local.items() if _alike(before.sets[one], self.sets[one])}
-        for one, made in before._maps.items():
-            kept = all(end in self._local for end in (one.source, one.target))
-            if kept and before.versions[one] == self.versions[one]:
-                self._maps[one] = made
-
+    # ----- loops that come ------------------------------------------------------------------------------------------
     def serves(self, sets: Iterable[Set], maps: Mapping[Map, bool]) -> bool:
         """Has it all that loops need that reach each other so?"""
-        known = all(one in self.maps and self.versions[one] == one.version and (self.maps[one] or not updated)
-                    for one, updated in maps.items())  # fmt: skip
-        return known and all(one in self.sets and one.kept.get(KEPT) is self for one in sets)
+        return not self._changed(maps) and all(one in self.owners for one in sets)
+
+    def _changed(self, maps: Mapping[Map, bool]) -> set[Map]:
+        """Those that have not been reached through like this before."""
+        return {one for one, updated in maps.items()
+                if self.versions.get(one) != one.version or (updated and not self.maps[one])}  # fmt: skip
+
+    def join(self, other: Distribution) -> None:
+        """Have what another one has; sets belong to one."""
+        self.owners |= other.owners
+        self.maps |= other.maps
+        self.uncompared += other.uncompared
+        self.versions |= other.versions
+        self.sets |= other.sets
+        self._due |= other._due
+        self._local |= other._local
+        self._local_maps |= other._local_maps
+        for one in other.owners:
+            one.kept[KEPT] = self
+
+    def grow(self, sets: Sequence[Set], maps: Mapping[Map, bool]) -> None:
+        """Serve loops over these sets that reach each other through these maps, too."""
+        changed, given = self._changed(maps), [one for one in maps if self.versions.get(one) != one.version]
+        self.uncompared += given
+        self.maps |= {one: updated or self.maps.get(one, False) for one, updated in maps.items()}
+        self.versions |= {one: one.version for one in given}
+        moved = self._own(sets, {one: self.maps[one] for one in maps})
+        changed |= {one for one in self.maps if moved & {one.source, one.target}}
+        self._due |= moved | {one.target for one in self.maps if one.source in moved}  # which all ranks have looked at
+        for source in {one.source for one in changed}:
+            self._follow(source, changed)
+        for one in given:
+            self._local_maps.pop(one, None)
+
+    def _follow(self, source: Set, changed: Collection[Map]) -> None:
+        """Halos are due of a set, and of those that its elements lead to, where some of its maps have changed: all of
+        them, unless elements lead to what their rank owns alone."""
+        away = [one for one in self.maps if one.source is source]
+        ends = {source, *(one.target for one in away)}
+        made = ends & self.sets.keys()
+        self._due |= ends - made
+        if made and any(self._leads_abroad(one) for one in away if one in changed or self.maps[one]):
+            self._due |= made
+
+    def _leads_abroad(self, one: Map) -> bool:
+        """Does it lead an element to one that another rank owns, or did it do so before it was given other indices?"""
+        at, to = self.owners[one.source], self.owners[one.target]
+        if everywhere(to) or everywhere(at):
+            return not everywhere(to)
+        return one.version > 0 or len(abroad(link_of(one, False).rows, at, to)[0]) > 0
+
+    def _own(self, sets: Sequence[Set], maps: Mapping[Map, bool]) -> set[Set]:
+        """Cut those that are not, all sets of a mesh at once. Gives those that lived on every rank, and do so no
+        longer."""
+        used = usage_of([*sets, *sets_of_meshes(all_sets(sets, maps))], maps, known=self.owners)
+        known = {one: self.owners[one] for one in used.sizes if one in self.owners}
+        found = owned(used, HOW, self.world.size, known)
+        self.uncompared += [one for one in found if one not in known]
+        for one in found:
+            one.kept[KEPT] = self
+        self.owners |= found
+        return {one for one, owner in known.items() if found[one] is not owner}
+
+    # ----- what is here ---------------------------------------------------------------------------------------------
+    def owned(self, one: Set) -> np.ndarray:
+        """Where the elements of a set that this rank owns lie in the whole."""
+        owner = self.owners[one]
+        return np.zeros(1, np.int64) if everywhere(owner) else np.flatnonzero(owner == self.world.rank)
+
+    def halos(self, one: Set) -> DistributedSet:
+        """A set over ranks, for all loops so far."""
+        if one in self._due or one not in self.sets:
+            self._make_halos(self._due | {one})
+        return self.sets[one]
 
     def local(self, one: Set) -> LocalSet:
         """What is here of a set."""
+        cut = self.halos(one)
         if one not in self._local:
-            self._local[one] = _local_set(one, self.sets[one], self.world.rank)
+            self._local[one] = _local_set(one, cut, self.world.rank)
         return self._local[one]
 
     def local_map(self, one: Map) -> Map:
         """A map for the elements that are visited here; what the others lead to is not known here."""
-        if one not in self._maps:
-            source, target = self.local(one.source), self.local(one.target)
-            rows = np.zeros((source.set.total, one.arity), np.int64)
+        source, target = self.local(one.source), self.local(one.target)
+        if one not in self._local_maps:
+            rows = np.zeros((source.set.total, one.arity), target.here.dtype)
             rows[: source.set.owned] = target.positions(one.positions[source.here[: source.set.owned]])
-            self._maps[one] = Map(source.set, target.set, rows, one.name, dtype=one.index_type)
-        return self._maps[one]
+            self._local_maps[one] = Map(source.set, target.set, rows, one.name, dtype=one.index_type)
+        return self._local_maps[one]
+
+    def _make_halos(self, due: set[Set]) -> None:
+        """Make those of some sets, by all maps from them and to them, and all others that begin where those do."""
+        sources = {one.source for one in self.maps if due & {one.source, one.target}}
+        links = [link_of(one, updated) for one, updated in self.maps.items() if one.source in sources]
+        about = due.union(*((one.source, one.target) for one in links))
+        sets = distributed({one: owner for one, owner in self.owners.items() if one in about}, links, self.world.size)
+        if self.world.checks:
+            verify(sets, links, self.world.size)
+        for one in [one for one in self.owners if one in due]:  # in the same order on all ranks
+            if one in self.sets and not _alike(self.sets[one], sets[one]):
+                self._forget(one)
+            self.sets[one] = sets[one]
+        self._due = set()
+
+    def _forget(self, one: Set) -> None:
+        """What is here of a set whose halo has grown, on any rank, and of the maps that begin or end there."""
+        self._local.pop(one, None)
+        for map_ in [map_ for map_ in self._local_maps if one in (map_.source, map_.target)]:
+            del self._local_maps[map_]
 
 
 def distribution(world: World, sets: Sequence[Set], maps: Mapping[Map, bool]) -> Distribution:
     """That of some sets which loops connect by ``maps``, and of all that were connected with them before. ``maps``: is
     anything written through it?"""
-    together = all_sets(sets, maps)
-    before = list(dict.fromkeys(found for one in together if (found := one.kept.get(KEPT)) is not None))
-    if len(before) == 1 and before[0].serves(sets, maps):
-        return before[0]
-    return Distribution(world, sets, maps, before)
+    before = dict.fromkeys(found for one in all_sets(sets, maps) if (found := one.kept.get(KEPT)) is not None)
+    cut, *others = before or [Distribution(world)]
+    for one in others:
+        cut.join(one)
+    if not cut.serves(sets, maps):
+        cut.grow(sets, maps)
+    return cut
 
 
 def _alike(one: DistributedSet, other: DistributedSet) -> bool:
@@ -166,16 +258,21 @@ def _local_set(one: Set, cut: DistributedSet, rank: int) -> LocalSet:
         return LocalSet(Set(1, one.name), np.zeros(1, np.int64), np.arange(1), everywhere=True)
     own = np.flatnonzero(cut.owner == rank)
     layers = cut.exec_halo, cut.import_halo
-    executed, imported = (np.sort(np.concatenate([*_of_rank(layer.receives, rank).values(), own[:0]]))
-                          for layer in layers)  # fmt: skip
-    visited = np.sort(np.concatenate([own, executed]))
+    executed, imported = (_merged([*_of_rank(layer.receives, rank).values(), own[:0]]) for layer in layers)
+    visited = _merged([own, executed])
     here = np.concatenate([visited, imported])
     # maps lead somewhere, though nobody goes there, unless there is nothing at all
     rows = here if len(here) else np.zeros(min(1, len(cut.owner)), np.int64)
-    sends, receives = (_messages([_of_rank(getattr(layer, side), rank) for layer in layers], here)
+    mine = np.flatnonzero(cut.owner[visited] == rank)
+    local = LocalSet.of(SetHere(len(visited), one.name, halo=len(rows) - len(visited)), rows, mine, one.total)
+    sends, receives = (_messages([_of_rank(getattr(layer, side), rank) for layer in layers], local)
                        for side in ("sends", "receives"))  # fmt: skip
-    local = SetHere(len(visited), one.name, halo=len(rows) - len(visited))
-    return LocalSet(local, rows, np.searchsorted(visited, own), sends, receives)
+    return replace(local, sends=sends, receives=receives)
+
+
+def _merged(lists: Sequence[np.ndarray]) -> np.ndarray:
+    """Ascending lists as one that ascends."""
+    return np.sort(np.concatenate(lists), kind="stable")  # which finds the lists, and merges them
 
 
 def _of_rank(lists: ExchangeLists, rank: int) -> dict[int, np.ndarray]:
@@ -184,9 +281,11 @@ def _of_rank(lists: ExchangeLists, rank: int) -> dict[int, np.ndarray]:
             for m in np.flatnonzero(lists.ranks == rank)}  # fmt: skip
 
 
-def _messages(layers: Sequence[Mapping[int, np.ndarray]], here: np.ndarray) -> Messages:
+def _messages(layers: Sequence[Mapping[int, np.ndarray]], local: LocalSet) -> Messages:
     """Both layers in one message for each neighbour."""
-    neighbours = tuple(sorted({one for layer in layers for one in layer}))
-    numbers = [np.concatenate([layer.get(one, here[:0]) for layer in layers]) for one in neighbours]
-    order = np.argsort(here, kind="stable")
-    return Messages(neighbours, tuple(order[np.searchsorted(here, one, sorter=order)] for one in numbers))
+    neighbours, nothing = tuple(sorted({one for layer in layers for one in layer})), local.here[:0]
+    numbers = [np.concatenate([layer.get(one, nothing) for layer in layers]) for one in neighbours]
+    if not numbers:
+        return NOTHING
+    ends = np.cumsum([len(one) for one in numbers])
+    return Messages(neighbours, tuple(np.split(local.positions(np.concatenate(numbers)), ends[:-1])))

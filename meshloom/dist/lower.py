@@ -145,7 +145,7 @@ def layers_of(one: Set, cut: Distribution | None) -> Collection[str]:
     if isinstance(one, IndexSpace):
         return slabs(world(), one).layers
     assert cut is not None
-    return cut.sets[one].layers
+    return cut.halos(one).layers
 
 
 def exchange(due: tuple[Field, ...], here: Here) -> Operation:

@@ -14,6 +14,7 @@ from meshloom.order.graph import Graph, target_graph
 from meshloom.order.partition import kaminpar_labels, metis_labels, missing
 
 MOST_RANKS = 2**16
+_BINS = 4096  # of the cells that are cut in two
 _SEED = 0  # of graph partitioners: the same partition every time
 
 
@@ -56,36 +57,48 @@ def given(ranks_of_cells: ArrayLike, n: int, ranks: int) -> np.ndarray:
 
 def runs(weights: np.ndarray, ranks: int) -> np.ndarray:
     """Ranks (n,) int32, ascending, that give each the same share of the weights (n,) of things in a row."""
-    ends = _run_ends(weights, np.arange(1, ranks), ranks)
+    ends = _run_ends(weights, np.arange(1, ranks), ranks, 0.0, weights.sum())
     return np.repeat(np.arange(ranks, dtype=np.int32), np.diff(ends, prepend=0, append=len(weights)))
 
 
-def _run_ends(weights: np.ndarray, shares: np.ndarray | int, of: int) -> np.ndarray:
-    """How many things of a row come before so many ``shares`` ``of`` all equal ones: those whose middle does. For equal
-    weights that is the nearest whole number, so that runs differ by one thing at most; whole weights are exact."""
-    up_to = np.cumsum(np.append(0.0, weights))
-    return np.searchsorted(up_to[1:] - 0.5 * weights, np.multiply(shares, up_to[-1]) / of)
+def _run_ends(weights: np.ndarray, shares: np.ndarray | int, of: int, before: float, total: float) -> np.ndarray:
+    """How many things of a row come before so many ``shares`` ``of`` the ``total``: those whose middle does. ``before``:
+    the weight of what comes before the row. For equal weights that is the nearest whole number, so that runs differ by
+    one thing at most; whole weights are exact."""
+    up_to = np.cumsum(np.append(before, weights))
+    return np.searchsorted(up_to[1:] - 0.5 * weights, np.multiply(shares, total) / of)
 
 
 def rcb(task: PartitionTask, ranks: int) -> np.ndarray:
     """Recursive coordinate bisection: cut across the longest extent, the first of equals, in the ratio of the ranks on
     both sides. Of cells at one place along that axis those of lower number come first."""
-    columns = np.ascontiguousarray(task.points.T)
-    found, is_low = np.zeros(task.n, np.int32), np.zeros(task.n, bool)
-    # Cells in the order of each axis, sorted once: parts keep it. And the ranks that share them: the first, how many.
-    left = [([np.argsort(column, kind="stable") for column in columns], 0, ranks)]
+    columns, found = np.ascontiguousarray(task.points.T), np.zeros(task.n, np.int32)
+    left = [(np.arange(task.n), 0, ranks)]  # cells, ascending, and the ranks that share them: the first, how many
     while left:
-        orders, first, several = left.pop()
-        if several == 1 or not len(orders[0]):
-            found[orders[0]] = first
+        cells, first, several = left.pop()
+        if several == 1 or not len(cells):
+            found[cells] = first
             continue
-        extents = [column[order[-1]] - column[order[0]] for column, order in zip(columns, orders, strict=True)]
-        along, half = orders[int(np.argmax(extents))], several // 2
-        end = _run_ends(task.weights[along], half, several)
-        is_low[along[:end]], is_low[along[end:]] = True, False
-        before = [is_low[order] for order in orders]
-        left.append(([order[~low] for order, low in zip(orders, before, strict=True)], first + half, several - half))
-        left.append(([order[low] for order, low in zip(orders, before, strict=True)], first, half))
+        along = max((column[cells] for column in columns), key=np.ptp)
+        half = several // 2
+        is_low = _lower_part(along, task.weights[cells], half, several)
+        left.append((cells[~is_low], first + half, several - half))
+        left.append((cells[is_low], first, half))
+    return found
+
+
+def _lower_part(at: np.ndarray, weights: np.ndarray, shares: int, of: int) -> np.ndarray:
+    """Which things (n,) come before so many ``shares`` ``of`` the weight of all, by where they are ``at``, and by number
+    where that is the same. They are put into bins; those of the bin that is cut are sorted."""
+    low, bins = at.min(), min(_BINS, len(at))
+    scale = bins / np.ptp(at) if np.ptp(at) > 0 else np.inf
+    number = np.minimum((at - low) * scale, bins - 1).astype(np.int32) if np.isfinite(scale) else np.zeros_like(at, int)
+    up_to = np.cumsum(np.append(0.0, np.bincount(number, weights, minlength=bins)))
+    cut = int(np.searchsorted(up_to[1:], np.multiply(shares, up_to[-1]) / of))
+    found = number < cut
+    inside = np.flatnonzero(number == cut)
+    inside = inside[np.argsort(at[inside], kind="stable")]
+    found[inside[: _run_ends(weights[inside], shares, of, up_to[cut], up_to[-1])]] = True
     return found
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from meshloom.dist.consistency import compare_sets
-from meshloom.dist.local import Distribution, distribution
-from meshloom.dist.slabs import Slabs, slabs
+from meshloom.dist.local import distribution
+from meshloom.dist.slabs import slabs
 from meshloom.dist.world import world
 from meshloom.mesh.box import IndexSpace
 from meshloom.mesh.core import Set
@@ -18,10 +18,12 @@ class Placement(OneRank):
 
     def mine(self, on: Rows) -> np.ndarray:
         assert isinstance(on, Set)
-        cut: Distribution | Slabs
-        cut = slabs(world(), on) if isinstance(on, IndexSpace) else distribution(world(), [on], {})
-        found = cut.local(on)
-        numbers = on.numbers_at(found.here[found.mine])
+        if isinstance(on, IndexSpace):
+            local = slabs(world(), on).local(on)
+            positions = local.here[local.mine].astype(np.int64)
+        else:
+            positions = distribution(world(), [on], {}).owned(on)
+        numbers = on.numbers_at(positions)
         return np.sort(numbers[numbers >= 0])
 
     def collected(self, on: Rows, values: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ Planes that are not needed for any of these are there, and nobody looks at them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -115,7 +115,8 @@ class Slabs:
         size, here = self.grid.strides[0], self._rows_of(self._stored(self._planes_here))
         low, high = (plane - self.origin + self.width for plane in self.owned(self.world.rank))
         mine = np.arange(low * size, high * size)
-        return LocalSet(self.local_grid, here, mine, self._sends, self._receives)
+        local = LocalSet.of(self.local_grid, here, mine, self.grid.total)
+        return replace(local, sends=self._sends, receives=self._receives)
 
     @cached_property
     def local_grid(self) -> Grid:

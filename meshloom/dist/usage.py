@@ -7,7 +7,7 @@ ghosts belong to the plane at their end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -53,16 +53,18 @@ def usage(loops: Iterable[Operation]) -> Usage:
     return usage_of(sets_of(listed), maps_of(listed), listed)
 
 
-def usage_of(some: Iterable[Set], reached: Mapping[Map, bool], listed: Sequence[Operation] = ()) -> Usage:
+def usage_of(
+    some: Iterable[Set], reached: Mapping[Map, bool], listed: Sequence[Operation] = (), known: Collection[Set] = ()
+) -> Usage:
     """Of sets that are reached through maps, each with whether anything is written through it; ``listed``: and of the
-    loops that do so, which look around on grids."""
+    loops that do so, which look around on grids. ``known``: cells that need no partition any more."""
     sets = all_sets(some, reached)
     grids = [one for one in sets if isinstance(one, IndexSpace)]
-    meshes = _meshes_of(sets)
+    meshes = meshes_of(sets)
     sizes = {one: _planes(one) if isinstance(one, IndexSpace) else one.total for one in sets}
     followed = [Link(one, by.target, _rows(by), as_member=isinstance(one, Subset), guide=not isinstance(one, Subset))
                 for one in sets if (by := _followed(one)) is not None]  # fmt: skip
-    links = [Link(one.source, one.target, _rows(one), updated, _is_membership(one)) for one, updated in reached.items()]
+    links = [link_of(one, updated) for one, updated in reached.items()]
     steps = {grid: list(_steps(grid, listed)) for grid in grids}
     stencils = [Link(grid, grid, rows) for grid in grids if (rows := _stencil_rows(grid, steps[grid])) is not None]
     of_meshes = [Link(one.source, one.target, _rows(one)) for mesh in meshes for one in _maps_of(mesh)
@@ -71,7 +73,7 @@ def usage_of(some: Iterable[Set], reached: Mapping[Map, bool], listed: Sequence[
         sizes,
         (*links, *stencils),
         (*followed, *of_meshes, *links),
-        {mesh.cells: _task(mesh) for mesh in meshes},
+        {mesh.cells: _task(mesh) for mesh in meshes if mesh.cells not in known},
         {grid: max((abs(step) for first, last, step in steps[grid] if first < grid.shape[0] and last > 0), default=0)
          for grid in grids},
         _due(listed),
@@ -118,7 +120,7 @@ def all_sets(some: Iterable[Set], maps: Iterable[Map]) -> list[Set]:
         while (by := _followed(one)) is not None:
             one = by.target
             found[one] = None
-    return list(found | dict.fromkeys(mesh.cells for mesh in _meshes_of(found)))
+    return list(found | dict.fromkeys(mesh.cells for mesh in meshes_of(found)))
 
 
 def _followed(one: Set) -> Map | None:
@@ -130,8 +132,18 @@ def _followed(one: Set) -> Map | None:
     return None if guide is None or guide.target.total == 1 else guide  # one element may live on every rank
 
 
-def _meshes_of(sets: Iterable[Set]) -> list[Mesh]:
+def sets_of_meshes(some: Iterable[Set]) -> list[Set]:
+    """All sets of the meshes of which some are, or are parts."""
+    return [one for mesh in meshes_of(some) for one in (mesh.cells, mesh.faces, mesh.boundary_faces, mesh.nodes)]
+
+
+def meshes_of(sets: Iterable[Set]) -> list[Mesh]:
     return list(dict.fromkeys(mesh for one in sets if (mesh := mesh_of(one)) is not None))
+
+
+def link_of(map_: Map, updated: bool) -> Link:
+    """A map through which loops reach."""
+    return Link(map_.source, map_.target, _rows(map_), updated, _is_membership(map_))
 
 
 def _is_membership(map_: Map) -> bool:
@@ -150,9 +162,9 @@ def _maps_of(mesh: Mesh) -> Iterator[Map]:
 def _task(mesh: Mesh) -> PartitionTask:
     """The cells of a mesh; one costs as much as it has faces, which is what its kind decides."""
     cells, joined = mesh.cells, mesh.face_cells.positions
-    faces = np.concatenate([joined.reshape(-1), mesh.boundary_cells.positions.reshape(-1)])
     assert cells.points is not None, "cells of a mesh know where they are"
-    weights = np.maximum(np.bincount(faces, minlength=cells.total), 1)
+    faces = [np.bincount(one.reshape(-1), minlength=cells.total) for one in (joined, mesh.boundary_cells.positions)]
+    weights = np.maximum(faces[0] + faces[1], 1)
     return PartitionTask(cells.by_position(cells.points), weights, joined)
 
 

@@ -48,6 +48,7 @@ class World(of_process.OneProcess):
     _ends: Any = field(default=None, repr=False, compare=False)  # another one, on which ranks wait at their ends
     _notes: Any = field(default=None, repr=False, compare=False)  # another one, for what ranks are about to do
     _patience: float = field(default=0.0, repr=False, compare=False)  # seconds, where that is checked
+    _node: Any = field(default=None, repr=False, compare=False)  # one of the ranks of this node
 
     @property
     def checks(self) -> bool:
@@ -72,6 +73,14 @@ class World(of_process.OneProcess):
             return [value]
         self.check(f"compares {what}")
         found: list[T] = self._ranks.allgather(value)
+        return found
+
+    def on_node(self, value: T, what: str = "values") -> list[T]:
+        """A small value of every rank of this node, the same on all of these; all ranks must call it."""
+        if self._node is None:
+            return [value]
+        self.check(f"tells its node {what}")
+        found: list[T] = self._node.allgather(value)
         return found
 
     def gathered(self, rows: np.ndarray, what: str = "rows") -> list[np.ndarray]:
@@ -170,7 +179,7 @@ def world() -> World:
                         " for another MPI; start them with that one's mpirun")  # fmt: skip
     node = ranks.Split_type(MPI.COMM_TYPE_SHARED)
     patience = max(ranks.allgather(seconds_to_wait()))  # all check, or none
-    return World(ranks.rank, ranks.size, node.rank, node.size, ranks, ranks.Dup(), ranks.Dup(), patience)
+    return World(ranks.rank, ranks.size, node.rank, node.size, ranks, ranks.Dup(), ranks.Dup(), patience, node)
 
 
 def join() -> None:

@@ -20,9 +20,8 @@ import meshloom as ml
 from meshloom.dist import consistency, ending, local
 from meshloom.dist.checks import CollectiveCall, absence, difference, digest, poison, poisons_halos, seconds_to_wait
 from meshloom.dist.consistency import GivenToRank, compare
-from meshloom.dist.distribute import distribute
 from meshloom.dist.halo import DistributedSet, distributed
-from meshloom.dist.local import Distribution, LocalSet, _local_set
+from meshloom.dist.local import LocalSet, _local_set, distribution
 from meshloom.dist.lower import stale_rows
 from meshloom.dist.ownership import Link
 from meshloom.dist.world import World
@@ -224,20 +223,22 @@ def test_the_users_line_is_found() -> None:
 
 def test_exchange_lists_are_verified_where_ranks_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     def corrupted(*of: Any) -> dict[Any, DistributedSet]:
-        sets = distribute(*of)
+        sets = distributed(*of)
         for key, one in sets.items():
             if len(numbers := one.import_halo.receives.numbers):
                 lists = replace(one.import_halo.receives, numbers=numbers[::-1].copy())
                 sets[key] = replace(one, import_halo=replace(one.import_halo, receives=lists))
         return sets
 
-    mesh = ml.generate.box((6, 4), cells="quad")
-    maps = {mesh.face_cells: False}
-    Distribution(threads(2)[0], [mesh.cells], maps, [])
-    monkeypatch.setattr(local, "distribute", corrupted)
-    Distribution(threads(2, 0.0)[0], [mesh.cells], maps, [])
+    def cut(world: World) -> None:
+        mesh = ml.generate.box((6, 4), cells="quad")
+        distribution(world, [mesh.cells], {mesh.face_cells: False}).halos(mesh.cells)
+
+    cut(threads(2)[0])
+    monkeypatch.setattr(local, "distributed", corrupted)
+    cut(threads(2, 0.0)[0])
     with one_line_from(PlanError, r"cells, import halo: rank 0 receives element \d+ from rank \d"):
-        Distribution(threads(2)[0], [mesh.cells], maps, [])
+        cut(threads(2)[0])
 
 
 @settings(max_examples=40, deadline=None)

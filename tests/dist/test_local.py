@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import meshloom as ml
+from meshloom.dist.halo import DistributedSet, distributed
 from meshloom.dist.local import Distribution, distribution
+from meshloom.dist.usage import link_of
 from meshloom.dist.world import World
 
 FIRST = World(0, 2)  # of two ranks, by itself: nothing is sent
@@ -22,20 +26,21 @@ def test_a_part_by_itself_leaves_the_owners_of_its_set() -> None:
     """The things follow the places, in the opposite order; cut by themselves they would not."""
     things, places, turned = things_and_places()
     before = distribution(FIRST, [things, places], {turned: False})
-    owners = before.owners[things].tolist()
+    owners, maps = before.owners[things].tolist(), dict(before.maps)
     assert owners == [1] * 4 + [0] * 4
     part = things.subset([0, 1, 7])
     found = distribution(FIRST, [part], {})
     assert found.owners[things].tolist() == owners and found.owners[part].tolist() == [1, 1, 0]
-    assert found.maps == before.maps and distribution(FIRST, [things, places], {turned: False}) is found
+    assert found.maps == maps and distribution(FIRST, [things, places], {turned: False}) is found
 
 
 def kept(before: Distribution, maps: Mapping[ml.Map, bool], *sets: ml.Set) -> list[bool]:
     """Of which sets a loop that reaches through these maps, too, leaves what is here as it is."""
-    had = {one: before.local(one) for one in sets}
+    had = {one: (before.local(one), before.owners[one].tolist()) for one in sets}
+    assert not before.serves(sets, maps)
     found = distribution(FIRST, list(sets), maps)
-    assert found is not before and all(found.owners[one].tolist() == before.owners[one].tolist() for one in sets)
-    return [found.local(one) is had[one] for one in sets]
+    assert found is before and all(found.owners[one].tolist() == had[one][1] for one in sets)
+    return [found.local(one) is had[one][0] for one in sets]
 
 
 def test_sets_whose_halos_do_not_grow_stay_as_they_are() -> None:
@@ -58,3 +63,50 @@ def test_maps_with_other_indices_are_made_again() -> None:
     turned.assign(np.array([7, 7, 5, 4, 3, 2, 1, 0]))
     assert kept(before, {turned: False}, things, places) == [True, True]
     assert distribution(FIRST, [things], {}).local_map(turned) is not local_map
+
+
+def all_halos(cut: Distribution) -> dict[ml.Set, DistributedSet]:
+    """Made at once, from who owns what and all maps."""
+    links = [link_of(one, updated) for one, updated in cut.maps.items()]
+    return distributed(cut.owners, links, cut.world.size)
+
+
+def arrays(one: DistributedSet) -> list[list[int]]:
+    found = [one.owner, one.rim]
+    for layer in (one.exec_halo, one.import_halo):
+        for lists in (layer.receives, layer.sends):
+            found += [lists.ranks, lists.neighbours, lists.offsets, lists.numbers]
+    return [each.tolist() for each in found]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_halos_that_grow_are_those_that_are_made_at_once(data: st.DataObject) -> None:
+    """Whatever order loops come in, with parts, sets of one element that get an owner, and maps of other indices; maps
+    that are here lead where they do in the whole."""
+    dice = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    world = World(int(dice.integers(3)), 3)
+    sets = [ml.Set(int(size), f"set {k}") for k, size in enumerate(dice.choice([1, 2, 5, 9], 4))]
+    sets += [one.subset(dice.permutation(len(one))[: (len(one) + 1) // 2]) for one in sets[:2]]
+    maps: list[ml.Map] = []
+    for _ in range(8):
+        source, target = (sets[k] for k in dice.integers(0, len(sets), 2))
+        if dice.random() < 0.2 and maps:
+            chosen = maps[dice.integers(len(maps))]
+            if not chosen.held_by:
+                chosen.assign(dice.integers(0, len(chosen.target), chosen.indices.shape))
+        elif dice.random() < 0.3 and isinstance(source, ml.mesh.core.Subset):
+            chosen = source.members
+        else:
+            rows = dice.integers(0, len(target), (len(source), 2))
+            chosen = ml.Map(source, target, rows, f"map {len(maps)}")
+        maps.append(chosen)
+        cut = distribution(world, [chosen.source, chosen.target], {chosen: bool(dice.random() < 0.5)})
+        now = {one: one.version for one in cut.maps}
+        expected = all_halos(cut)
+        for one in (one for one in cut.owners if dice.random() < 0.7):
+            assert arrays(cut.halos(one)) == arrays(expected[one])
+        for one in (one for one in cut.maps if now[one] == cut.versions[one]):
+            source, target, visited = cut.local(one.source), cut.local(one.target), cut.local(one.source).set.owned
+            led = target.here[cut.local_map(one).positions[:visited]]
+            assert led.tolist() == one.positions[source.here[:visited]].tolist()

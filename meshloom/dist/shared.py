@@ -1,0 +1,172 @@
+"""What every rank has as a whole, such as maps, points and who owns what, is held once on a node: in a file without a
+name, which the ranks of the node map.
+
+A rank runs loops on what is here of sets and maps (``local.py``). The whole is what a person gets, and what loops are
+chosen by; it stays there for everybody, and no rank waits for another to look at it. Pages of the file come into memory
+when somebody does, one copy for all, and may go again. A rank that finds other values there, or no file, keeps its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from meshloom.dist.local import Distribution
+from meshloom.dist.usage import meshes_of
+from meshloom.dist.world import World
+from meshloom.mesh.core import Field, VaryingMap
+from meshloom.mesh.mesh import Mesh
+
+LEAST = 1 << 16  # bytes: smaller arrays stay where they are
+LARGE = 1 << 20  # bytes that are worth a call of the system
+_M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
+_ALIGNED = 64  # bytes: as what is allocated
+
+
+class HeldArray(NamedTuple):
+    """An array that somebody holds, and how another one is put in its place."""
+
+    values: np.ndarray
+    replace: Callable[[np.ndarray], None]
+
+
+class FilePlace(NamedTuple):
+    """Where an array lies in a file."""
+
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def return_freed_memory() -> None:
+    """From now on what is large goes back to the system when it is freed. By itself the allocator of glibc keeps it for
+    the next one, up to 64 MiB; arrays of a set-up are whole, and those of a rank are not."""
+    if (choose := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+        choose(_M_MMAP_THRESHOLD, LARGE)
+
+
+def share(world: World, cut: Distribution) -> None:
+    """Large arrays of sets that are cut together, and of their meshes, lie in a file of each node from now on; all
+    ranks must ask."""
+    held = {name: one for name, one in _held(cut) if _is_large(one.values)}
+    path, places = _written(held) if world.node_rank == 0 and held else ("", {})
+    path, places = world.on_node((path, places), "where whole arrays are")[0]
+    if not path:
+        return
+    file = _mapped(path)
+    world.on_node(file is not None, "that whole arrays are there")
+    if world.node_rank == 0:
+        os.unlink(path)
+    if file is not None:
+        take(held, places, file)
+
+
+def take(held: Mapping[str, HeldArray], places: Mapping[str, FilePlace], file: mmap.mmap) -> None:
+    """Arrays of a file in the place of those of the same names that have the same values."""
+    for name in held.keys() & places.keys():
+        values, (offset, shape, dtype) = held[name].values, places[name]
+        there = np.ndarray(shape, dtype, file, offset)
+        if values.shape == shape and values.dtype == there.dtype and _same_bytes(values, there):
+            there.flags.writeable = values.flags.writeable
+            held[name].replace(there)
+    if hasattr(mmap, "MADV_DONTNEED"):
+        file.madvise(mmap.MADV_DONTNEED)  # to compare them has brought all pages in
+
+
+def _same_bytes(one: np.ndarray, other: np.ndarray) -> bool:
+    return np.array_equal(*(each.reshape(-1).view(np.uint8) for each in (one, other)))
+
+
+# ----- who holds what -----------------------------------------------------------------------------------------------
+def _held(cut: Distribution) -> Iterator[tuple[str, HeldArray]]:
+    """Arrays by names that are the same on all ranks."""
+    for k, one in enumerate(cut.owners):
+        yield f"owner {k}", HeldArray(cut.owners[one], partial(cut.owners.__setitem__, one))
+    for k, holder in enumerate(_holders(cut)):
+        for name, found in list(vars(holder).items()):
+            if isinstance(found, np.ndarray):
+                yield f"{k} {name}", HeldArray(found, partial(vars(holder).__setitem__, name))
+    for k, mesh in enumerate(meshes_of(cut.owners)):
+        storage = mesh.coordinates.placement()["_storage"]
+        if isinstance(storage, np.ndarray) and not (mesh.coordinates.stays or mesh.coordinates.lent):
+            yield f"coordinates {k}", HeldArray(storage, partial(_put, mesh.coordinates))
+
+
+def _put(field: Field, storage: np.ndarray) -> None:
+    field.put_back({"_storage": storage})
+
+
+def _holders(cut: Distribution) -> Iterator[object]:
+    yield from cut.owners
+    yield from cut.maps
+    yield from cut.sets.values()
+    for mesh in meshes_of(cut.owners):
+        yield from _parts_of(mesh)
+
+
+def _parts_of(mesh: Mesh) -> Iterator[object]:
+    """What holds the arrays of a mesh."""
+    for one in (mesh.cell_nodes, mesh.face_nodes, mesh.face_cells, mesh.boundary_nodes, mesh.boundary_cells):
+        yield one
+        if isinstance(one, VaryingMap):
+            yield one.padded
+    table, numbers = mesh.lists.cells, mesh.arrangement.numbers
+    vars(table).pop("blocks", None)
+    for lists in (table.nodes, mesh.lists.faces, mesh.lists.boundary_faces):
+        vars(lists).pop("sizes", None)  # which look at the same arrays, and are made again where they are asked for
+        yield lists
+    if numbers is not None:
+        yield numbers
+
+
+def _is_large(one: np.ndarray) -> bool:
+    """Is it worth it, and not in a file yet?"""
+    return one.nbytes >= max(LEAST, 1) and one.flags.c_contiguous and not isinstance(_root(one).base, mmap.mmap)
+
+
+def _root(one: np.ndarray) -> np.ndarray:
+    """The array whose memory one looks at."""
+    while isinstance(one.base, np.ndarray):
+        one = one.base
+    return one
+
+
+# ----- files --------------------------------------------------------------------------------------------------------
+def _written(held: Mapping[str, HeldArray]) -> tuple[str, dict[str, FilePlace]]:
+    """A file with these arrays, and where they lie there; none where it cannot be written. What looks at the same
+    memory lies there once."""
+    places: dict[str, FilePlace] = {}
+    offsets: dict[int, tuple[int, int]] = {}  # by address: where, and how many bytes
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="meshloom-")
+    except OSError:
+        return "", {}
+    try:
+        with open(descriptor, "wb") as file:
+            for name, (values, _) in held.items():
+                address = values.__array_interface__["data"][0]
+                if offsets.get(address, (0, 0))[1] < values.nbytes:
+                    file.write(bytes(-file.tell() % _ALIGNED))
+                    offsets[address] = file.tell(), values.nbytes
+                    file.write(values.reshape(-1).view(np.uint8).data)
+                places[name] = FilePlace(offsets[address][0], values.shape, values.dtype.str)
+    except OSError:  # there is no room
+        os.unlink(path)
+        return "", {}
+    return path, places
+
+
+def _mapped(path: str) -> mmap.mmap | None:
+    """A file, to be written to by nobody: who writes has a copy of the page. None where it cannot be opened."""
+    try:
+        with open(path, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    except OSError:
+        return None
