@@ -286,7 +286,7 @@ def test_loads_are_replaced_by_one_function() -> None:
     }  # fmt: skip
     composing = {where for where, text in texts.items() if "fusion.substitution import" in text}
     fusion = {f"operation/fusion/{name}.py" for name in ("along_lines", "compose", "recompute")}
-    assert composing == fusion | {"linalg/lines.py", "dist/lower.py"}  # the last one takes a loop apart
+    assert composing == fusion | {"linalg/lines.py"}
 
 
 def test_operands_of_what_is_put_together_are_merged_by_one_class() -> None:

@@ -93,6 +93,10 @@ class Backend(ABC):
         """Begin to compile what ``prepare`` will need, where it ``compiles_apart``."""
         return
 
+    def explained(self, operation: Any) -> Sequence[tuple[str, str]]:
+        """What there is to know about how it executes an operation, besides its schedule: labels and texts."""
+        return ()
+
     def recording(
         self, operations: Sequence[Callable[[], None]], waits: Waits | None = None, of: Sequence[Any] = ()
     ) -> Recording:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import cast
 from weakref import WeakSet
 
 import numpy as np
@@ -19,8 +20,9 @@ from meshloom.backend.base import Backend, Recording, Replayed, Waits
 from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.lowering import Launch, Launches
 from meshloom.dist.array import DistributedArray
+from meshloom.dist.exchange import needs, traffic
 from meshloom.dist.local import LocalSet, distribution
-from meshloom.dist.lower import Here, LocalProgram, local_set, lowered
+from meshloom.dist.lower import Here, LocalProgram, local_set, lowered, slabs_of
 from meshloom.dist.placement import Placement
 from meshloom.dist.shared import return_freed_memory
 from meshloom.dist.slabs import cut_for, grid_of, refusal
@@ -86,6 +88,18 @@ class Ranks(Backend):
         together."""
         here = self._here([operation])
         return Launches((Launch.here(LoneLoop(operation, self._here).__call__),), (here,))
+
+    def explained(self, operation: Operation) -> Sequence[tuple[str, str]]:
+        """The halos that it looks at, once its fields are over ranks."""
+        fields = Dataflow([operation]).storages
+        if not all(isinstance(one.storage, DistributedArray) for one in fields if isinstance(one, Field)):
+            return ()
+        seen = dict.fromkeys(field for field, _ in needs(operation, slabs_of(operation)))
+        if not seen:
+            return ()
+        names = ", ".join(one.name for one in seen)
+        arrays = [cast(DistributedArray, one.storage) for one in seen]
+        return [("halos", f"of {names}, exchanged before it where they are not valid: {traffic(arrays)}")]
 
     def recording(
         self, operations: Sequence[Callable[[], None]], waits: Waits | None = None, of: Sequence[Operation] = ()
@@ -180,7 +194,7 @@ def refuse(of: Operation, world: World) -> None:
     where = f"loop {of.name}: on {world.size} ranks"
     if problem := refusal(of):
         raise ScheduleError(f"{where} {problem}; run it on one")
-    if not of.domain.visits_elements:
+    if not (of.domain.visits_elements or of.domain.along_lines):
         raise ScheduleError(f"{where} loops over sets and grids run, and nothing else yet; run it on one")
 
 

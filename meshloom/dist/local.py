@@ -21,7 +21,7 @@ from meshloom.dist.ownership import everywhere
 from meshloom.dist.usage import all_sets, link_of, sets_of_meshes, usage_of
 from meshloom.dist.verify import verify
 from meshloom.dist.world import World
-from meshloom.mesh.core import Map, Set, Subset
+from meshloom.mesh.core import Field, Map, Set
 from meshloom.mesh.layout import Layout
 from meshloom.mesh.values import index_dtype
 
@@ -71,9 +71,10 @@ class LocalSet:
         return len(self.mine) < self.set.owned
 
     @cached_property
-    def owned_part(self) -> Subset:
-        """The elements that this rank owns, as a part."""
-        return self.set.part(self.mine, f"owned {self.set.name}")
+    def owned(self) -> Field:
+        """1 at the elements that this rank owns, 0 at those of others."""
+        mine = np.isin(np.arange(self.set.total), self.mine).astype(np.int32)
+        return Field(self.set, f"owned {self.set.name}", data=mine, temporary=False)
 
     def positions(self, rows: np.ndarray) -> np.ndarray:
         """Where rows of the whole lie here, which all do."""

@@ -3,10 +3,9 @@ placed them, and reductions that all ranks finish together."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -14,29 +13,25 @@ from meshloom.backend.base import Backend
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import poison, poisons_halos
 from meshloom.dist.consistency import compare_given
-from meshloom.dist.exchange import Exchange, Exchanges, Halo, place_exchanges
+from meshloom.dist.exchange import Exchange, Exchanges, Halo, place_exchanges, traffic
 from meshloom.dist.halo import ALL_LAYERS, EXEC, IMPORT
 from meshloom.dist.local import Distribution, LocalSet
-from meshloom.dist.slabs import grid_of, on_points, slabs
-from meshloom.dist.sums import RankReduction, Reductions, reduced_here
-from meshloom.dist.usage import reduces, writes_elsewhere
+from meshloom.dist.overlap import ExchangeAtOnce, ExchangeStart, overlap_exchanges
+from meshloom.dist.slabs import Slabs, grid_of, on_lines, on_points, slabs
+from meshloom.dist.sums import RankReduction, Reductions, counting_owned, reduced_here
+from meshloom.dist.usage import reduces
 from meshloom.dist.world import world
-from meshloom.kernel.access import Read, identity
-from meshloom.kernel.count import loads
-from meshloom.kernel.expr import Node, load
-from meshloom.kernel.model import Output
+from meshloom.kernel.access import identity
 from meshloom.mesh.box import IndexSpace
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.operation import in_memory
-from meshloom.operation.body import BodyGraph, GivenBody
+from meshloom.operation.body import Body
 from meshloom.operation.call import CalledFunction, called, functions_of
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.domain import SetElements
-from meshloom.operation.fusion.substitution import substituted
 from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
 from meshloom.operation.passes import Pass, passed
-from meshloom.schedule.choice.explain import amount
 
 
 class Here(NamedTuple):
@@ -58,11 +53,9 @@ class LocalProgram:
 
     @property
     def summary(self) -> str:
-        """What is exchanged at every replay, in one line."""
+        """What is exchanged and put together at every replay, in one line."""
         calls = [one for one in self.operations if one.domain.is_call]
-        found = [(one.name, made) for one, made in zip(calls, functions_of(calls), strict=True)
-                 if isinstance(made, Exchange)]  # fmt: skip
-        return "; ".join(f"{name} with {len(done.neighbours)} ranks, {amount(done.bytes)}" for name, done in found)
+        return "; ".join(filter(None, map(_told, calls, functions_of(calls))))
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -86,50 +79,69 @@ class LocalProgram:
 
 def lowered(graph: Dataflow, here: Here) -> LocalProgram:
     """A program, or a loop by itself, on this rank."""
-    graph = passed(graph, RANK_PASSES)
-    exchanges = place_exchanges(graph, lambda field: layers_of(field.set, here.cut))
+    exchanges = place_exchanges(graph, lambda field: layers_of(field.set, here.cut), slabs_of)
     found: list[Operation] = []
+    waiting: list[tuple[int, RankReduction]] = []  # each with the position before which all ranks must know it
     for position, one in enumerate(graph.operations):
+        if any(due == position for due, _ in waiting):
+            found.append(reduction(each for _, each in waiting))
+            waiting = []
         if (due := exchanges.before.get(position)) is not None:
             found.append(exchange(due, here))
-        found += _local_operations(one, here)
+        totals: list[RankReduction] = []
+        found += _local_operations(one, here, totals)
+        waiting += [(_next_look(graph, each.total, position, here), each) for each in totals]
         if poisons_halos() and (poisoned := _poison(exchanges.stale[position], here)):
             found.append(poisoned)
-    return LocalProgram(tuple(found), here, exchanges, [one for one in graph.storages if isinstance(one, Global)])
+    found += [reduction(each for _, each in waiting)] if waiting else []
+    local = passed(Dataflow(found), RANK_PASSES).operations
+    return LocalProgram(local, here, exchanges, [one for one in graph.storages if isinstance(one, Global)])
 
 
-def split_reductions(graph: Dataflow) -> Dataflow:
-    """A pass: loops that write through maps and reduce to a Global, too, become two, since ranks visit others' elements
-    for the one and their own alone for the other. The first one reduces, and changes no field."""
-    return Dataflow([part for one in graph.operations
-                     for part in (_halves(one) if reduces(one) and writes_elsewhere(one) else (one,))])  # fmt: skip
+#: Of what runs on a rank, after exchanges are placed.
+RANK_PASSES: tuple[Pass, ...] = (overlap_exchanges,)
 
 
-#: Of programs on several ranks, before exchanges are placed.
-RANK_PASSES: tuple[Pass, ...] = (split_reductions,)
+def _next_look(graph: Dataflow, total: Global, position: int, here: Here) -> int:
+    """The next operation behind a position that looks at a Global which ranks reduce there, or sets it. What others
+    reduce of it is added to it in turn, whenever that is: all that comes until then goes in one message."""
+    found = graph.next_use(total, position + 1)
+    while found < len(graph.operations) and _only_reduces(graph.operations[found], total, here):
+        found = graph.next_use(total, found + 1)
+    return found
 
 
-def _halves(of: Operation) -> tuple[Operation, Operation]:
-    to_globals, to_fields = ([o for o in of.graph.outputs if of.operands[o.param].is_global is chosen]
-                             for chosen in (True, False))  # fmt: skip
-    return _with_outputs(of, to_globals), _with_outputs(of, to_fields)
+def _only_reduces(of: Operation, total: Global, here: Here) -> bool:
+    """Does every rank reduce a part of a Global there, and do nothing else with it?"""
+    return _is_shared_out(of, here) and all(one.mode.combine for one in of.operands if one.storage is total)
 
 
-def _with_outputs(of: Operation, outputs: Sequence[Output]) -> Operation:
-    """An operation that gives some outputs of another one, with the operands that it needs for them."""
-    given = {o.param for o in outputs}
-    used = sorted(given | {param for param, _, _ in loads([o.value for o in outputs])})
-    number = {stale: new for new, stale in enumerate(used)}
-    renumbered = [replace(o, param=number[o.param]) for o in outputs]
+def _is_shared_out(of: Operation, here: Here) -> bool:
+    """Has every rank elements of its own, and not all of them the same one?"""
+    return grid_of(of) is not None or (of.domain.visits_elements and not local_set(of.set, here.cut).everywhere)
 
-    def value(node: Node) -> Node:
-        param, slot, comp = node.value
-        return load(number[param], slot, comp, node.dtype)
 
-    found = substituted(renumbered, value)
-    body = GivenBody(BodyGraph(found), of.strict, (of,))
-    operands = tuple(of.operands[k] if k in given else of.operands[k]._replace(mode=Read) for k in used)
-    return Operation(of.name, of.domain, operands, body, of.policy, of.backend)
+def slabs_of(of: Operation) -> Slabs | None:
+    """How the grid is cut whose points or lines an operation visits; None where it visits none."""
+    grid = grid_of(of)
+    return None if grid is None else slabs(world(), grid)
+
+
+def reduction(parts: Iterable[RankReduction]) -> Operation:
+    """The operation by which all ranks put together what each has reduced: a call of Python's, that all ranks make."""
+    each = tuple(parts)
+    given, found = tuple(one.here for one in each), tuple(dict.fromkeys(one.total for one in each))
+    body = CalledFunction(Reductions(each), (*given, *found), found)
+    return called(body, f"{', '.join(one.name for one in found)} of all ranks")
+
+
+def _told(call: Operation, function: object) -> str:
+    """What a call of an exchange or a reduction does; '' of others."""
+    if isinstance(function, Reductions):
+        return f"{call.name} in one message"
+    if not isinstance(function, ExchangeStart | ExchangeAtOnce):
+        return ""
+    return f"{call.name} {traffic(function.exchange.arrays)}, {function}"
 
 
 def local_set(one: Set, cut: Distribution | None) -> LocalSet:
@@ -177,21 +189,19 @@ def stale_rows(on: LocalSet, layers: Collection[str]) -> np.ndarray:
     return rows[np.where(executed, EXEC in layers, IMPORT in layers)]
 
 
-def _local_operations(of: Operation, here: Here) -> Iterator[Operation]:
+def _local_operations(of: Operation, here: Here, totals: list[RankReduction]) -> Iterator[Operation]:
+    """What runs here of an operation. ``totals`` get its Globals that are reduced here, with what stands for them."""
     if of.domain.all_memory:
         yield _in_memory(of, here)
         return
-    grid, totals = grid_of(of), list[RankReduction]()
-    local = (on_elements(of, here, totals) if grid is None
-             else on_points(of, slabs(world(), grid), here.arrays, here.inside, totals))  # fmt: skip
+    cut = slabs_of(of)
+    local = (on_elements(of, here, totals) if cut is None
+             else on_lines(of, cut, here.arrays, here.inside) if of.domain.along_lines
+             else on_points(of, cut, here.arrays, here.inside, totals))  # fmt: skip
     yield from (in_memory.fill(one.here, identity(one.mode.combine, one.here.dtype)) for one in totals
                 if not one.mode.open)  # fmt: skip
     if local is not None:
         yield local
-    if totals:
-        given, found = tuple(one.here for one in totals), tuple(one.total for one in totals)
-        body = CalledFunction(Reductions(totals), (*given, *found), found)
-        yield called(body, f"{', '.join(one.name for one in found)} of all ranks")
 
 
 def _in_memory(of: Operation, here: Here) -> Operation:
@@ -204,23 +214,20 @@ def _in_memory(of: Operation, here: Here) -> Operation:
 
 
 def on_elements(of: Operation, here: Here, totals: list[RankReduction]) -> Operation:
-    """A loop on the elements that are here; where it reduces it visits those alone that this rank owns. ``totals`` get
-    its Globals that are summed up here, with what stands for them."""
+    """A loop on the elements that are here; those of others count for nothing where it reduces. ``totals`` get its
+    Globals that are summed up here, with what stands for them."""
     cut = here.cut
     assert cut is not None
     on = cut.local(of.set)
-    part = on.owned_part if reduces(of) and on.visits_others else None
 
     def local(one: Operand) -> Operand:
         if isinstance(one.storage, Field):
-            through, member = one.pattern.map, one.pattern.as_member
-            local_map = None if through is None else cut.local_map(through)
-            if part is not None:
-                local_map = part.members if local_map is None else part.restricted(local_map)
-            pattern = one.pattern._replace(map=local_map, as_member=member or (part is not None and through is None))
+            through = one.pattern.map
+            pattern = one.pattern if through is None else one.pattern._replace(map=cut.local_map(through))
             return one._replace(storage=here.arrays[one.storage].local, pattern=pattern)
         return one if on.everywhere else reduced_here(one, totals)  # what lives on every rank counts once
 
-    operands = tuple(map(local, of.operands))
-    domain = SetElements(on.set if part is None else part)
-    return Operation(of.name, domain, operands, of.body, of.policy, here.inside)
+    operands, body = tuple(map(local, of.operands)), cast(Body, of.body)
+    if reduces(of) and on.visits_others:
+        operands, body = counting_owned(of, operands, on.owned)
+    return Operation(of.name, SetElements(on.set), operands, body, of.policy, here.inside)

@@ -27,15 +27,15 @@ from meshloom.dist.halo import IMPORT
 from meshloom.dist.local import LocalSet, Messages
 from meshloom.dist.partition import runs
 from meshloom.dist.sums import RankReduction, reduced_here
-from meshloom.dist.usage import check_slabs, maps_of, sets_of
+from meshloom.dist.usage import check_slabs, is_along_cut, maps_of, sets_of
 from meshloom.dist.world import World
-from meshloom.mesh.box import Box, IndexSpace
+from meshloom.mesh.box import AXES, Box, IndexSpace
 from meshloom.mesh.core import Field, Set
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.offsets import Offsets
 from meshloom.native.algorithms import distinct
-from meshloom.operation.body import GivenBody
-from meshloom.operation.domain import BoxPoints
+from meshloom.operation.body import SameBody
+from meshloom.operation.domain import BoxPoints, GridLines
 from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
 from meshloom.operation.policy import by_strategy
@@ -183,6 +183,19 @@ class Slabs:
             return None
         return self.local_grid.box((low - self.origin, *box.low[1:]), (high - self.origin, *box.high[1:]))
 
+    def looks_beyond(self, box: Box | None, offsets: Offsets | None) -> bool:
+        """Does a loop over a box, or all points inside, look from some slab into another one?"""
+        over = box or self.grid.inside
+        steps = {one[0] for one in offsets.offsets} if offsets is not None else set()
+        return any(any(_seen(self.grid, self.first, PlaneStep(over.low[0], over.high[0], one))[0]) for one in steps)
+
+    def has_copies(self, box: Box | None) -> bool:
+        """Has some rank copies of planes of a box that it does not own?"""
+        over = box or self.grid.inside
+        copied = np.concatenate([self._stored(self.halo(rank)) for rank in range(self.world.size)])
+        at = copied - self.grid.ghosts[0]
+        return bool(((at >= over.low[0]) & (at < over.high[0])).any())
+
     def local_offsets(self, box: Box, offsets: Offsets) -> Offsets:
         """Offsets from the points of a box, in the grid of this rank."""
         steps = {step: _seen(self.grid, self.first, PlaneStep(box.low[0], box.high[0], step))[1]
@@ -239,14 +252,16 @@ def _near(grid: IndexSpace, first: np.ndarray, one: PlaneStep) -> int:
 
 # ----- operations ---------------------------------------------------------------------------------------------------
 def grid_of(of: Operation) -> IndexSpace | None:
-    """The grid whose points an operation visits."""
-    return of.domain.set if of.domain.visits_elements and isinstance(of.domain.set, IndexSpace) else None
+    """The grid whose points or lines an operation visits."""
+    domain = of.domain
+    return domain.set if (domain.visits_elements or domain.along_lines) and isinstance(domain.set, IndexSpace) else None
 
 
 def refusal(of: Operation) -> str:
     """What of an operation on grids does not run over ranks, and what does; '' where all runs."""
-    if of.domain.along_lines:
-        return "no loops run along the lines of a grid yet, but over its points and boxes, with stencils"
+    if is_along_cut(of):
+        return (f"grids are cut along axis {AXES[0]}, and no loops run along lines that are cut yet, but along other"
+                " axes, and over points and boxes, with stencils")  # fmt: skip
     maps = maps_of([of])
     sets = (*sets_of([of]), *(end for one in maps for end in (one.source, one.target)))
     if (maps or grid_of(of) is None) and any(isinstance(one.outermost, IndexSpace) for one in sets):
@@ -278,10 +293,19 @@ def on_points(
     if part is None:
         return None
     # A kernel names the offsets that it was written for: where others stand for them, its graph does not.
-    body = of.body if _offsets(operands) == _offsets(of.operands) else GivenBody(of.graph, of.strict)
+    body = of.body if _offsets(operands) == _offsets(of.operands) else SameBody(of)
     as_asked = of.box is not None or of.wish.strategy in AUTOMATIC
     policy = of.policy if as_asked else by_strategy(serving(POINTS).name)
     return Operation(of.name, BoxPoints(part), operands, body, policy, inside)
+
+
+def on_lines(of: Operation, cut: Slabs, fields: Mapping[Field, DistributedArray], inside: Backend) -> Operation:
+    """An operation along lines that are not cut on those that are here."""
+    assert isinstance(of.domain, GridLines)
+    operands = [one._replace(storage=fields[one.storage].local) if isinstance(one.storage, Field) else one
+                for one in of.operands]  # fmt: skip
+    domain = GridLines(cut.local_grid, of.domain.axis)
+    return Operation(of.name, domain, tuple(operands), SameBody(of), of.policy.over_some(domain), inside)
 
 
 def _offsets(operands: Sequence[Operand]) -> list[tuple[tuple[int, ...], ...]]:

@@ -5,6 +5,7 @@ summed up what."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from math import prod
 from typing import NamedTuple
@@ -13,10 +14,14 @@ import numpy as np
 
 from meshloom.backend.numpy_binned import Bins
 from meshloom.dist.world import world
-from meshloom.kernel.access import Mode, OpenSum
+from meshloom.kernel.access import Mode, OpenSum, Read, identity
+from meshloom.kernel.expr import const, load, operate
+from meshloom.kernel.model import Output
 from meshloom.mesh.buffer import overwrite
-from meshloom.mesh.core import Global, on_host
+from meshloom.mesh.core import Field, Global, on_host
+from meshloom.operation.body import GivenBody
 from meshloom.operation.operand import Operand
+from meshloom.operation.operation import Operation
 from meshloom.schedule.nest.binned import WORDS
 
 COMBINED = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
@@ -70,8 +75,26 @@ def reduced_here(one: Operand, totals: list[RankReduction]) -> Operand:
     return one._replace(storage=totals[-1].here, mode=totals[-1].mode)
 
 
+def counting_owned(of: Operation, operands: tuple[Operand, ...], owned: Field) -> tuple[tuple[Operand, ...], GivenBody]:
+    """The operands and the body of a loop, of which these are the ``operands`` here, where it visits elements of other
+    ranks, too: what those that are not ``owned`` give to Globals is a value that changes nothing, since their owners
+    count them."""
+    number = len(operands)
+    is_owned = operate("ne", (load(number, 0, 0, owned.dtype), const(0, owned.dtype)))
+
+    def counted(one: Output) -> Output:
+        to, dtype = of.operands[one.param], one.value.dtype
+        if not to.is_global or not to.mode.combine:
+            return one
+        nothing = const(identity(to.mode.combine, dtype), dtype)
+        return replace(one, value=operate("where", (is_owned, one.value, nothing)))
+
+    graph = replace(of.graph, outputs=tuple(map(counted, of.graph.outputs)))
+    return (*operands, Operand(owned, Read, name="is_owned")), GivenBody(graph, of.strict)
+
+
 class Reductions:
-    """Those of one loop, which all ranks put together at once: all must call it."""
+    """Those of loops that are due at the same time, which all ranks put together in one message: all must call it."""
 
     def __init__(self, each: Sequence[RankReduction]):
         self.each = tuple(each)
@@ -79,7 +102,7 @@ class Reductions:
 
     def __call__(self) -> None:
         here = [on_host(one.here.storage).view(np.uint8) for one in self.each]
-        parts = [row[0] for row in world().gathered(np.concatenate(here).reshape(1, -1), self._named)]
+        parts = world().stacked(np.concatenate(here), self._named)
         ends = np.cumsum([0, *(len(one) for one in here)])
         for one, first, last in zip(self.each, ends[:-1], ends[1:], strict=True):
             one.combine([np.ascontiguousarray(part[first:last]) for part in parts])

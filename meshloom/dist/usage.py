@@ -77,7 +77,7 @@ def usage_of(
         {grid: max((abs(step) for first, last, step in steps[grid] if first < grid.shape[0] and last > 0), default=0)
          for grid in grids},
         _due(listed),
-        tuple(dict.fromkeys(one.name for one in listed if _is_across(one))),
+        tuple(dict.fromkeys(one.name for one in listed if is_along_cut(one))),
     )  # fmt: skip
 
 
@@ -214,7 +214,7 @@ def _stencil_rows(grid: IndexSpace, steps: Iterable[tuple[int, int, int]]) -> np
     return rows
 
 
-def _is_across(loop: Operation) -> bool:
+def is_along_cut(loop: Operation) -> bool:
     """Does it solve along lines that are cut?"""
     return loop.domain.along_lines and getattr(loop.domain, "axis", None) == 0
 

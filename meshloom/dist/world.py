@@ -96,10 +96,22 @@ class World(of_process.OneProcess):
         self._ranks.Allgatherv([sent, self._byte], [found.view(np.uint8).reshape(-1), *places, self._byte])
         return [found[a:b] for a, b in pairwise(offsets)]
 
-    def exchanged(self, sent: Sequence[np.ndarray], lengths: Sequence[int], neighbours: Sequence[int],
-                  senders: Sequence[int], what: Mapping[int, str] | None = None) -> list[np.ndarray]:  # fmt: skip
+    def stacked(self, row: np.ndarray, what: str = "rows") -> np.ndarray:
+        """One row of every rank, as long on all of them, (ranks, ...): one collective, where ``gathered`` first has to
+        ask how many there are; all must call it. ``what`` they are: for messages."""
+        if self._ranks is None:
+            return row[None]
+        self.check(f"gathers {what} ({row.dtype}, shape {row.shape} each)")
+        found = np.empty((self.size, *row.shape), row.dtype)
+        sent = np.ascontiguousarray(row).view(np.uint8).reshape(-1)
+        self._ranks.Allgather([sent, self._byte], [found.view(np.uint8).reshape(-1), self._byte])
+        return found
+
+    def begin_exchange(self, sent: Sequence[np.ndarray], lengths: Sequence[int], neighbours: Sequence[int],
+                       senders: Sequence[int], what: Mapping[int, str] | None = None
+                       ) -> Callable[[], list[np.ndarray]]:  # fmt: skip
         """Bytes ``sent[k]`` to rank ``neighbours[k]``; so many bytes as ``lengths`` says from each of the ``senders``.
-        ``what`` they are, by rank: for messages."""
+        ``what`` they are, by rank: for messages. Messages travel from now on: what it gives waits for them."""
         if self.checks:
             sizes = dict(zip(neighbours, (one.nbytes for one in sent), strict=True))
             expected = dict(zip(senders, lengths, strict=True))
@@ -109,9 +121,13 @@ class World(of_process.OneProcess):
         found = [np.empty(length, np.uint8) for length in lengths]
         waiting = [self._ranks.Irecv([one, self._byte], source) for one, source in zip(found, senders, strict=True)]
         waiting += [self._ranks.Isend([one, self._byte], to) for one, to in zip(sent, neighbours, strict=True)]
-        for one in waiting:
-            one.Wait()
-        return found
+
+        def ended() -> list[np.ndarray]:
+            for one in waiting:
+                one.Wait()
+            return found
+
+        return ended
 
     def check(self, does: str) -> None:
         """Where calls are checked: RankError unless all other ranks are about to do the same; all must ask."""

@@ -24,7 +24,7 @@ from meshloom.mesh.grid import Grid
 from meshloom.mesh.layout import Layout
 from meshloom.operation.body import Body, BodyGraph
 from meshloom.operation.calls import remembered
-from meshloom.operation.domain import GridLines
+from meshloom.operation.domain import Domain, GridLines
 from meshloom.operation.fusion.substitution import loading, substituted
 from meshloom.operation.loop import Kernel
 from meshloom.operation.operand import ALONG_LINES, DIRECTLY, Operand, merged_operands
@@ -36,7 +36,7 @@ from meshloom.schedule.choice.explain import algebra_of, amount
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.lines.along import SystemsAlong
 from meshloom.schedule.lines.methods import LineMethod, method, names
-from meshloom.schedule.lines.spec import LineSpec, as_tuning
+from meshloom.schedule.lines.spec import LineSpec, LineTiling, as_tuning
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import SpecParam
 
@@ -212,11 +212,13 @@ class LineBody(Body):
 
 @dataclass(frozen=True)
 class MethodPolicy(ExecutionPolicy):
-    """Lines by a method; ``tuning``: entries of its tiling that a measurement wants to try."""
+    """Lines by a method; ``tuning``: entries of its tiling that a measurement wants to try. ``all_lines``: where these
+    are some of others, those, by which they are cut up."""
 
     lines: GridLines
     name: str = "auto"
     tuning: Mapping[str, int] = field(default_factory=dict)
+    all_lines: GridLines | None = None
 
     @property
     def method(self) -> LineMethod:
@@ -232,10 +234,19 @@ class MethodPolicy(ExecutionPolicy):
         )  # fmt: skip
         return self._cut(made, self.method, of)
 
+    def over_some(self, domain: Domain) -> MethodPolicy:
+        assert isinstance(domain, GridLines)
+        return replace(self, lines=domain, all_lines=self.all_lines or self.lines)
+
     def _cut(self, spec: LineSpec, by: LineMethod, of: Operation) -> LineSpec:
         """With lines cut up as a method does it."""
-        found = by.tilings(spec, self.lines.geometry, self.tuning, target=of.backend.target)
-        return replace(spec, tiling=found[0].what)
+        found = self._tilings(spec, by, of)[0].what
+        # of some lines the first need not lie where pairs begin
+        return replace(spec, tiling=replace(found, pair=found.pair and self.lines.geometry.pairs is not None))
+
+    def _tilings(self, spec: LineSpec, by: LineMethod, of: Operation) -> tuple[Candidate[LineTiling], ...]:
+        lines = (self.all_lines or self.lines).geometry
+        return by.tilings(spec, lines, self.tuning, target=of.backend.target)
 
     def candidates(self, of: Operation) -> Candidates:
         """Methods, of which ``segmented`` is taken unless another one is asked for, and how lines may be cut up."""
@@ -247,7 +258,7 @@ class MethodPolicy(ExecutionPolicy):
                 return Candidate(one.name, cost.parts(of.backend.rates), cost.figures, declined)
             return Candidate(one.name, {}, {"how": one.summary}, declined, f"{self.method.name} is taken")
 
-        cuts = self.method.tilings(_spec_of(of), lines, self.tuning, target=target)
+        cuts = self._tilings(_spec_of(of), self.method, of)
         return Candidates(method=rank(offered(method(name)) for name in names()), tiling=cuts)
 
     def chosen(self, of: Operation) -> tuple[Schedule, str]:

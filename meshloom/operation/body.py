@@ -136,6 +136,42 @@ class KernelBody(Body):
 
 
 @dataclass(frozen=True)
+class SameBody(Body):
+    """That of another operation, which has other fields for its operands, one for one."""
+
+    other: Operation
+
+    @property
+    def kernels(self) -> tuple[Traced, ...]:  # type: ignore[override]
+        return self.other.kernels
+
+    @property
+    def strict(self) -> bool:  # type: ignore[override]
+        return self.other.strict
+
+    @property
+    def operators(self) -> tuple[OperatorAlong, ...]:  # type: ignore[override]
+        return self.other.body.operators
+
+    @property
+    def systems(self) -> SystemsAlong | None:  # type: ignore[override]
+        return self.other.body.systems
+
+    @property
+    def given_as(self) -> tuple[Body, ...]:  # type: ignore[override]
+        return (self,)
+
+    def graph(self, of: Operation) -> BodyGraph:
+        return self.other.graph
+
+    def loaded(self, of: Operation) -> Collection[int]:
+        return self.other.body.loaded(self.other)
+
+    def as_written(self) -> SameBody:
+        return self if self.strict else SameBody(self.other.as_written())
+
+
+@dataclass(frozen=True)
 class GivenBody(Body):
     """A graph that is known: what loops that became one compute. It holds for the values that their kernels read then;
     where these change, the program puts another one together."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, fin
 from meshloom.backend import current
 from meshloom.backend.base import Backend
 from meshloom.backend.lowering import Launches
-from meshloom.errors import KernelError, MeshError, ScheduleError
+from meshloom.errors import KernelError, MeshError, ScheduleError, one_line
 from meshloom.exclusion import PREPARING, Mutex, holding, mutex_of, mutexes_of
 from meshloom.kernel.model import Param
 from meshloom.markup import Explanation, table
@@ -351,7 +351,8 @@ class Operation(NoCopy):
 
     def explain(self) -> str:
         """How it runs, why, and the figures."""
-        return Explanation(self.policy.explain(self))
+        more = [f"  {label:<10} {one_line(text)}" for label, text in self.backend.explained(self)]
+        return Explanation("\n".join([self.policy.explain(self), *more]))
 
     def cache_of(self, name: str) -> dict[str, Any]:
         """Where a property is cached."""

@@ -39,6 +39,7 @@ from meshloom.schedule.strategies import AUTOMATIC, SERIAL, strategy, verify
 from meshloom.schedule.strategies.common.points import tiles
 
 if TYPE_CHECKING:
+    from meshloom.operation.domain import Domain
     from meshloom.operation.operation import Operation
 
 Wish = Schedule | str | Mapping[str, Any] | None
@@ -91,6 +92,11 @@ class ExecutionPolicy(ABC):
     def words(self, of: Operation) -> str:
         """The schedule in force, in words."""
         return str(of.schedule)
+
+    def over_some(self, domain: Domain) -> ExecutionPolicy:
+        """The same for a domain that is a part of the one that it was made for, which decides what its bits depend
+        on."""
+        return self
 
     def maps(self, of: Operation) -> tuple[Map, ...]:
         """The maps used, each once, in order of appearance among the operands; a plan may need more."""

@@ -109,6 +109,7 @@ def test_solvers_that_do_not_run_on_ranks_say_which_do(monkeypatch: pytest.Monke
     for make, name in (
         (lambda: ml.linalg.PICCG(rows), "piccg by rows"),
         (lambda: ml.linalg.PICCG(poisson, storage="csr"), "piccg by rows"),
+        (lambda: ml.linalg.PICCG(poisson), "piccg in stencil form"),
         (lambda: ml.linalg.Multigrid(poisson), "multigrid"),
         (lambda: ml.linalg.FastPoisson(poisson), "fast_poisson"),
         (lambda: ml.linalg.FastPoisson(poisson, solid=np.eye(8, dtype=bool)), "fast_poisson"),

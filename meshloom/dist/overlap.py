@@ -1,0 +1,191 @@
+"""What runs while messages travel: of the loops behind an exchange, up to the next one, those that do not wait for it.
+
+Points of a grid that look at no plane of another rank are the core of a loop: it runs first, and the rim when messages
+have come. A loop behind it runs on so much of its own box as waits for no rim before it. Loops over sets run early as a
+whole, or not at all: a target that adds up contributions of the core and of the rim has to do so in their order. What
+may go before what, the data-flow graph says. Where that hides less time than it costs, nothing is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+import numpy as np
+
+from meshloom.dist.exchange import Exchange, sent_bytes
+from meshloom.dist.local import LocalSet
+from meshloom.mesh.box import IndexSpace
+from meshloom.mesh.core import Field
+from meshloom.mesh.grid import Grid
+from meshloom.mesh.random import Random
+from meshloom.operation.call import CalledFunction, called, functions_of
+from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.domain import EVERYWHERE, BoxPoints, Part, Region, overlap, without
+from meshloom.operation.operation import Operation
+from meshloom.schedule.choice.explain import amount
+
+#: Between two ranks of a node: seconds until a message is there, bytes per second, and what one more call from Python
+#: between loops costs; by ``bench/ranks.py`` on two cores.
+LATENCY, RATE, CALL = 1e-5, 4e9, 6e-5
+Halos = Mapping[Field, Sequence[Region]]  # of fields that are exchanged, where they change
+
+
+@dataclass(frozen=True, eq=False)
+class ExchangeStart:
+    """Messages are sent, and the loops ``meanwhile`` run before anybody waits for them."""
+
+    exchange: Exchange
+    meanwhile: tuple[str, ...]
+
+    def __call__(self) -> None:
+        self.exchange.start()
+
+    def __str__(self) -> str:
+        return f"hidden by {', '.join(self.meanwhile)}"
+
+
+@dataclass(frozen=True, eq=False)
+class ExchangeEnd:
+    """They have come."""
+
+    exchange: Exchange
+
+    def __call__(self) -> None:
+        self.exchange.finish()
+
+
+@dataclass(frozen=True, eq=False)
+class ExchangeAtOnce:
+    """Both, one after the other. ``why``: nothing runs meanwhile."""
+
+    exchange: Exchange
+    why: str
+
+    def __call__(self) -> None:
+        self.exchange()
+
+    def __str__(self) -> str:
+        return f"not hidden: {self.why}"
+
+
+def overlap_exchanges(graph: Dataflow) -> Dataflow:
+    """A pass over what runs on a rank: exchanges are started, and finished when what does not wait for them has run,
+    where that pays."""
+    left, found = list(graph.operations), list[Operation]()
+    while left:
+        one = left.pop(0)
+        (exchange,) = functions_of([one]) or (None,)
+        if not isinstance(exchange, Exchange):
+            found.append(one)
+            continue
+        loops = list(takewhile(lambda other: not other.domain.is_call, left))
+        early, late = divided(exchange, loops)
+        if why := _objection(exchange, early, late):
+            found.append(_called(ExchangeAtOnce(exchange, why), exchange, one.name))
+            continue
+        names = tuple(dict.fromkeys(other.name for other in early if not other.domain.all_memory))
+        found += [_called(ExchangeStart(exchange, names), exchange, one.name), *early,
+                  _called(ExchangeEnd(exchange), exchange, f"end of {one.name}"), *late]  # fmt: skip
+        del left[: len(loops)]
+    return Dataflow(found)
+
+
+def _called(function: ExchangeStart | ExchangeEnd | ExchangeAtOnce, exchange: Exchange, name: str) -> Operation:
+    local = tuple(one.local for one in exchange.arrays)
+    return called(CalledFunction(function, local, () if isinstance(function, ExchangeStart) else local), name)
+
+
+def _objection(exchange: Exchange, early: Sequence[Operation], late: Sequence[Operation]) -> str:
+    """Why nothing runs while messages travel; '' where something does."""
+    if all(one.domain.all_memory for one in early):
+        return f"{late[0].name} waits for it, and {_bond(late[0]) or 'has no core'}" if late else "nothing comes next"
+    if any(isinstance(one, Field) and one.temporary for one in Dataflow([*early, *late]).storages):
+        return "temporary fields of loops that are cut would have to be stored"
+    size = sent_bytes(exchange.arrays)
+    travels = LATENCY + size / RATE
+    hidden = min(travels, sum(one.estimate for one in early))
+    if hidden > CALL:
+        return ""
+    return f"{amount(size)} travel {1e6 * travels:.0f} us, and to run loops meanwhile takes {1e6 * CALL:.0f} us more"
+
+
+def divided(exchange: Exchange, loops: Iterable[Operation]) -> tuple[list[Operation], list[Operation]]:
+    """What of loops behind an exchange does not wait for it, and the rest, each in their order."""
+    halos = {one.local: list(_halo(one.on)) for one in exchange.arrays}
+    early, late = list[Operation](), list[Operation]()
+    for one in loops:
+        core = next((core for core in _cores(one, halos) if not _waits(core, halos, late)), None)
+        if core is None:
+            late.append(one)
+        else:
+            early.append(core)
+            late += _rim(one, core)
+    return early, late
+
+
+def _waits(core: Operation, halos: Halos, late: Sequence[Operation]) -> bool:
+    """Does a loop look at halos, or depend on what runs late, which would otherwise go before it?"""
+    graph, at = Dataflow([*late, core]), len(late)
+    accesses = graph.accessed(at, at + 1)
+    in_halo = any(overlap(one.region, part) for one in accesses for part in halos.get(one.storage, ()))  # type: ignore[call-overload]
+    return in_halo or any(True for _ in graph.into(at))
+
+
+def _halo(on: LocalSet) -> Iterator[Region]:
+    """Where values of a field change that is exchanged: of a grid planes at the ends of the slab."""
+    grid = on.set
+    if not isinstance(grid, IndexSpace):
+        yield EVERYWHERE
+        return
+    rows = np.concatenate([np.zeros(0, np.int64), *on.receives.rows])
+    planes = rows // grid.strides[0] - grid.first[0]
+    (_, *low), (_, *high) = grid.everything.low, grid.everything.high
+    for side in (planes[planes < 0], planes[planes >= grid.shape[0]]):
+        if len(side):
+            yield (int(side.min()), *low), (int(side.max()) + 1, *high)
+
+
+def _bond(one: Operation) -> str:
+    """Why a loop is not cut into core and rim; '' where it may be."""
+    if not isinstance(one.domain, BoxPoints):
+        return "is not cut: it visits no points of a grid one by one"
+    if any(o.is_global and o.mode.writes for o in one.operands):
+        return "is not cut: it reduces to a Global"
+    if any(isinstance(o.storage, Random) for o in one.operands):
+        return "is not cut: it draws random numbers"
+    return ""
+
+
+def _cores(one: Operation, halos: Halos) -> Iterator[Operation]:
+    """A loop, and the same over fewer and fewer planes of its box, from the ends that have a halo, where it may be
+    cut."""
+    yield one
+    domain = one.domain
+    if _bond(one) or not isinstance(domain, BoxPoints):
+        return
+    (low, *begin), (high, *end) = domain.of.low, domain.of.high
+    ends = [part[0][0] for parts in halos.values() for part in parts if not isinstance(part, type(EVERYWHERE))]
+    below, above = any(at < 0 for at in ends), any(at >= 0 for at in ends)
+    for margin in range(1, high - low if below or above else 0):
+        first, last = low + margin * below, high - margin * above
+        if first < last:
+            yield _over(one, ((first, *begin), (last, *end)))
+
+
+def _over(one: Operation, part: Part) -> Operation:
+    """A loop over a part of its box."""
+    assert isinstance(one.domain, BoxPoints)
+    grid = one.domain.of.grid
+    assert isinstance(grid, Grid)
+    return Operation(one.name, BoxPoints(grid.box(*part)), one.operands, one.body, one.policy, one.backend)
+
+
+def _rim(one: Operation, core: Operation) -> list[Operation]:
+    """What is left of a loop."""
+    if core is one:
+        return []
+    assert isinstance(one.domain, BoxPoints) and isinstance(core.domain, BoxPoints)
+    whole, inner = ((box.low, box.high) for box in (one.domain.of, core.domain.of))
+    return [_over(one, part) for part in without(whole, inner)]

@@ -1,0 +1,307 @@
+"""What runs on a rank between messages: few of these, loops that do not wait for them, and the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.backend import current
+from meshloom.dist import lower, overlap
+from meshloom.dist.backend import Ranks
+from meshloom.dist.exchange import EXEC, place_exchanges
+from meshloom.dist.halo import LAYERS
+from meshloom.dist.lower import LocalProgram, lowered, slabs_of
+from meshloom.dist.overlap import ExchangeAtOnce, ExchangeEnd, ExchangeStart
+from meshloom.dist.slabs import PlaneStep, slabs
+from meshloom.dist.world import World
+from meshloom.operation.call import functions_of
+from tests.dist import on_ranks_overlap
+from tests.dist.on_ranks import digest
+from tests.dist.test_ranks import ran
+
+MODULE, QUICK = "tests.dist.on_ranks_overlap", ("in turn", "lines", "reductions")
+
+
+@cache
+def alone(backend: str) -> dict[str, Any]:
+    return ran(backend, None, MODULE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("backend", "ranks"), [("numpy", 2), ("numpy", 3), ("numpy", 4), ("cpu", 2), ("cpu", 3)])
+def test_any_number_of_ranks_gives_the_same_bits(backend: str, ranks: int) -> None:
+    assert ran(backend, ranks, MODULE) == alone(backend)
+
+
+@pytest.mark.slow
+def test_so_do_kernels_of_cuda() -> None:
+    some = ("in turn", "lines", "reductions")
+    assert ran("emulated", 3, MODULE, *some) == ran("emulated", None, MODULE, *some)
+
+
+def test_some_of_it_on_two_ranks() -> None:
+    with ml.using("numpy", reproducible=True):
+        found = {name: digest(on_ranks_overlap.RUNS[name]()) for name in QUICK}
+    assert len(set(found.values())) == len(QUICK)
+    assert ran("numpy", 2, MODULE, *QUICK) == found
+
+
+def on_rank(step: Callable[[], None], rank: int = 0, ranks: int = 2) -> LocalProgram:
+    """A program as a rank has it, by itself: nothing is sent."""
+    graph = ml.program(step).dataflow
+    return lowered(graph, Ranks(current(), World(rank, ranks))._here(graph.operations))
+
+
+def functions(found: LocalProgram) -> list[Any]:
+    return list(functions_of(found.operations))
+
+
+# ----- reductions -------------------------------------------------------------------------------------------------
+@ml.kernel
+def summed(u: ml.Read, total: ml.Sum):
+    total += u
+
+
+@ml.kernel
+def highest(u: ml.Read, most: ml.Max):
+    most[...] = u
+
+
+@ml.kernel
+def scaled(total: ml.Read, u: ml.ReadWrite):
+    u[...] = u / total
+
+
+def test_reductions_wait_for_each_other_until_somebody_looks() -> None:
+    with ml.using("numpy"):
+        things = ml.Set(8, "things")
+        u, total, most, last = things.field("u"), *(ml.Global(0.0, name) for name in ("total", "most", "last"))
+
+        def step() -> None:
+            total.value = 0.0
+            summed(things, u, total)
+            highest(things, u, most)
+            summed(things, u, total)
+            scaled(things, total, u)
+            summed(things, u, last)
+
+        found = on_rank(step)
+    messages = [[one.total.name for one in made.each] for made in functions(found)]
+    assert messages == [["total", "most", "total"], ["last"]]
+    names = [one.name for one in found.operations if not one.domain.all_memory]
+    assert names == ["summed", "highest", "summed", "total, most of all ranks", "scaled", "summed", "last of all ranks"]
+    assert "total, most of all ranks in one message" in found.summary
+
+
+def test_a_global_that_every_rank_computes_by_itself_is_known_before() -> None:
+    """A loop over one element, which all ranks have, adds to what ranks have put together."""
+    with ml.using("numpy"):
+        things, clock = ml.Set(8, "things"), ml.Set(1, "clock")
+        u, w, total = things.field("u"), clock.field("w"), ml.Global(0.0, "total")
+
+        def step() -> None:
+            summed(things, u, total)
+            summed(clock, w, total)
+
+        names = [one.name for one in on_rank(step).operations if not one.domain.all_memory]
+    assert names == ["summed", "total of all ranks", "summed"]
+
+
+@ml.kernel
+def shared_out(x: ml.Read, to: ml.Inc, total: ml.Sum, least: ml.Min):
+    to[0] += x
+    to[1] += x
+    total += x
+    least[...] = x
+
+
+def test_elements_of_others_count_for_nothing() -> None:
+    """What every rank has of the sum, of loops that visit others' elements for what they write."""
+    totals, leasts, visited = 0.0, [], 0
+    for rank in range(3):
+        with ml.using("numpy"):
+            things, places = ml.Set(30, "things"), ml.Set(31, "places")
+            ends = ml.Map(things, places, np.stack([np.arange(30), np.arange(1, 31)], axis=1), "ends")
+            x, to = things.field("x", data=np.arange(30) - 40.0), places.field("to")
+            found = on_rank(lambda: shared_out(things, x, to[ends], ml.Global(0.0), ml.Global(9.0)), rank, 3)  # noqa: B023
+            for one in found.operations:
+                if not one.domain.is_call:
+                    one.prepare()()
+                    visited += one.elements if one.name == "shared_out" else 0
+        (both,) = functions(found)
+        totals += float(both.each[0].here.value)
+        leasts.append(float(both.each[1].here.value))
+    assert visited > 30 and totals == np.sum(np.arange(30) - 40.0) and leasts[0] == -40.0 == min(leasts)
+    assert len(set(leasts)) == 3, "each of its own"
+
+
+def test_what_a_loop_that_reduces_writes_on_the_exec_halo_is_valid_there() -> None:
+    with ml.using("numpy"):
+        things, places = ml.Set(8, "things"), ml.Set(8, "places")
+        ends = ml.Map(things, places, np.arange(8)[:, None].repeat(2, 1), "ends")
+        x, y, to, total = things.field("x"), things.field("y"), places.field("to"), ml.Global(0.0)
+
+        @ml.kernel
+        def kept(x: ml.Read, y: ml.Write, total: ml.Sum):
+            y[...] = 2.0 * x
+            total += x
+
+        def step() -> None:
+            kept(things, x, y, total)
+            shared_out(things, y, to[ends], ml.Global(0.0), ml.Global(0.0))
+
+        found = place_exchanges(ml.program(step).dataflow, lambda field: LAYERS)
+    assert not found.before and {one.name for one in found.first} == {"x"} and (y, EXEC) in found.valid
+
+
+# ----- planes of grids --------------------------------------------------------------------------------------------
+@ml.kernel
+def star(u: ml.Read, v: ml.Write):
+    values: Any = u
+    v[...] = values[-1, 0] + values[0, 0] + values[1, 0]
+
+
+@ml.kernel
+def taken(v: ml.Read, u: ml.Write):
+    u[...] = v
+
+
+def stepping(shape: tuple[int, int], periodic: bool, ghosts: int) -> Callable[[], None]:
+    grid = ml.Grid(shape, periodic=(periodic, False), ghosts=(ghosts, 0))
+    u, v = grid.field("u"), grid.field("v")
+
+    def step() -> None:
+        ml.fill_ghosts(u)
+        star(grid, u[grid.offsets((-1, 0), (0, 0), (1, 0))], v)
+        taken(grid, v, u)
+
+    return step
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+def test_ghosts_are_filled_without_an_exchange_of_their_own(periodic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond closed ends from what the rank there has; around a periodic one by that which stencils need anyway: no
+    rank has copies of ghosts of the whole."""
+    monkeypatch.setattr(lower, "world", lambda: World(0, 3))
+    with ml.using("numpy"):
+        graph = ml.program(stepping((12, 4), periodic, 2)).dataflow
+        Ranks(current(), World(0, 3))._here(graph.operations)
+        found = place_exchanges(graph, lambda field: LAYERS, slabs_of)
+    first = next(k for k, one in enumerate(graph.operations) if periodic or one.name == "star")
+    assert {at: [one.name for one in due] for at, due in found.before.items()} == {first: ["u"]}
+
+
+def test_planes_that_are_seen_and_copied() -> None:
+    grid = ml.Grid((12, 4), ghosts=(2, 0))
+    cut = slabs(World(1, 3), grid, [PlaneStep(0, 12, 1), PlaneStep(0, 12, -1)])
+    box = grid.box
+    assert cut.looks_beyond(None, grid.offsets((0, 0), (1, 0))) and not cut.looks_beyond(None, grid.offsets((0, 1)))
+    assert not cut.looks_beyond(box((0, 0), (3, 4)), grid.offsets((1, 0))), "into the slab itself"
+    assert cut.looks_beyond(box((0, 0), (4, 4)), grid.offsets((1, 0))) and not cut.looks_beyond(None, None)
+    copied = [k for k in range(-2, 14) if cut.has_copies(box((k, 0), (k + 1, 4)))]
+    assert copied == [3, 4, 7, 8] and cut.has_copies(None)
+
+
+# ----- while messages travel --------------------------------------------------------------------------------------
+def loops_of(found: LocalProgram) -> list[tuple[str, tuple[int, int] | None]]:
+    """Names and planes of what runs, in order; of calls, names alone."""
+    return [(one.name, None if one.box is None else (one.box.low[0], one.box.high[0])) for one in found.operations]
+
+
+def test_cores_run_before_messages_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The middle one of three slabs of four planes: what follows a stencil runs on what waits for no rim."""
+    monkeypatch.setattr(lower, "world", lambda: World(1, 3))
+    monkeypatch.setattr(overlap, "CALL", -1.0)
+    with ml.using("numpy"):
+        found = on_rank(stepping((18, 4), False, 1), 1, 3)
+        core, rims = (1, 5), [(0, 1), (5, 6)]
+        later, their = (2, 4), [(0, 2), (4, 6)]
+        assert loops_of(found) == [
+            ("exchange of u", None), ("star", core), ("taken", later), ("end of exchange of u", None),
+            *(("star", one) for one in rims), *(("taken", one) for one in their)]  # fmt: skip
+        assert "hidden by star, taken" in found.summary and "with rank 0, 2, 64 B from here" in found.summary
+    start, end = functions(found)
+    assert isinstance(start, ExchangeStart) and isinstance(end, ExchangeEnd) and start.exchange is end.exchange
+
+
+def test_what_does_not_pay_is_not_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lower, "world", lambda: World(1, 3))
+    with ml.using("numpy"):
+        found = on_rank(stepping((18, 4), False, 1), 1, 3)
+    assert loops_of(found) == [("exchange of u", None), ("star", (0, 6)), ("taken", (0, 6))]
+    (at_once,) = functions(found)
+    assert isinstance(at_once, ExchangeAtOnce) and "not hidden: 64 B travel 10 us" in found.summary
+
+
+def test_reductions_draws_and_temporaries_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lower, "world", lambda: World(1, 3))
+    monkeypatch.setattr(overlap, "CALL", -1.0)
+    with ml.using("numpy"):
+        grid = ml.Grid((18, 4))
+        u, v, total = grid.field("u"), grid.field("v"), ml.Global(0.0, "total")
+        near = grid.offsets((-1, 0), (0, 0), (1, 0))
+        inside = grid.box((1, 0), (17, 4))
+
+        @ml.kernel
+        def counted(u: ml.Read, total: ml.Sum):
+            total += u[-1, 0] * u[1, 0]
+
+        def sums() -> None:
+            taken(grid, v, u)
+            counted(inside, u[grid.offsets((-1, 0), (1, 0))], total)
+
+        found = on_rank(sums, 1, 3)
+        assert "not hidden: counted waits for it, and is not cut: it reduces to a Global" in found.summary
+
+        @ml.kernel
+        def shaken(u: ml.Read, v: ml.Write, r: ml.Random):
+            v[...] = u[-1, 0] + u[1, 0] * r.uniform()
+
+        def draws() -> None:
+            taken(grid, v, u)
+            shaken(inside, u[grid.offsets((-1, 0), (1, 0))], v, source)
+
+        source = ml.Random(seed=1)
+        assert "and is not cut: it draws random numbers" in on_rank(draws, 1, 3).summary
+
+        def by_temporary() -> None:
+            t = grid.field("t")
+            taken(grid, v, u)
+            star(inside, u[near], t)
+            taken(inside, t, v)
+
+        assert "not hidden: temporary fields" in on_rank(by_temporary, 1, 3).summary
+
+
+def test_loops_over_sets_that_do_not_wait_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a whole; those that depend on one that waits do not."""
+    monkeypatch.setattr(overlap, "CALL", -1.0)
+    with ml.using("numpy"):
+        things, places = ml.Set(8, "things"), ml.Set(8, "places")
+        ends = ml.Map(things, places, np.stack([np.arange(8), (np.arange(8) + 1) % 8], axis=1), "ends")
+        x, y, z, r = places.field("x"), things.field("y"), places.field("z"), places.field("r")
+        own, w = things.field("own"), things.field("w")
+
+        @ml.kernel
+        def looked(x: ml.Read, y: ml.Write):
+            y[...] = x[0] - x[1]
+
+        def step() -> None:
+            taken(places, z, x)
+            looked(things, x[ends], y)
+            taken(places, z, r)
+            taken(things, y, w)
+            doubled(things, own)
+
+        names = [one.name for one in on_rank(step).operations]
+    assert names == ["taken", "exchange of x", "taken", "doubled", "end of exchange of x", "looked", "taken"]
+
+
+@ml.kernel
+def doubled(u: ml.ReadWrite):
+    u[...] = 2.0 * u
