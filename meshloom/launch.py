@@ -23,7 +23,7 @@ from meshloom.errors import ConfigError, MeshloomError, RunError, UserError, nea
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.process.activity import busy
-from meshloom.process.ranks import by_root
+from meshloom.process.ranks import by_root, on_root
 from meshloom.run.files import Start
 from meshloom.run.folder import COMMAND, Options, RunFolder, claim, recover
 from meshloom.run.names import CHECKPOINT, CONFIG
@@ -111,13 +111,12 @@ def _in_folder(path: Path) -> Path:
     return path / CHECKPOINT if os.path.isdir(path) else path  # of a Path, it fails for names that are too long
 
 
-@by_root
 def _load(path: Path) -> tuple[tuple[int, ...], Checkpoint]:
     """A checkpoint and which file that is. The last one of a run is not there before the run, which may have been
     killed, is in order."""
     if path.name == CHECKPOINT:
         recover(path.parent)
-    identity, saved = _identity(path), checkpoints.load(path)
+    identity, saved = on_root(lambda: _identity(path)), checkpoints.load(path)
     if not saved.config:
         raise UserError(f"{path}: checkpoint of a script; go on with ml.march(..., restart=True) in that script")
     return identity, saved

@@ -43,7 +43,7 @@ def write_atomically(path: Path, data: bytes | memoryview) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        _sync_directory(place.parent)
+        sync_directory(place.parent)
 
 
 def followed(path: Path) -> Path:
@@ -62,7 +62,7 @@ def followed(path: Path) -> Path:
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     """Make the rename itself durable, where the system lets a directory be synchronised."""
     with suppress(OSError):
         handle = os.open(directory, os.O_RDONLY)

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from meshloom.errors import MeshError
-from meshloom.io.blocks import checked_numbers, flat_rows
-from meshloom.io.files import write_atomically
+from meshloom.io.blocks import as_rows, checked_numbers, flat_rows
+from meshloom.io.collective import Segment, Text, write_collectively
+from meshloom.io.rank_rows import AnyRows, RankRows
 from meshloom.io.vtk import head, section
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
@@ -25,7 +26,7 @@ def suffix_of(grid: Grid) -> str:
     return IMAGE if all(grid.uniform) else RECTILINEAR
 
 
-def write_grid(path: Path, grid: Grid, fields: Mapping[str, Field | np.ndarray] | None = None) -> None:
+def write_grid(path: Path, grid: Grid, fields: Mapping[str, Field | AnyRows] | None = None) -> None:
     """Write a grid with values at its points, replacing the file in one step; ghosts are left out.
 
     ``fields``: name -> a Field of the grid, or values (*shape,), (*shape, dim), or with more axes. The ending of the
@@ -36,12 +37,18 @@ def write_grid(path: Path, grid: Grid, fields: Mapping[str, Field | np.ndarray] 
     if path.suffix == IMAGE and not all(grid.uniform):
         raise MeshError(f"{path}: grid {grid.name} has a stretched axis, which {RECTILINEAR} files hold")
     arrays = {name: _x_fastest(grid, name, values) for name, values in (fields or {}).items()}
-    write_atomically(path, b"".join(_pieces(path.suffix, grid, arrays)))
+    write_collectively(path, _segments(path.suffix, grid, arrays))
 
 
-def _x_fastest(grid: Grid, name: str, values: Field | np.ndarray) -> np.ndarray:
+def _x_fastest(grid: Grid, name: str, values: Field | AnyRows) -> AnyRows:
     """Values as (points,) or (points, dim) in the order of VTK."""
-    array = checked_numbers(name, grid.shaped(values) if isinstance(values, Field) else np.asarray(values))
+    is_foreign = isinstance(values, Field) and values.set is not grid
+    rows = grid.shaped(values) if is_foreign else as_rows(values)
+    if isinstance(rows, RankRows):
+        index = np.unravel_index(rows.numbers, grid.shape)
+        numbers = np.ravel_multi_index(index[::-1], grid.shape[::-1])
+        return RankRows(rows.count, numbers, flat_rows(checked_numbers(name, rows.values), 1))
+    array = checked_numbers(name, rows)
     if array.shape[: grid.rank] != grid.shape:
         raise MeshError(f"field {name}: shape {array.shape} does not fit grid {grid.name}, which is {grid.shape}")
     array = flat_rows(array, grid.rank)
@@ -49,7 +56,7 @@ def _x_fastest(grid: Grid, name: str, values: Field | np.ndarray) -> np.ndarray:
     return turned.reshape(-1, *array.shape[grid.rank :])
 
 
-def _pieces(suffix: str, grid: Grid, arrays: Mapping[str, np.ndarray]) -> Iterator[bytes]:
+def _segments(suffix: str, grid: Grid, arrays: Mapping[str, AnyRows]) -> Iterator[Segment]:
     missing = 3 - grid.rank
     extent = " ".join(f"0 {n - 1}" for n in (*grid.shape, *(1,) * missing))
     if suffix == IMAGE:
@@ -59,12 +66,12 @@ def _pieces(suffix: str, grid: Grid, arrays: Mapping[str, np.ndarray]) -> Iterat
     else:
         tag, places = "RectilinearGrid", ""
     yield head(tag)
-    yield f'<{tag} WholeExtent="{extent}"{places}>\n<Piece Extent="{extent}">\n'.encode()
+    yield Text(f'<{tag} WholeExtent="{extent}"{places}>\n<Piece Extent="{extent}">\n'.encode())
     yield from section("PointData", arrays)
     if suffix == RECTILINEAR:
         axes = (*grid.coordinates, *(np.zeros(1),) * missing)
         yield from section("Coordinates", dict(zip("xyz", axes, strict=True)))
-    yield f"</Piece>\n</{tag}>\n</VTKFile>\n".encode()
+    yield Text(f"</Piece>\n</{tag}>\n</VTKFile>\n".encode())
 
 
 def _numbers(values: tuple[float, ...]) -> str:
