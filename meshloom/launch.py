@@ -25,7 +25,7 @@ from meshloom.io.checkpoint import Checkpoint
 from meshloom.process.activity import busy
 from meshloom.process.ranks import by_root, on_root
 from meshloom.run.files import Start
-from meshloom.run.folder import COMMAND, Options, RunFolder, claim, recover
+from meshloom.run.folder import COMMAND, Options, RunFolder, claim, recover, shared
 from meshloom.run.names import CHECKPOINT, CONFIG
 from meshloom.run.place import one_line_for
 from meshloom.run.rehearsal import rehearse
@@ -205,9 +205,14 @@ def _changes(key: str, old: Any, new: Any) -> Iterator[str]:
         yield f"{key} {' -> '.join(texts)}"
 
 
-@by_root
 def folder_for(request: Request, job: Job, options: Options = COMMAND) -> RunFolder:
-    """Claim the output folder: a restart goes on in the folder of its checkpoint unless ``out`` says otherwise."""
+    """Claim the output folder, which all ranks must see: a restart goes on in the folder of its checkpoint unless
+    ``out`` says otherwise."""
+    return shared(_claimed(request, job, options), options)
+
+
+@by_root
+def _claimed(request: Request, job: Job, options: Options) -> RunFolder:
     out = request.out
     # Only the run's own last checkpoint: going on from an older copy would drop what came after it.
     if job.start is not None and job.start.path.name == CHECKPOINT:

@@ -37,6 +37,11 @@ def write_atomically(path: Path, data: bytes | memoryview) -> None:
 
     The old file stays until the new one is complete on the disk. A link stays, and what it leads to is replaced.
     """
+    write_own(path, data)
+
+
+def write_own(path: Path, data: bytes | memoryview) -> None:
+    """The same for a file that this rank alone writes."""
     with writing(path):
         place = followed(path)
         with replacing(place) as temporary, open(temporary, "wb") as file:

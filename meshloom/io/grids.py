@@ -13,7 +13,7 @@ import numpy as np
 from meshloom.errors import MeshError
 from meshloom.io.blocks import as_rows, checked_numbers, flat_rows
 from meshloom.io.collective import Segment, Text, write_collectively
-from meshloom.io.rank_rows import AnyRows, RankRows
+from meshloom.io.rank_rows import AnyRows, Range, RankRows
 from meshloom.io.vtk import head, section
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
@@ -36,11 +36,11 @@ def write_grid(path: Path, grid: Grid, fields: Mapping[str, Field | AnyRows] | N
         raise MeshError(f"{path}: a grid is written to {IMAGE} or {RECTILINEAR} files")
     if path.suffix == IMAGE and not all(grid.uniform):
         raise MeshError(f"{path}: grid {grid.name} has a stretched axis, which {RECTILINEAR} files hold")
-    arrays = {name: _x_fastest(grid, name, values) for name, values in (fields or {}).items()}
-    write_collectively(path, _segments(path.suffix, grid, arrays))
+    arrays = {name: _in_file(grid, name, values) for name, values in (fields or {}).items()}
+    write_collectively(path, grid_segments(path.suffix, grid, arrays))
 
 
-def _x_fastest(grid: Grid, name: str, values: Field | AnyRows) -> AnyRows:
+def _in_file(grid: Grid, name: str, values: Field | AnyRows) -> AnyRows:
     """Values as (points,) or (points, dim) in the order of VTK."""
     is_foreign = isinstance(values, Field) and values.set is not grid
     rows = grid.shaped(values) if is_foreign else as_rows(values)
@@ -51,25 +51,46 @@ def _x_fastest(grid: Grid, name: str, values: Field | AnyRows) -> AnyRows:
     array = checked_numbers(name, rows)
     if array.shape[: grid.rank] != grid.shape:
         raise MeshError(f"field {name}: shape {array.shape} does not fit grid {grid.name}, which is {grid.shape}")
-    array = flat_rows(array, grid.rank)
-    turned = array.transpose(*reversed(range(grid.rank)), *range(grid.rank, array.ndim))
-    return turned.reshape(-1, *array.shape[grid.rank :])
+    return x_fastest(array, grid.rank)
 
 
-def _segments(suffix: str, grid: Grid, arrays: Mapping[str, AnyRows]) -> Iterator[Segment]:
+def x_fastest(values: np.ndarray, axes: int) -> np.ndarray:
+    """Values at points along so many axes, (..., dim), in the order of VTK, (points, dim)."""
+    array = flat_rows(values, axes)
+    turned = array.transpose(*reversed(range(axes)), *range(axes, array.ndim))
+    return turned.reshape(-1, *array.shape[axes:])
+
+
+def tag_of(suffix: str) -> str:
+    """What VTK calls a grid in files with this ending."""
+    return "ImageData" if suffix == IMAGE else "RectilinearGrid"
+
+
+def extent(grid: Grid, planes: Range) -> str:
+    """The points of some planes of the first axis, as an attribute has them."""
+    ends = (planes, *((0, n) for n in grid.shape[1:]), *((0, 1),) * (3 - grid.rank))
+    return " ".join(f"{first} {last - 1}" for first, last in ends)
+
+
+def places_of(suffix: str, grid: Grid) -> str:
+    """Where an even grid lies, as attributes."""
     missing = 3 - grid.rank
-    extent = " ".join(f"0 {n - 1}" for n in (*grid.shape, *(1,) * missing))
-    if suffix == IMAGE:
-        tag = "ImageData"
-        places = f' Origin="{_numbers((*grid.origin, *(0.0,) * missing))}"'
-        places += f' Spacing="{_numbers((*grid.spacing, *(1.0,) * missing))}"'
-    else:
-        tag, places = "RectilinearGrid", ""
+    origin, spacing = _numbers((*grid.origin, *(0.0,) * missing)), _numbers((*grid.spacing, *(1.0,) * missing))
+    return f' Origin="{origin}" Spacing="{spacing}"' if suffix == IMAGE else ""
+
+
+def grid_segments(
+    suffix: str, grid: Grid, arrays: Mapping[str, AnyRows], planes: Range | None = None
+) -> Iterator[Segment]:  # fmt: skip
+    """The file of a grid in segments: all of it, or some planes of the first axis."""
+    everything, tag = (0, grid.shape[0]), tag_of(suffix)
+    first, last = planes or everything
     yield head(tag)
-    yield Text(f'<{tag} WholeExtent="{extent}"{places}>\n<Piece Extent="{extent}">\n'.encode())
+    yield Text(f'<{tag} WholeExtent="{extent(grid, everything)}"{places_of(suffix, grid)}>\n'
+               f'<Piece Extent="{extent(grid, (first, last))}">\n'.encode())  # fmt: skip
     yield from section("PointData", arrays)
     if suffix == RECTILINEAR:
-        axes = (*grid.coordinates, *(np.zeros(1),) * missing)
+        axes = (grid.coordinates[0][first:last], *grid.coordinates[1:], *(np.zeros(1),) * (3 - grid.rank))
         yield from section("Coordinates", dict(zip("xyz", axes, strict=True)))
     yield Text(f"</Piece>\n</{tag}>\n</VTKFile>\n".encode())
 

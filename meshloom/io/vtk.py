@@ -68,7 +68,7 @@ def vtu_segments(
     at: np.ndarray | None = None,
 ) -> Iterator[Segment]:
     """The file in segments."""
-    points = _in_space(mesh.coordinates if at is None else at)
+    points = points_in_space(mesh.coordinates if at is None else at)
     elements = [(mesh.lists.cells.nodes, mesh.lists.cells.kinds)]
     groups: dict[str, np.ndarray] = {}
     if boundary:
@@ -82,7 +82,7 @@ def vtu_segments(
         none = np.zeros(mesh.cells.total, dtype=np.int32)
         cell_fields[GROUP_ARRAY] = np.concatenate((none, mesh.boundary_group.numpy()))
         groups = {GROUP_PREFIX + name: np.array([number], np.int32) for name, number in mesh.groups.items()}
-    yield from _unstructured(points, elements, cell_fields, node_fields, groups)
+    yield from unstructured(points, elements, cell_fields, node_fields, groups)
 
 
 def write_surface(
@@ -103,14 +103,14 @@ def write_surface(
     on_faces = {name: taken(rows, of) for name, rows in field_rows(cell_fields, mesh.cells.total, "cells").items()}
     on_faces[GROUP_ARRAY] = mesh.boundary_group.numpy()[faces]
     on_nodes = {name: taken(rows, used) for name, rows in field_rows(node_fields, mesh.nodes.total, "nodes").items()}
-    places = taken(_in_space(mesh.coordinates if points is None else points), used)
+    places = taken(points_in_space(mesh.coordinates if points is None else points), used)
     numbers = {GROUP_PREFIX + name: np.array([mesh.groups[name]], np.int32) for name in groups}
     rows = NodeLists(ends.starts, local.reshape(-1))
     elements = [(rows, rows.kinds(FACE_KINDS))]
-    write_collectively(Path(path), _unstructured(places, elements, on_faces, on_nodes, numbers))
+    write_collectively(Path(path), unstructured(places, elements, on_faces, on_nodes, numbers))
 
 
-def _in_space(points: Field | np.ndarray) -> AnyRows:
+def points_in_space(points: Field | np.ndarray) -> AnyRows:
     """Points with three coordinates, of which a plane has the last one 0."""
 
     def padded(values: np.ndarray) -> np.ndarray:
@@ -121,7 +121,7 @@ def _in_space(points: Field | np.ndarray) -> AnyRows:
     return row_by_row(as_rows(points), padded)
 
 
-def _unstructured(
+def unstructured(
     points: AnyRows, elements: list[tuple[NodeLists, Kinds]], cell_fields: Mapping[str, AnyRows],
     node_fields: Mapping[str, AnyRows], groups: Mapping[str, np.ndarray],
 ) -> Iterator[Segment]:  # fmt: skip
@@ -178,7 +178,7 @@ def head(kind: str) -> Text:
     ).encode())  # fmt: skip
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """As the value of an attribute."""
     from xml.sax.saxutils import quoteattr  # which brings everything with it that opens addresses of the net
 
@@ -190,12 +190,16 @@ def section(tag: str, arrays: Mapping[str, AnyRows], attributes: str = "") -> It
     yield Text(f"<{tag}>\n".encode())
     for name, rows in arrays.items():
         native = row_by_row(rows, lambda values: np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")))
-        components = f' NumberOfComponents="{native.shape[1]}"' if native.ndim == 2 else ""
-        described = f'type="{_type_name(native.dtype)}" Name={_quoted(one_line(name))}{components}{attributes}'
-        yield Text(f'<DataArray {described} format="binary">'.encode())
+        yield Text(f'<DataArray {described(name, native)}{attributes} format="binary">'.encode())
         yield Base64(Raw(native))
         yield Text(b"</DataArray>\n")
     yield Text(f"</{tag}>\n".encode())
+
+
+def described(name: str, rows: AnyRows) -> str:
+    """The type, the name and the number of components of an array, as attributes."""
+    components = f' NumberOfComponents="{rows.shape[1]}"' if rows.ndim == 2 else ""
+    return f'type="{_type_name(rows.dtype)}" Name={quoted(one_line(name))}{components}'
 
 
 def _type_name(dtype: np.dtype) -> str:
@@ -243,7 +247,7 @@ class Series:
     def write(self) -> None:
         """Write the list as it is now, in one step."""
         rows = "".join(
-            f'<DataSet timestep="{time!r}" group="" part="0" file={_quoted(file)}/>\n' for time, file in self.entries
+            f'<DataSet timestep="{time!r}" group="" part="0" file={quoted(file)}/>\n' for time, file in self.entries
         )
         text = (
             f'<?xml version="1.0"?>\n<VTKFile type="Collection" version="0.1" byte_order="{_BYTE_ORDER}">\n'

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
@@ -69,9 +70,15 @@ _as_root = False  # on the root, while it does something for all
 
 
 def join(found: Callable[[], OneProcess]) -> None:
-    """This process is one of several, which ``found`` knows."""
+    """This process is one of several, which ``found`` knows. What Python warns of is told by the root."""
     global _found
     _found = found
+    if launched_rank() > 0:
+        warnings.showwarning = _unheard
+
+
+def _unheard(*warned: object, **more: object) -> None:
+    """A warning that the root tells, too."""
 
 
 def ranks() -> OneProcess:
@@ -90,7 +97,9 @@ def on_root(work: Callable[[], T], *, told: bool = True) -> T:
     if here.rank == 0:
         done, failed = _done(work)
     if told:
-        done, failed = here.broadcast((done, failed))
+        found = here.broadcast((done, failed))
+        if here.rank != 0:  # the root keeps its own: what comes back is a copy, of a folder without its lock
+            done, failed = found
     if failed is not None:
         raise failed
     return done
