@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -143,7 +144,7 @@ def field_rows(
         rows = as_rows(values)
         if rows.ndim < 1 or rows.shape[0] != count:
             raise MeshError(f"field {name}: shape {rows.shape} does not fit the {count} {where}")
-        found[name] = row_by_row(rows, lambda array, name=name: checked_numbers(name, flat_rows(array, 1)))
+        found[name] = row_by_row(row_by_row(rows, partial(flat_rows, points=1)), partial(checked_numbers, name))
     return found
 
 

@@ -102,7 +102,7 @@ class Base64(Segment):
 
 
 def _bytes_of(values: np.ndarray) -> memoryview:
-    return memoryview(np.ascontiguousarray(values).reshape(-1).view(np.uint8))
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
 # ----- writing ------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import prod
+from typing import TypeGuard
 
 import numpy as np
 
@@ -36,7 +37,7 @@ def shown_rows(one: Field) -> AnyRows:
 
 def restore(one: Values, saved: AnyRows) -> None:
     """Take back what ``saved_rows`` gave; all ranks must call it."""
-    if not (isinstance(saved, RankRows) and isinstance(one, Field) and _over_ranks(one)):
+    if not (isinstance(saved, RankRows) and _over_ranks(one)):
         one.restore(on_every_rank(saved))
         return
     positions, rows = one.storage.owned()
@@ -49,7 +50,7 @@ def restore(one: Values, saved: AnyRows) -> None:
 
 def snapshot(one: Values) -> Callable[[], None]:
     """A copy of what this rank has of the values; called, it is put back. No other rank is asked."""
-    if isinstance(one, Field) and _over_ranks(one):
+    if _over_ranks(one):
         one.check_readable()
         own = one.storage.owned()[1]
         return lambda: _assign_own(one, own)
@@ -89,7 +90,7 @@ def clean(one: Field) -> None:
             one.assign_rows(np.where(np.isfinite(rows), rows, 0.0))
 
 
-def _over_ranks(one: Values) -> bool:
+def _over_ranks(one: Values) -> TypeGuard[Field]:
     return isinstance(one, Field) and isinstance(one.storage, OverRanks)
 
 

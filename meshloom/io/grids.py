@@ -42,8 +42,9 @@ def write_grid(path: Path, grid: Grid, fields: Mapping[str, Field | AnyRows] | N
 
 def _in_file(grid: Grid, name: str, values: Field | AnyRows) -> AnyRows:
     """Values as (points,) or (points, dim) in the order of VTK."""
-    is_foreign = isinstance(values, Field) and values.set is not grid
-    rows = grid.shaped(values) if is_foreign else as_rows(values)
+    if isinstance(values, Field) and values.set is not grid:
+        grid.shaped(values)  # which refuses it
+    rows = as_rows(values)
     if isinstance(rows, RankRows):
         index = np.unravel_index(rows.numbers, grid.shape)
         numbers = np.ravel_multi_index(index[::-1], grid.shape[::-1])

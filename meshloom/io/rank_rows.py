@@ -121,7 +121,7 @@ def followed_by(rows: AnyRows, others: AnyRows) -> AnyRows:
     if isinstance(rows, RankRows):
         assert isinstance(others, RankRows)
         return rows.followed_by(others)
-    return np.concatenate((rows, others))
+    return np.concatenate((rows, on_every_rank(others)))
 
 
 def even_ranges(count: int) -> list[Range]:

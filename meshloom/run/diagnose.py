@@ -193,7 +193,7 @@ def _first_bad(task: RunTask, written: Field | Global) -> _Finding:
     found = _bad_elements(written, limit)
     if found is None:
         return _Finding()
-    more = f" and {found.count - 1} more" if found.count > 1 else ""
+    more = f" and {found.in_all - 1} more" if found.in_all > 1 else ""
     return _Finding(f"{written.name} is {_what(limit, found.value)} in"
                     f" {task.location_of(written.set, found.first)}{more}", cure)  # fmt: skip
 
@@ -207,7 +207,7 @@ class _BadElements(NamedTuple):
 
     first: int
     value: float
-    count: int
+    in_all: int
 
 
 def _bad_elements(field: Field, limit: Limit | None) -> _BadElements | None:
@@ -219,8 +219,8 @@ def _bad_elements(field: Field, limit: Limit | None) -> _BadElements | None:
     found = [one for part in ranks().allgathered(own, f"what is wrong with {field.name}") for one in part]
     if not found:
         return None
-    count = min(sum(one.count for one in found), field.set.total)  # a single element may be on every rank
-    return min(found, key=lambda one: one.first)._replace(count=count)
+    in_all = min(sum(one.in_all for one in found), field.set.total)  # a single element may be on every rank
+    return min(found, key=lambda one: one.first)._replace(in_all=in_all)
 
 
 def _what(limit: Limit | None, value: float) -> str:
