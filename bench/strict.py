@@ -87,7 +87,7 @@ def variant(name: str, settings: tuple[str, ...], back_end: str, *, strict: bool
 
 def timed(case: Case, start: Snapshot, steps: int) -> float:
     """Seconds per step from a state on; what is recorded is asked for, so that a device has to be done."""
-    restore(case, start)
+    restore(start)
     case.program.run(1, record=case.recorded)
     begin = time.perf_counter()
     case.program.run(steps, record=case.recorded)

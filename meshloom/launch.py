@@ -23,9 +23,9 @@ from meshloom.errors import ConfigError, MeshloomError, RunError, UserError, nea
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.process.activity import busy
-from meshloom.process.ranks import by_root
+from meshloom.process.ranks import by_root, on_root
 from meshloom.run.files import Start
-from meshloom.run.folder import COMMAND, Options, RunFolder, claim, recover
+from meshloom.run.folder import COMMAND, Options, RunFolder, claim, recover, shared
 from meshloom.run.names import CHECKPOINT, CONFIG
 from meshloom.run.place import one_line_for
 from meshloom.run.rehearsal import rehearse
@@ -111,13 +111,12 @@ def _in_folder(path: Path) -> Path:
     return path / CHECKPOINT if os.path.isdir(path) else path  # of a Path, it fails for names that are too long
 
 
-@by_root
 def _load(path: Path) -> tuple[tuple[int, ...], Checkpoint]:
     """A checkpoint and which file that is. The last one of a run is not there before the run, which may have been
     killed, is in order."""
     if path.name == CHECKPOINT:
         recover(path.parent)
-    identity, saved = _identity(path), checkpoints.load(path)
+    identity, saved = on_root(lambda: _identity(path)), checkpoints.load(path)
     if not saved.config:
         raise UserError(f"{path}: checkpoint of a script; go on with ml.march(..., restart=True) in that script")
     return identity, saved
@@ -206,9 +205,14 @@ def _changes(key: str, old: Any, new: Any) -> Iterator[str]:
         yield f"{key} {' -> '.join(texts)}"
 
 
-@by_root
 def folder_for(request: Request, job: Job, options: Options = COMMAND) -> RunFolder:
-    """Claim the output folder: a restart goes on in the folder of its checkpoint unless ``out`` says otherwise."""
+    """Claim the output folder, which all ranks must see: a restart goes on in the folder of its checkpoint unless
+    ``out`` says otherwise."""
+    return shared(_claimed(request, job, options), options)
+
+
+@by_root
+def _claimed(request: Request, job: Job, options: Options) -> RunFolder:
     out = request.out
     # Only the run's own last checkpoint: going on from an older copy would drop what came after it.
     if job.start is not None and job.start.path.name == CHECKPOINT:

@@ -51,10 +51,14 @@ def register(new: Backend) -> None:
     _BACKENDS[new.name] = new
 
 
-def distribute(over_ranks: Callable[[Backend], Backend]) -> None:
-    """From now on every back end that is chosen runs over ranks."""
-    global _over_ranks
+def distribute(over_ranks: Callable[[Backend], Backend], threads: int | None = None) -> None:
+    """From now on every back end that is chosen runs over ranks; this one has so many ``threads`` unless a person says,
+    who may do so later; None: as many as there are by itself."""
+    global _over_ranks, USUAL_THREADS
     _over_ranks = over_ranks
+    if threads is not None:
+        USUAL_THREADS = threads
+        native_threads.choose(threads)
 
 
 def _placed(chosen: Backend) -> Backend:

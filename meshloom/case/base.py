@@ -130,7 +130,13 @@ class Case(RunTask):
     fields_method: ClassVar[str] = "cell_fields"
 
     def write_fields(self, stem: Path) -> Path:
-        return write_on_mesh(stem, self.mesh, self.cell_fields(), self.node_fields(), self.node_positions())
+        return write_on_mesh(stem, self.mesh, self.cell_fields(), self.node_fields(), self.node_positions(),
+                             pieces=self.in_pieces)  # fmt: skip
+
+    @property
+    def in_pieces(self) -> bool:
+        """Does each rank write the fields of its own elements? Settings of a person's own may not say so."""
+        return getattr(self.config.output, "pieces", False)
 
     def fields_by_name(self) -> dict[str, Any]:
         """All that is written for ParaView, on cells and nodes."""

@@ -65,7 +65,7 @@ class GridCase(Case):
     fields_method: ClassVar[str] = "grid_fields"
 
     def write_fields(self, stem: Path) -> Path:
-        return write_on_grid(stem, self.grid, self.grid_fields())
+        return write_on_grid(stem, self.grid, self.grid_fields(), pieces=self.in_pieces)
 
     def fields_by_name(self) -> dict[str, Any]:
         return dict(self.grid_fields())

@@ -61,6 +61,9 @@ class OutputOptions:
 
     vtu: bool = option(True, "write the fields as VTK files (.vtu; of a grid .vti or .vtr) with a .pvd series")
     every: int = option(0, "iterations between VTK files; 0 writes one at the end", low=0, high=10**9)
+    pieces: bool = option(
+        False, "each rank writes the fields of its own elements, and a .pvtu, .pvti or .pvtr file lists the files"
+    )
     plot: bool = option(True, "draw a PNG at the end (needs matplotlib)")
     checkpoint_every: int = option(0, "iterations between checkpoints; 0 goes by the clock alone", low=0, high=10**9)
     checkpoint_seconds: float = option(60.0, "seconds between checkpoints; 0 goes by iterations alone", low=0.0)

@@ -50,6 +50,12 @@ class DistributedArray(OverRanks):
     def owned(self) -> tuple[np.ndarray, np.ndarray]:
         return self.on.here[self.on.mine].astype(np.int64), self.local.unpacked()[self.on.mine]
 
+    def assign_owned(self, rows: np.ndarray) -> None:
+        here = self.local.unpacked()
+        here[self.on.mine] = rows
+        self.local.repack(here)
+        self.valid, self.given = ALL_LAYERS if self.on.everywhere else frozenset(), ""
+
     def set(self, values: np.ndarray) -> None:
         """Take what is here of all values, as they lie in the whole; no other rank is asked."""
         self.given = digest(values)

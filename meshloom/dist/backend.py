@@ -32,7 +32,6 @@ from meshloom.errors import ScheduleError
 from meshloom.mesh.core import Field, Global, on_host
 from meshloom.mesh.globals import Comparison
 from meshloom.mesh.numbering import Rows
-from meshloom.native import threads
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.in_turn import executed_in_turn
 from meshloom.operation.operation import Operation
@@ -200,15 +199,13 @@ def refuse(of: Operation, world: World) -> None:
 
 @cache
 def over_ranks(inside: Backend) -> Backend:
-    """A back end, run by all ranks together; ranks of a node that are not bound to cores share them out."""
-    ranks = world()
-    if ENVIRONMENT_THREADS is None and cpu_count() == os.cpu_count():
-        threads.choose(max(1, cpu_count() // ranks.node_size))
-    return Ranks(inside, ranks)
+    """A back end, run by all ranks together."""
+    return Ranks(inside, world())
 
 
 def start() -> None:
-    """This process is one of several ranks."""
-    distribute(over_ranks)
+    """This process is one of several ranks. Those of a node that are not bound to cores share them out."""
+    shares = ENVIRONMENT_THREADS is None and cpu_count() == os.cpu_count()
+    distribute(over_ranks, max(1, cpu_count() // world().node_size) if shares else None)
     Rows.placement = Placement()
     return_freed_memory()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
 from meshloom.errors import MeshError
+from meshloom.io.field_rows import shown_rows
+from meshloom.io.rank_rows import AnyRows, RankRows, followed_by, row_by_row, taken
 from meshloom.mesh.cell_kinds import DIMENSIONS, FACE_KINDS, NAMES, POLYGON
 from meshloom.mesh.connectivity import CellTable, NodeLists
 from meshloom.mesh.core import Field
@@ -132,15 +135,24 @@ def _runs(table: CellTable) -> Iterator[tuple[str, int, np.ndarray]]:
             yield list(table.kinds)[kind_of[first]], first, rows
 
 
-def field_arrays(fields: Mapping[str, Field | np.ndarray] | None, count: int, where: str) -> dict[str, np.ndarray]:
-    """Values by name as (count,) or (count, dim) arrays of a number type, checked; those with more axes row by row."""
-    arrays = {}
+def field_rows(
+    fields: Mapping[str, Field | AnyRows] | None, count: int, where: str
+) -> dict[str, AnyRows]:  # fmt: skip
+    """Values by name as (count,) or (count, dim) rows of a number type, checked; those with more axes row by row."""
+    found = {}
     for name, values in (fields or {}).items():
-        array = values.numpy() if isinstance(values, Field) else np.asarray(values)
-        if array.ndim < 1 or len(array) != count:
-            raise MeshError(f"field {name}: shape {array.shape} does not fit the {count} {where}")
-        arrays[name] = checked_numbers(name, flat_rows(array, 1))
-    return arrays
+        rows = as_rows(values)
+        if rows.ndim < 1 or rows.shape[0] != count:
+            raise MeshError(f"field {name}: shape {rows.shape} does not fit the {count} {where}")
+        found[name] = row_by_row(row_by_row(rows, partial(flat_rows, points=1)), partial(checked_numbers, name))
+    return found
+
+
+def as_rows(values: Field | AnyRows) -> AnyRows:
+    """What a person sees of a field, or has given."""
+    if isinstance(values, Field):
+        return shown_rows(values)
+    return values if isinstance(values, RankRows) else np.asarray(values)
 
 
 def flat_rows(array: np.ndarray, points: int) -> np.ndarray:
@@ -157,9 +169,9 @@ def checked_numbers(name: str, array: np.ndarray) -> np.ndarray:
     return array.astype(np.float64) if array.dtype.itemsize > 8 or array.dtype == np.float16 else array
 
 
-def with_boundary(values: np.ndarray, mesh: Mesh) -> np.ndarray:
+def with_boundary(values: AnyRows, mesh: Mesh) -> AnyRows:
     """Cell values followed by those of boundary faces: each has the value of its cell."""
-    return np.concatenate((values, values[mesh.boundary_cells.indices[:, 0]]))
+    return followed_by(values, taken(values, mesh.boundary_cells.indices[:, 0]))
 
 
 def _cell_groups(cells: list[MeshBlock], names: Mapping[tuple[int, int], str], dimension: int) -> dict[str, np.ndarray]:

@@ -37,13 +37,18 @@ def write_atomically(path: Path, data: bytes | memoryview) -> None:
 
     The old file stays until the new one is complete on the disk. A link stays, and what it leads to is replaced.
     """
+    write_own(path, data)
+
+
+def write_own(path: Path, data: bytes | memoryview) -> None:
+    """The same for a file that this rank alone writes."""
     with writing(path):
         place = followed(path)
         with replacing(place) as temporary, open(temporary, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        _sync_directory(place.parent)
+        sync_directory(place.parent)
 
 
 def followed(path: Path) -> Path:
@@ -62,7 +67,7 @@ def followed(path: Path) -> Path:
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     """Make the rename itself durable, where the system lets a directory be synchronised."""
     with suppress(OSError):
         handle = os.open(directory, os.O_RDONLY)

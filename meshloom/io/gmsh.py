@@ -15,6 +15,7 @@ import numpy as np
 
 from meshloom.errors import MeshError, is_text, whole_number
 from meshloom.io.blocks import ALL_CELLS, ELEMENTS, NO_GROUP, Listing, MeshBlock, Twins, dissolve, with_boundary
+from meshloom.io.rank_rows import on_every_rank
 from meshloom.io.text import as_integers, parse_numbers, rows_of_changing_length
 from meshloom.mesh.mesh import Mesh
 
@@ -366,7 +367,7 @@ def write_gmsh(
     for name, values in node_fields.items():
         yield from _write_field("NodeData", name, values)
     for name, values in cell_fields.items():
-        yield from _write_field("ElementData", name, with_boundary(values, mesh))
+        yield from _write_field("ElementData", name, on_every_rank(with_boundary(values, mesh)))
 
 
 def _cell_tags(mesh: Mesh) -> tuple[dict[str, int], np.ndarray]:

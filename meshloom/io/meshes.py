@@ -17,14 +17,16 @@ import numpy as np
 
 from meshloom.errors import MeshError, UserError, file_path, instance, nearest, other_than_file, shown
 from meshloom.io import grids
-from meshloom.io.blocks import assemble, field_arrays
+from meshloom.io.blocks import assemble, field_rows
 from meshloom.io.cgns import read_cgns
-from meshloom.io.files import followed, write_atomically, writing
+from meshloom.io.collective import Segment, Text, write_collectively
+from meshloom.io.files import followed, writing
 from meshloom.io.gmsh import read_gmsh, write_gmsh
 from meshloom.io.grid_dat import read_grid, write_grid
 from meshloom.io.openfoam import find_polymesh, read_openfoam
+from meshloom.io.rank_rows import AnyRows, on_every_rank
 from meshloom.io.su2 import read_su2, write_su2
-from meshloom.io.vtk import vtu_pieces
+from meshloom.io.vtk import vtu_segments
 from meshloom.io.vtu import read_vtu
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
@@ -33,7 +35,7 @@ from meshloom.native.algorithms import distinct
 from meshloom.process.ranks import by_root
 from meshloom.recording import MAKE_BEFORE, not_in_program
 
-Fields = Mapping[str, np.ndarray]
+Fields = Mapping[str, AnyRows]
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Format:
 
     label: str
     read: Callable[[Path], Mesh]
-    write: Callable[[Mesh, Fields, Fields], Iterable[bytes]]
+    write: Callable[[Mesh, Fields, Fields], Iterable[Segment]]
     holds_fields: bool = True
 
 
@@ -122,13 +124,13 @@ def write(
     if (cell_fields or node_fields) and not chosen.holds_fields:
         holding = ", ".join(extension for extension, other in FORMATS.items() if other.holds_fields)
         raise MeshError(f"{path}: {chosen.label} files hold no fields; {holding} do")
-    on_cells = field_arrays(cell_fields, mesh.cells.total, "cells")
-    on_nodes = field_arrays(node_fields, mesh.nodes.total, "nodes")
+    on_cells = field_rows(cell_fields, mesh.cells.total, "cells")
+    on_nodes = field_rows(node_fields, mesh.nodes.total, "nodes")
     try:
-        content = b"".join(chosen.write(mesh.opened(), on_cells, on_nodes))
+        segments = list(chosen.write(mesh.opened(), on_cells, on_nodes))
     except MeshError as error:
         raise MeshError(f"{path}: {error}") from error
-    write_atomically(path, content)
+    write_collectively(path, segments)
 
 
 @by_root
@@ -148,8 +150,13 @@ def _format_of(path: Path) -> Format:
     return FORMATS[extension]
 
 
-def _not_written(mesh: Mesh, on_cells: Fields, on_nodes: Fields) -> Iterable[bytes]:
+def _not_written(mesh: Mesh, on_cells: Fields, on_nodes: Fields) -> Iterable[Segment]:
     raise MeshError("CGNS files are read here, not written; .vtu, .msh and .su2 files are")
+
+
+def _gmsh(mesh: Mesh, on_cells: Fields, on_nodes: Fields) -> Iterable[Segment]:
+    fields = ({name: on_every_rank(rows) for name, rows in found.items()} for found in (on_cells, on_nodes))
+    return map(Text, write_gmsh(mesh, *fields))
 
 
 def _polymesh(path: Path) -> Mesh:
@@ -161,11 +168,11 @@ def _polymesh(path: Path) -> Mesh:
 
 _OPENFOAM = Format("OpenFOAM", _polymesh, _not_written, False)
 FORMATS = {
-    ".msh": Format("Gmsh", lambda path: assemble(read_gmsh(path.read_bytes())), write_gmsh),
-    ".su2": Format(
-        "SU2", lambda path: assemble(read_su2(path.read_bytes())), lambda mesh, _, __: write_su2(mesh), False
-    ),
-    ".vtu": Format("VTU", lambda path: assemble(read_vtu(path)), partial(vtu_pieces, boundary=True)),
+    ".msh": Format("Gmsh", lambda path: assemble(read_gmsh(path.read_bytes())), _gmsh),
+    ".su2": Format("SU2", lambda path: assemble(read_su2(path.read_bytes())),
+                   lambda mesh, _, __: map(Text, write_su2(mesh)), False),
+    ".vtu": Format("VTU", lambda path: assemble(read_vtu(path)), partial(vtu_segments, boundary=True)),
     ".cgns": Format("CGNS", lambda path: assemble(read_cgns(path)), _not_written, False),
-    ".dat": Format("grid", lambda path: read_grid(path.read_bytes()), lambda mesh, _, __: write_grid(mesh), False),
-}
+    ".dat": Format("grid", lambda path: read_grid(path.read_bytes()),
+                   lambda mesh, _, __: map(Text, write_grid(mesh)), False),
+}  # fmt: skip

@@ -16,16 +16,24 @@ from typing import Any
 import numpy as np
 
 from meshloom.errors import MeshError, UserError, file_path, nearest, shown
-from meshloom.io.checksummed import FileKind, checksummed_file, restored_name, stored_name, write_checksummed
-from meshloom.mesh.core import Field, Global, Set, Subset
+from meshloom.io.checksummed import (
+    FileKind,
+    read_checksummed,
+    read_rows,
+    restored_name,
+    stored_name,
+    write_checksummed,
+)
+from meshloom.io.field_rows import Values, restore, saved_rows, saved_shape
+from meshloom.io.rank_rows import AnyRows, RankRows
+from meshloom.mesh.core import Field, Set, Subset
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.values import same_kind
-from meshloom.process.ranks import on_root
+from meshloom.process.ranks import agreed
 from meshloom.recording import refuse_in_program
 
 FORMAT = 1
 _KIND = FileKind("saved state", "save it again", "take one that ml.save wrote")
-Values = Field | Global
 
 
 def save(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], **named: Values) -> None:
@@ -36,19 +44,18 @@ def save(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], *
     """
     refuse_in_program("saving fields", "save them after program.run()")
     place, wanted = _path("save", path), by_name("save", values, named)
-    arrays = {name: one.saved() for name, one in wanted.items()}
+    arrays = {f"values/{stored_name(name)}": saved_rows(one) for name, one in wanted.items()}
     sets = {name: one.set for name, one in wanted.items() if isinstance(one, Field) and len(one.set)}
     digests = {name: identity(on) for name, on in sets.items()}
 
     def fill(file: Any) -> None:
         file.attrs["format"] = FORMAT
         file.attrs["values"] = "meshloom"
-        for name, values in arrays.items():
-            made = file.create_dataset(f"values/{stored_name(name)}", data=values)
+        for name in wanted:
             on = stored_name(sets[name].name) if name in sets else ""
-            made.attrs.update(on=on, digest=digests.get(name, ""))
+            file[f"values/{stored_name(name)}"].attrs.update(on=on, digest=digests.get(name, ""))
 
-    write_checksummed(place, fill)
+    write_checksummed(place, arrays, fill)
 
 
 def load(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], **named: Values) -> None:
@@ -59,29 +66,28 @@ def load(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], *
     """
     refuse_in_program("loading fields", "load them before")
     place, wanted = _path("load", path), by_name("load", values, named)
-    there, found = on_root(lambda: _read(place, wanted))
+    there, found = read_checksummed(place, _KIND, lambda file: _read(place, file, wanted))
     for name, one in wanted.items():
         if name not in found:
             hint = nearest(name, there, listed="it holds", none="it is empty")
             raise UserError(f"{place}: there is no '{name}' in it{hint}")
         _check(place, name, one, *found[name])
     for name, one in wanted.items():
-        one.restore(found[name][0])
+        restore(one, found[name][0])
 
 
-def _read(path: Path, wanted: Collection[str]) -> tuple[list[str], dict[str, tuple[np.ndarray, str]]]:
+def _read(path: Path, file: Any, wanted: Collection[str]) -> tuple[list[str], dict[str, tuple[AnyRows, str]]]:
     """The names in a file, and of those that are wanted the values, with the digest of what they live on."""
-    with checksummed_file(path, _KIND) as file:
-        if int(file.attrs["format"]) != FORMAT or file.attrs["values"] != "meshloom":
-            raise UserError(f"{path}: of format {file.attrs['format']}, this Meshloom reads format {FORMAT}")
-        there = {restored_name(name): one for name, one in file["values"].items()}
-        return [*there], {name: (np.asarray(one[()]), str(one.attrs["digest"])) for name, one in there.items()
-                          if name in wanted}  # fmt: skip
+    if int(file.attrs["format"]) != FORMAT or file.attrs["values"] != "meshloom":
+        raise UserError(f"{path}: of format {file.attrs['format']}, this Meshloom reads format {FORMAT}")
+    there = {restored_name(name): one for name, one in file["values"].items()}
+    return [*there], {name: (read_rows(one), str(one.attrs["digest"])) for name, one in there.items()
+                      if name in wanted}  # fmt: skip
 
 
-def _check(path: Path, name: str, one: Values, values: np.ndarray, digest: str) -> None:
+def _check(path: Path, name: str, one: Values, values: AnyRows, digest: str) -> None:
     """UserError where values do not belong into a field or global."""
-    shape = one.saved().shape
+    shape = saved_shape(one)
     on = f" on {one.set.name}" if isinstance(one, Field) else ""
     if values.shape != shape:
         raise UserError(f"{path}: '{name}' has the shape {values.shape} there, and {shape} here{on}")
@@ -90,8 +96,9 @@ def _check(path: Path, name: str, one: Values, values: np.ndarray, digest: str) 
         kind = "grid" if isinstance(one, Field) and isinstance(one.set, Grid) else "mesh"
         raise UserError(f"{path}: '{name}' was saved on another {kind} with as many"
                         f" elements (digest {digest[:12]}, this one {here[:12]})")  # fmt: skip
+    own = values.values if isinstance(values, RankRows) else values
     try:
-        same_kind(values, one.dtype, f"'{name}'")
+        agreed(lambda: same_kind(own, one.dtype, f"'{name}'"))
     except MeshError as error:
         raise UserError(f"{path}: {error}") from None
 

@@ -2,13 +2,13 @@
 
 A ``.vtu`` file is XML whose arrays are base64 text, which every reader understands (raw appended bytes are smaller, but
 some readers find the wrong array in them). Files are written next to their place and renamed: nobody sees half of one.
+Of several ranks each writes a part of one file, that of one rank (``collective``).
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
@@ -16,8 +16,10 @@ from xml.etree import ElementTree
 import numpy as np
 
 from meshloom.errors import MeshError, UserError, one_line
-from meshloom.io.blocks import field_arrays, with_boundary
+from meshloom.io.blocks import as_rows, field_rows, with_boundary
+from meshloom.io.collective import Base64, Raw, Segment, Text, write_collectively
 from meshloom.io.files import write_atomically, writing
+from meshloom.io.rank_rows import AnyRows, row_by_row, taken
 from meshloom.mesh.cell_kinds import FACE_KINDS
 from meshloom.mesh.connectivity import NodeLists
 from meshloom.mesh.core import Field
@@ -38,8 +40,8 @@ CELL_GROUP_PREFIX = "cell_group:"
 def write_vtu(
     path: str | os.PathLike[str],
     mesh: Mesh,
-    cell_fields: Mapping[str, Field | np.ndarray] | None = None,
-    node_fields: Mapping[str, Field | np.ndarray] | None = None,
+    cell_fields: Mapping[str, Field | AnyRows] | None = None,
+    node_fields: Mapping[str, Field | AnyRows] | None = None,
     *,
     boundary: bool = False,
     points: np.ndarray | None = None,
@@ -52,22 +54,21 @@ def write_vtu(
     the array "group" holds their group and field data "group:<name>" the number of each, and arrays "cell_group:<name>"
     are 1 on the cells of a group, so nothing is lost.
     """
-    on_cells = field_arrays(cell_fields, mesh.cells.total, "cells")
-    on_nodes = field_arrays(node_fields, mesh.nodes.total, "nodes")
-    write_atomically(Path(path), b"".join(vtu_pieces(mesh, on_cells, on_nodes, boundary=boundary, at=points)))
+    on_cells = field_rows(cell_fields, mesh.cells.total, "cells")
+    on_nodes = field_rows(node_fields, mesh.nodes.total, "nodes")
+    write_collectively(Path(path), vtu_segments(mesh, on_cells, on_nodes, boundary=boundary, at=points))
 
 
-def vtu_pieces(
+def vtu_segments(
     mesh: Mesh,
-    cell_fields: Mapping[str, np.ndarray],
-    node_fields: Mapping[str, np.ndarray],
+    cell_fields: Mapping[str, AnyRows],
+    node_fields: Mapping[str, AnyRows],
     *,
     boundary: bool,
     at: np.ndarray | None = None,
-) -> Iterator[bytes]:
-    """The file in pieces."""
-    points = np.zeros((mesh.nodes.total, 3))
-    points[:, : mesh.dim] = mesh.coordinates.numpy() if at is None else at
+) -> Iterator[Segment]:
+    """The file in segments."""
+    points = points_in_space(mesh.coordinates if at is None else at)
     elements = [(mesh.lists.cells.nodes, mesh.lists.cells.kinds)]
     groups: dict[str, np.ndarray] = {}
     if boundary:
@@ -81,15 +82,15 @@ def vtu_pieces(
         none = np.zeros(mesh.cells.total, dtype=np.int32)
         cell_fields[GROUP_ARRAY] = np.concatenate((none, mesh.boundary_group.numpy()))
         groups = {GROUP_PREFIX + name: np.array([number], np.int32) for name, number in mesh.groups.items()}
-    yield from _unstructured(points, elements, cell_fields, node_fields, groups)
+    yield from unstructured(points, elements, cell_fields, node_fields, groups)
 
 
 def write_surface(
     path: str | os.PathLike[str],
     mesh: Mesh,
     groups: tuple[str, ...],
-    cell_fields: Mapping[str, Field | np.ndarray] | None = None,
-    node_fields: Mapping[str, Field | np.ndarray] | None = None,
+    cell_fields: Mapping[str, Field | AnyRows] | None = None,
+    node_fields: Mapping[str, Field | AnyRows] | None = None,
     *,
     points: np.ndarray | None = None,
 ) -> None:
@@ -99,37 +100,48 @@ def write_surface(
     ends = mesh.lists.boundary_faces.taken(faces)
     used, local = np.unique(ends.entries, return_inverse=True)
     of = mesh.boundary_cells.indices[faces, 0]
-    on_faces = {name: values[of] for name, values in field_arrays(cell_fields, mesh.cells.total, "cells").items()}
+    on_faces = {name: taken(rows, of) for name, rows in field_rows(cell_fields, mesh.cells.total, "cells").items()}
     on_faces[GROUP_ARRAY] = mesh.boundary_group.numpy()[faces]
-    on_nodes = {name: values[used] for name, values in field_arrays(node_fields, mesh.nodes.total, "nodes").items()}
-    places = np.zeros((len(used), 3))
-    places[:, : mesh.dim] = (mesh.coordinates.numpy() if points is None else points)[used]
+    on_nodes = {name: taken(rows, used) for name, rows in field_rows(node_fields, mesh.nodes.total, "nodes").items()}
+    places = taken(points_in_space(mesh.coordinates if points is None else points), used)
     numbers = {GROUP_PREFIX + name: np.array([mesh.groups[name]], np.int32) for name in groups}
     rows = NodeLists(ends.starts, local.reshape(-1))
-    pieces = _unstructured(places, [(rows, rows.kinds(FACE_KINDS))], on_faces, on_nodes, numbers)
-    write_atomically(Path(path), b"".join(pieces))
+    elements = [(rows, rows.kinds(FACE_KINDS))]
+    write_collectively(Path(path), unstructured(places, elements, on_faces, on_nodes, numbers))
 
 
-def _unstructured(
-    points: np.ndarray, elements: list[tuple[NodeLists, Kinds]], cell_fields: Mapping[str, np.ndarray],
-    node_fields: Mapping[str, np.ndarray], groups: Mapping[str, np.ndarray],
-) -> Iterator[bytes]:  # fmt: skip
-    """The file of some elements in pieces."""
+def points_in_space(points: Field | np.ndarray) -> AnyRows:
+    """Points with three coordinates, of which a plane has the last one 0."""
+
+    def padded(values: np.ndarray) -> np.ndarray:
+        found = np.zeros((len(values), 3))
+        found[:, : values.shape[1]] = values
+        return found
+
+    return row_by_row(as_rows(points), padded)
+
+
+def unstructured(
+    points: AnyRows, elements: list[tuple[NodeLists, Kinds]], cell_fields: Mapping[str, AnyRows],
+    node_fields: Mapping[str, AnyRows], groups: Mapping[str, np.ndarray],
+) -> Iterator[Segment]:  # fmt: skip
+    """The file of some elements in segments."""
     topology = {
         "connectivity": np.concatenate([nodes.entries for nodes, _ in elements]),
         "offsets": np.cumsum(np.concatenate([nodes.lengths for nodes, _ in elements])),
         "types": np.concatenate([_types(len(nodes), kinds) for nodes, kinds in elements]),
     }
     yield head("UnstructuredGrid")
-    yield b"<UnstructuredGrid>\n"
+    yield Text(b"<UnstructuredGrid>\n")
     if groups:
         yield from section("FieldData", groups, ' NumberOfTuples="1"')
-    yield f'<Piece NumberOfPoints="{len(points)}" NumberOfCells="{len(topology["types"])}">\n'.encode()
+    sizes = f'NumberOfPoints="{points.shape[0]}" NumberOfCells="{len(topology["types"])}"'
+    yield Text(f"<Piece {sizes}>\n".encode())
     yield from section("Points", {"Points": points})
     yield from section("Cells", topology)
     yield from section("PointData", node_fields)
     yield from section("CellData", cell_fields)
-    yield b"</Piece>\n</UnstructuredGrid>\n</VTKFile>\n"
+    yield Text(b"</Piece>\n</UnstructuredGrid>\n</VTKFile>\n")
 
 
 def _types(count: int, kinds: Kinds) -> np.ndarray:
@@ -158,32 +170,36 @@ def _cell_group_arrays(mesh: Mesh) -> dict[str, np.ndarray]:
     return arrays
 
 
-def head(kind: str) -> bytes:
+def head(kind: str) -> Text:
     """The first lines of a VTK file."""
-    return (
+    return Text((
         '<?xml version="1.0"?>\n'
         f'<VTKFile type="{kind}" version="1.0" byte_order="{_BYTE_ORDER}" header_type="UInt64">\n'
-    ).encode()
+    ).encode())  # fmt: skip
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """As the value of an attribute."""
     from xml.sax.saxutils import quoteattr  # which brings everything with it that opens addresses of the net
 
     return quoteattr(text)
 
 
-def section(tag: str, arrays: Mapping[str, np.ndarray], attributes: str = "") -> Iterator[bytes]:
+def section(tag: str, arrays: Mapping[str, AnyRows], attributes: str = "") -> Iterator[Segment]:
     """An element that holds arrays, each as base64 of its length in bytes and its bytes."""
-    yield f"<{tag}>\n".encode()
-    for name, values in arrays.items():
-        native = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
-        components = f' NumberOfComponents="{native.shape[1]}"' if native.ndim == 2 else ""
-        described = f'type="{_type_name(native.dtype)}" Name={_quoted(one_line(name))}{components}{attributes}'
-        yield f'<DataArray {described} format="binary">'.encode()
-        yield b64encode(np.uint64(native.nbytes).tobytes() + native.tobytes())
-        yield b"</DataArray>\n"
-    yield f"</{tag}>\n".encode()
+    yield Text(f"<{tag}>\n".encode())
+    for name, rows in arrays.items():
+        native = row_by_row(rows, lambda values: np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")))
+        yield Text(f'<DataArray {described(name, native)}{attributes} format="binary">'.encode())
+        yield Base64(Raw(native))
+        yield Text(b"</DataArray>\n")
+    yield Text(f"</{tag}>\n".encode())
+
+
+def described(name: str, rows: AnyRows) -> str:
+    """The type, the name and the number of components of an array, as attributes."""
+    components = f' NumberOfComponents="{rows.shape[1]}"' if rows.ndim == 2 else ""
+    return f'type="{_type_name(rows.dtype)}" Name={quoted(one_line(name))}{components}'
 
 
 def _type_name(dtype: np.dtype) -> str:
@@ -231,7 +247,7 @@ class Series:
     def write(self) -> None:
         """Write the list as it is now, in one step."""
         rows = "".join(
-            f'<DataSet timestep="{time!r}" group="" part="0" file={_quoted(file)}/>\n' for time, file in self.entries
+            f'<DataSet timestep="{time!r}" group="" part="0" file={quoted(file)}/>\n' for time, file in self.entries
         )
         text = (
             f'<?xml version="1.0"?>\n<VTKFile type="Collection" version="0.1" byte_order="{_BYTE_ORDER}">\n'

@@ -145,7 +145,11 @@ class OverRanks(ABC):
 
     @abstractmethod
     def owned(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of this rank's own elements the positions in the whole, ascending, and the rows (n, dim)."""
+        """Of this rank's own elements the positions in the whole, ascending, and a copy of the rows (n, dim)."""
+
+    @abstractmethod
+    def assign_owned(self, rows: np.ndarray) -> None:
+        """Take other rows (n, dim) for them; all ranks must, since copies that others have are stale then."""
 
 
 def sharing_memory(storages: Iterable[Buffered], written: Collection[Buffered]) -> tuple[Buffered, Buffered] | None:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -42,6 +46,18 @@ class OneProcess:
         """The largest of all ranks' numbers; all must ask."""
         return number
 
+    def allgathered(self, value: T, what: str = "values") -> list[T]:
+        """A small value of every rank, the same on all ranks; all must call it. ``what`` it is: for messages."""
+        return [value]
+
+    def exchanged(
+        self, sent: Sequence[np.ndarray], lengths: Sequence[int], neighbours: Sequence[int], senders: Sequence[int],
+        what: Mapping[int, str] | None = None,
+    ) -> list[np.ndarray]:  # fmt: skip
+        """Bytes ``sent[k]`` to rank ``neighbours[k]``; so many bytes as ``lengths`` says from each of the ``senders``.
+        ``what`` they are, by rank: for messages. Nobody is there."""
+        return []
+
     def arrive(self, said: str, code: int, tell: Callable[[], object] | None = None) -> Ended:
         """This rank has come to an end with an exit code, and with an error that is ``said``, or ''. What all of them
         end with, once they are here. Where some are not for a while after an error, nobody knows where they wait: the
@@ -54,9 +70,15 @@ _as_root = False  # on the root, while it does something for all
 
 
 def join(found: Callable[[], OneProcess]) -> None:
-    """This process is one of several, which ``found`` knows."""
+    """This process is one of several, which ``found`` knows. What Python warns of is told by the root."""
     global _found
     _found = found
+    if launched_rank() > 0:
+        warnings.showwarning = _unheard
+
+
+def _unheard(*warned: object, **more: object) -> None:
+    """A warning that the root tells, too."""
 
 
 def ranks() -> OneProcess:
@@ -75,7 +97,9 @@ def on_root(work: Callable[[], T], *, told: bool = True) -> T:
     if here.rank == 0:
         done, failed = _done(work)
     if told:
-        done, failed = here.broadcast((done, failed))
+        found = here.broadcast((done, failed))
+        if here.rank != 0:  # the root keeps its own: what comes back is a copy, of a folder without its lock
+            done, failed = found
     if failed is not None:
         raise failed
     return done
@@ -101,6 +125,24 @@ def by_root(function: Callable[P, T]) -> Callable[P, T]:
         return on_root(lambda: function(*args, **named))
 
     return call
+
+
+def agreed(work: Callable[[], T]) -> T:
+    """What every rank does for itself: its own result, or on all of them the error of the lowest rank that has one.
+    All must call it, and ``work`` asks no other rank."""
+    here = ranks()
+    if here.size == 1:
+        return work()
+    done: Any = None
+    failed: Exception | None = None
+    try:
+        done = work()
+    except Exception as error:
+        failed = _portable(error)
+    first = next((one for one in here.allgathered(failed, "whether all is well") if one is not None), None)
+    if first is not None:
+        raise first
+    return done
 
 
 def _portable(error: Exception) -> Exception:

@@ -8,31 +8,34 @@ factor that cancels hides the division by zero that a person has to find.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from meshloom.errors import SolveError
+from meshloom.io.field_rows import all_finite, clean, numbered_rows, snapshot
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.dataflow import Dataflow
+from meshloom.process.ranks import ranks
 from meshloom.run.place import is_mistake
 from meshloom.run.task import Limit, RunTask, by_global
 from meshloom.run.verdict import BROKEN
 
 BROKE_DOWN = "the solution broke down"
-Snapshot = list[np.ndarray]  # rows of task.state, as they lie: the fastest to copy
+Snapshot = list[Callable[[], None]]  # copies of task.state, as it lies, which is the fastest; each puts itself back
 
 
 def take_snapshot(task: RunTask) -> Snapshot:
-    """A copy of the state."""
-    return [stored.rows() for stored in task.state]
+    """A copy of the state; of several ranks each has its own part."""
+    return [snapshot(one) for one in task.state]
 
 
-def restore(task: RunTask, snapshot: Snapshot) -> None:
+def restore(copied: Snapshot) -> None:
     """Put a copied state back."""
-    for stored, values in zip(task.state, snapshot, strict=True):
-        stored.assign_rows(values)
+    for put_back in copied:
+        put_back()
 
 
 def _clean(task: RunTask) -> None:
@@ -40,9 +43,7 @@ def _clean(task: RunTask) -> None:
     but perhaps piece by piece, and what is found in them must be its own."""
     for field in Dataflow(task.program.loops).written:
         if isinstance(field, Field) and not field.undefined_after and field not in task.state:
-            rows = field.rows()
-            if not np.isfinite(rows).all():
-                field.assign_rows(np.where(np.isfinite(rows), rows, 0.0))
+            clean(field)
 
 
 def healthy(task: RunTask, recorded: np.ndarray, monitors: np.ndarray) -> np.ndarray:
@@ -84,9 +85,9 @@ class Breakdown(NamedTuple):
     iteration: int | None
 
 
-def breakdown(task: RunTask, snapshot: Snapshot, before: int, last: int) -> Breakdown:
+def breakdown(task: RunTask, copied: Snapshot, before: int, last: int) -> Breakdown:
     """What broke down between iterations ``before`` (good) and ``last``."""
-    found = _broken_iteration(task, snapshot, before, last)
+    found = _broken_iteration(task, copied, before, last)
     if found is None:
         said = f"a monitor is not finite between iterations {before} and {last}, but repeating them stays finite"
         return Breakdown(said, None)
@@ -95,18 +96,18 @@ def breakdown(task: RunTask, snapshot: Snapshot, before: int, last: int) -> Brea
 
 def _explained(task: RunTask, iteration: int, good: Snapshot) -> str:
     """How an iteration breaks down that begins in a good state."""
-    restore(task, good)
+    restore(good)
     when = _when(task, iteration)
     try:
         task.program.run(1, record=task.recorded)
     except SolveError:
-        restore(task, good)
+        restore(good)
         _clean(task)
         where = _first_loop(task, strictly=False)
         return f"{where.text} in {when}{_advice(task, where.cure)}"
     recorded = [(one.name, np.atleast_1d(one.numpy())) for one in task.recorded]
     for strictly in (True, False):
-        restore(task, good)
+        restore(good)
         _clean(task)
         where = _first_loop(task, strictly=strictly)
         if where:
@@ -131,17 +132,17 @@ def _advice(task: RunTask, cure: str = "") -> str:
     return "".join(f"; {one}" for one in said if one)
 
 
-def _broken_iteration(task: RunTask, snapshot: Snapshot, before: int, last: int) -> tuple[int, Snapshot] | None:
+def _broken_iteration(task: RunTask, copied: Snapshot, before: int, last: int) -> tuple[int, Snapshot] | None:
     """The first iteration that breaks something, and the state before it; None where none does. By halves: there may be
     thousands, and to look at a large state takes longer than an iteration."""
-    restore(task, snapshot)
+    restore(copied)
     steps = _steps_to_the_first(task, last - before)
     if steps == 0:
         return None
-    good, broken, state = before, before + steps, snapshot
+    good, broken, state = before, before + steps, copied
     while broken - good > 1:
         middle = (good + broken) // 2
-        restore(task, state)
+        restore(state)
         steps = _steps_to_the_first(task, middle - good)
         if steps:
             broken = good + steps
@@ -161,7 +162,7 @@ def _steps_to_the_first(task: RunTask, count: int) -> int:
     good = healthy(task, recorded, _monitors(task, recorded))
     if not good.all():
         return int(np.argmin(good)) + 1
-    return 0 if all(np.isfinite(one.saved()).all() for one in task.state) else count
+    return 0 if all_finite(task.state) else count
 
 
 def _first_loop(task: RunTask, *, strictly: bool) -> _Finding:
@@ -183,23 +184,43 @@ def _first_bad(task: RunTask, written: Field | Global) -> _Finding:
     """``adt is NaN in cell 17 at (0.5, 0.1)``; nothing when all values are finite and within their limits."""
     if isinstance(written, Field) and written.undefined_after:
         return _Finding()  # a temporary field of which only a part was written so far
-    values = np.atleast_1d(written.numpy()) if isinstance(written, Global) else written.numbered()
     limit = task.limits.get(written.name)
-    bad = ~np.isfinite(values) if limit is None else limit.broken(values)
-    if isinstance(written, Global):  # a minimum starts from infinity
-        bad &= ~np.isinf(values)
-    else:
-        bad[written.set.padding] = False
-    if not bad.any():
-        return _Finding()
     cure = "" if limit is None else limit.cure
     if isinstance(written, Global):
-        return _Finding(f"{written.name} is {_what(limit, values[bad][0])}", cure)
-    rows = np.flatnonzero(bad.reshape(len(values), -1).any(axis=1))
-    element = int(rows[0])
-    more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-    what = _what(limit, values[element][bad[element]].flat[0])
-    return _Finding(f"{written.name} is {what} in {task.location_of(written.set, element)}{more}", cure)
+        values = np.atleast_1d(written.numpy())
+        bad = _bad(limit, values) & ~np.isinf(values)  # a minimum starts from infinity
+        return _Finding(f"{written.name} is {_what(limit, values[bad][0])}", cure) if bad.any() else _Finding()
+    found = _bad_elements(written, limit)
+    if found is None:
+        return _Finding()
+    more = f" and {found.in_all - 1} more" if found.in_all > 1 else ""
+    return _Finding(f"{written.name} is {_what(limit, found.value)} in"
+                    f" {task.location_of(written.set, found.first)}{more}", cure)  # fmt: skip
+
+
+def _bad(limit: Limit | None, values: np.ndarray) -> np.ndarray:
+    return ~np.isfinite(values) if limit is None else limit.broken(values)
+
+
+class _BadElements(NamedTuple):
+    """Those of a field with a value that is not as it should be: the first, such a value of it, and how many."""
+
+    first: int
+    value: float
+    in_all: int
+
+
+def _bad_elements(field: Field, limit: Limit | None) -> _BadElements | None:
+    """Those of all ranks, each of which looks at its own; None where there are none."""
+    numbers, values = numbered_rows(field)
+    bad = _bad(limit, values)
+    rows = np.flatnonzero(bad.any(axis=1))
+    own = [_BadElements(int(numbers[k]), float(values[k][bad[k]][0]), len(rows)) for k in rows[:1]]
+    found = [one for part in ranks().allgathered(own, f"what is wrong with {field.name}") for one in part]
+    if not found:
+        return None
+    in_all = min(sum(one.in_all for one in found), field.set.total)  # a single element may be on every rank
+    return min(found, key=lambda one: one.first)._replace(in_all=in_all)
 
 
 def _what(limit: Limit | None, value: float) -> str:

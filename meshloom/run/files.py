@@ -16,6 +16,7 @@ import numpy as np
 from meshloom.errors import UserError
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
+from meshloom.io.field_rows import saved_rows
 from meshloom.io.files import write_atomically
 from meshloom.io.monitors import MonitorLog
 from meshloom.io.vtk import Series
@@ -167,7 +168,7 @@ class Files(NoFiles):
                 precision=self.task.precision,
                 mesh=self._digest,
                 config=self.task.settings(comments=False),
-                state={name: one.saved() for name, one in self.task.checkpointed.items()},
+                state={name: saved_rows(one) for name, one in self.task.checkpointed.items()},
                 monitor_names=self.task.monitors,
                 monitors=history,
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
@@ -17,7 +17,7 @@ except ImportError:  # not a POSIX system
 
 from meshloom.errors import RunError, UserError, is_text
 from meshloom.io.files import writing
-from meshloom.process.ranks import by_root, on_root
+from meshloom.process.ranks import by_root, on_root, ranks
 from meshloom.process.signals import forget, held_back, undo_if_stopped
 from meshloom.run import names, takeover
 
@@ -161,6 +161,23 @@ def is_run(path: Path) -> bool:
     return names.own_files(path) != [] or takeover.is_open(path)
 
 
+def shared(folder: RunFolder, options: Options = COMMAND) -> RunFolder:
+    """A folder that was claimed, once every rank is known to see it; where one does not, it is given back, and a
+    UserError says so."""
+    if ranks().size == 1:
+        return folder
+    with ExitStack() as probing:
+        probe = on_root(lambda: probing.enter_context(_probed(folder.path)))
+        sees = ranks().allgathered(os.path.exists(probe), "output folders")
+        on_root(probing.close)
+    if not all(sees):
+        folder.abandon()
+        folder.release()
+        raise UserError(f"the output folder {folder.path} is not the same on rank {sees.index(False)} as on rank 0;"
+                        f" choose one that all nodes share with {options.out}")  # fmt: skip
+    return folder
+
+
 @by_root
 def claim(
     case: str, out: Path | None, *, overwrite: bool = False, goes_on: bool = False, options: Options = COMMAND
@@ -251,7 +268,8 @@ def _claimed(
         if goes_on or is_run(path):
             if not (overwrite or goes_on):
                 raise UserError(_refusal(path, options))
-            _probe(path)
+            with _probed(path):
+                pass
             return RunFolder(path, created, replaces=not goes_on, goes_on=goes_on, lock=lock)
         takeover.mark(path)
         return RunFolder(path, created, marked=True, lock=lock)
@@ -334,10 +352,12 @@ def _recover(path: Path, lock: int | None, options: Options = COMMAND) -> bool:
     return False
 
 
-def _probe(path: Path) -> None:
-    """Raise OSError unless files can be made here."""
+@contextmanager
+def _probed(path: Path) -> Iterator[Path]:
+    """A file in a folder, for the block; OSError unless files can be made there."""
     probe = path / names.probe_name(os.getpid())
     os.close(os.open(probe, os.O_CREAT | os.O_WRONLY, 0o666))
+    yield probe
     probe.unlink()
 
 

@@ -23,7 +23,7 @@ from meshloom.operation.program import Program
 from meshloom.operation.run_arguments import check_decides
 from meshloom.recording import refuse_in_program
 from meshloom.run.files import Start
-from meshloom.run.folder import SCRIPT, RunFolder, can_go_on, claim
+from meshloom.run.folder import SCRIPT, RunFolder, can_go_on, claim, shared
 from meshloom.run.report import RunReport, script_report
 from meshloom.run.resume import check_fits, put_in
 from meshloom.run.resume import history as saved_history
@@ -177,7 +177,7 @@ def _claimed(task: Script, place: Path | None, goes_on: bool, replaces: bool) ->
     if place is None:
         return None, None
     there = goes_on and can_go_on(place)
-    folder = claim(task.name, place, overwrite=replaces, goes_on=there, options=SCRIPT)
+    folder = shared(claim(task.name, place, overwrite=replaces, goes_on=there, options=SCRIPT), SCRIPT)
     if not there:
         return folder, None
     try:

@@ -16,8 +16,9 @@ CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE = "run.toml", "monitors.csv", "che
 REPORT, FACTS = "report.html", "report.json"  # the page of a run, and what it is made of besides other files
 PROBES, INTEGRALS, SURFACES = "probes.csv", "integrals.csv", "surface.pvd"
 _OWN_FILES = (CONFIG, MONITORS, CHECKPOINT, SERIES, FACTS, REPORT, PICTURE, PROBES, INTEGRALS, SURFACES)
-_PATTERNS = ("chart_*.csv", "chart_*.png", "map_*.png", "fields_[0-9]*.vt[iru]", "surface_[0-9]*.vtu")
-_FIELDS = re.compile(r"(?:fields|surface)_(\d+)\.vt[iru]")
+_PATTERNS = ("chart_*.csv", "chart_*.png", "map_*.png", "fields_[0-9]*.vt[iru]", "fields_[0-9]*.pvt[iru]",
+             "surface_[0-9]*.vtu")  # fmt: skip
+_FIELDS = re.compile(r"(?:fields|surface)_(\d+)(?:_\d+)?\.p?vt[iru]")  # or one of their pieces
 _PROBE = re.compile(r"\.probe\.\d+")
 _NOT_IN_FILES = '%/\\:*?"<>|'  # of names; on one system or another
 _LONGEST_NAME = 150  # bytes of it; a file name may have 255, also the longer one that is written next to it

@@ -8,7 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from meshloom.errors import MeshError, shown
+from meshloom.io.blocks import as_rows
 from meshloom.io.grids import suffix_of, write_grid
+from meshloom.io.pieces import write_grid_pieces, write_mesh_pieces
+from meshloom.io.rank_rows import AnyRows, RankRows, row_by_row
 from meshloom.io.vtk import write_surface, write_vtu
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
@@ -17,11 +20,14 @@ from meshloom.run.task import RunTask
 from meshloom.run.views import Chart, Image, Picture, SpacePicture
 
 
-def write_on_grid(stem: Path, grid: Grid, fields: Mapping[str, Field | np.ndarray]) -> Path:
-    """Values at the points of a grid; returns the file, which is ``stem`` with an ending."""
+def write_on_grid(stem: Path, grid: Grid, fields: Mapping[str, Field | np.ndarray], *, pieces: bool = False) -> Path:
+    """Values at the points of a grid; returns the file, which is ``stem`` with an ending. ``pieces``: each rank writes
+    its own, and the file lists them."""
+    found = in_space(fields, 2) if grid.rank == 2 else fields
+    if pieces:
+        return write_grid_pieces(stem, grid, found)
     path = stem.with_suffix(suffix_of(grid))
-    arrays = {name: grid.shaped(one) if isinstance(one, Field) else one for name, one in fields.items()}
-    write_grid(path, grid, in_space(arrays, 2) if grid.rank == 2 else arrays)
+    write_grid(path, grid, found)
     return path
 
 
@@ -33,11 +39,14 @@ def write_on_mesh(
     points: np.ndarray | None = None,
     *,
     groups: tuple[str, ...] | None = None,
+    pieces: bool = False,
 ) -> Path:
     """The same for values on cells and nodes; ``points`` (nodes, dim): where these are now, if not where they were.
     ``groups``: the faces of these groups of the boundary alone, with the values of their cells and nodes."""
     path = stem.with_suffix(".vtu")
     cells, nodes = (in_space(one, 1) if mesh.dim == 2 else one for one in (cell_fields, node_fields))
+    if pieces:
+        return write_mesh_pieces(stem, mesh, cells, nodes, points)
     if groups is None:
         write_vtu(path, mesh, cells, nodes, points=points)
     else:
@@ -56,12 +65,17 @@ def check_sizes(fields: Mapping[str, Field | np.ndarray], shape: tuple[int, ...]
                              f" right, {why}, with a further axis for components")  # fmt: skip
 
 
-def in_space(fields: Mapping[str, Field | np.ndarray], axes: int) -> dict[str, np.ndarray]:
+def in_space(fields: Mapping[str, Field | AnyRows], axes: int) -> dict[str, AnyRows]:
     """Vectors of the plane, (..., 2) behind so many axes, with a third component of 0, and all else as it is: ParaView
     draws arrows and streamlines of arrays with three components alone."""
-    flat = {name: one.numpy() if isinstance(one, Field) else np.asarray(one) for name, one in fields.items()}
-    return {name: np.pad(one, [(0, 0)] * axes + [(0, 1)]) if one.shape[axes:] == (2,) else one
-            for name, one in flat.items()}  # fmt: skip
+
+    def padded(rows: AnyRows, axes: int) -> AnyRows:
+        if rows.shape[axes:] != (2,):
+            return rows
+        return row_by_row(rows, lambda values: np.pad(values, [(0, 0)] * axes + [(0, 1)]))
+
+    found = {name: as_rows(one) for name, one in fields.items()}
+    return {name: padded(one, 1 if isinstance(one, RankRows) else axes) for name, one in found.items()}
 
 
 def draw(

@@ -8,6 +8,7 @@ import numpy as np
 
 from meshloom.errors import UserError
 from meshloom.io.checkpoint import Checkpoint
+from meshloom.io.field_rows import restore, saved_shape
 from meshloom.run.files import Start
 from meshloom.run.task import RunTask
 from meshloom.toml import toml_key
@@ -19,7 +20,7 @@ def put_in(task: RunTask, start: Start) -> None:
     check_fits(task, start)
     for name, one in task.checkpointed.items():
         if name in start.checkpoint.state or name not in task.added:
-            one.restore(start.checkpoint.state[name])
+            restore(one, start.checkpoint.state[name])
 
 
 def history(task: RunTask, saved: Checkpoint) -> np.ndarray:
@@ -37,7 +38,7 @@ def check_fits(task: RunTask, start: Start) -> None:
     """UserError unless a checkpoint has the state and the monitors of a task."""
     saved = start.checkpoint
     for name, one in task.checkpointed.items():
-        values, shape = saved.state.get(name), one.saved().shape
+        values, shape = saved.state.get(name), saved_shape(one)
         if values is None and name in task.added:
             continue
         if values is None or values.dtype != one.dtype or values.shape != shape:

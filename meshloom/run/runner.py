@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshloom.errors import MeshloomError, RunError, SolveError, UserError, one_line
+from meshloom.io.field_rows import all_finite
 from meshloom.process.ranks import ranks
 from meshloom.run.diagnose import Snapshot, breakdown, healthy, take_snapshot
 from meshloom.run.facts import Monitors, Outcome, gathered
@@ -199,7 +200,7 @@ class Runner:
     def _check_state(self) -> None:
         """RunError where something that is watched is not finite: monitors do not show everything."""
         with np.errstate(all="ignore"):
-            if not all(np.isfinite(one.saved()).all() for one in self.task.watched or ()):
+            if not all_finite(self.task.watched or ()):
                 found = breakdown(self.task, self.good.state, self.good.iteration, self.iteration)
                 if found.iteration is not None:
                     self._forget_from(found.iteration)

@@ -115,7 +115,7 @@ class Sampler:
         """Its components, or those of the normal."""
         if one not in self._shares:
             self._shares[one] = _shares_of(one, now)
-        return self._shares[one].of(now.rows(one.of))
+        return now.integral(self._shares[one], one.of)
 
     def _dimension(self, key: tuple[str, str], place: tuple[float, ...], now: Sampled) -> None:
         if len(place) != now.dim:
@@ -131,14 +131,16 @@ class Sampler:
 
     def _along(self, one: Track, now: Sampled) -> list[Spot | None]:
         """The places of a line; None where there is no cell."""
-        found: list[Spot | None] = []
-        for share in np.linspace(0.0, 1.0, one.points):
-            place = tuple((np.array(one.start) * (1.0 - share) + np.array(one.end) * share).tolist())
-            try:
-                found.append(self._spot(place, now))
-            except Outside:
-                found.append(None)
-        return found
+        start, end = np.array(one.start), np.array(one.end)
+        places = (start * (1.0 - share) + end * share for share in np.linspace(0.0, 1.0, one.points))
+        return [self._spot_or_none(tuple(place.tolist()), now) for place in places]
+
+    def _spot_or_none(self, place: tuple[float, ...], now: Sampled) -> Spot | None:
+        """None where there is no cell."""
+        try:
+            return self._spot(place, now)
+        except Outside:
+            return None
 
     # --- values
 
@@ -153,14 +155,10 @@ class Sampler:
 
     def _probe_row(self, now: Sampled) -> np.ndarray:
         """Not a number where a mesh has moved away."""
-        parts = []
-        for one in self.wishes.probes.values():
-            names = one.fields or now.names
-            try:
-                spot = self._spot(one.at, now)
-                parts += [now.at(spot, name) for name in names]
-            except Outside:
-                parts += [np.full(len(now.components(name)), np.nan) for name in names]
+        spots = [self._spot_or_none(one.at, now) for one in self.wishes.probes.values()]
+        near = now.near(filter(None, spots))
+        parts = [_values_at(spot, name, near) for spot, one in zip(spots, self.wishes.probes.values(), strict=True)
+                 for name in one.fields or now.names]  # fmt: skip
         return np.concatenate([np.empty(0), *parts])
 
     def charts(self) -> tuple[Chart, ...]:
@@ -171,12 +169,13 @@ class Sampler:
         for name, one in self.wishes.tracks.items():
             names = one.fields or now.names
             spots = self._along(one, now)
+            near = now.near(filter(None, spots))
             length = float(np.linalg.norm(np.subtract(one.end, one.start)))
             curves: dict[str, np.ndarray] = {}
             for each in names:
-                parts = now.components(each)
-                rows = [np.full(len(parts), np.nan) if spot is None else now.at(spot, each) for spot in spots]
-                curves |= {f"{each}{part}": column for part, column in zip(parts, np.array(rows).T, strict=True)}
+                rows = [_values_at(spot, each, near) for spot in spots]
+                columns = zip(now.components(each), np.array(rows).T, strict=True)
+                curves |= {f"{each}{part}": column for part, column in columns}
             x = np.linspace(0.0, length, one.points)
             found.append(Chart(name, x, curves, "distance", names[0] if len(names) == 1 else "value"))
         return tuple(found)
@@ -186,6 +185,11 @@ class Sampler:
         assert found is not None
         self._follow(found)
         return found
+
+
+def _values_at(spot: Spot | None, name: str, near: Sampled) -> np.ndarray:
+    """The components of a field at a place; not numbers where there is no cell."""
+    return np.full(len(near.components(name)), np.nan) if spot is None else near.at(spot, name)
 
 
 def check_measured(task: RunTask) -> Sampler:

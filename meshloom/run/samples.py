@@ -7,16 +7,19 @@ A case is told by its settings, a script by arguments; both give the same wishes
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from meshloom.errors import nearest, shown
+from meshloom.io.rank_rows import AnyRows, RankRows
 from meshloom.mesh.grid import Grid
+from meshloom.mesh.integrals import Shares
 from meshloom.mesh.locate import Spot
 from meshloom.mesh.mesh import Mesh
+from meshloom.process.ranks import on_root
 
 MOST_POINTS = 100_000  # of a line
 USUAL_POINTS, USUAL_EVERY = 200, 10
@@ -140,15 +143,31 @@ def _words(key: str, value: Any) -> tuple[str, ...]:
 # --- what there is ----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class PickedRows:
+    """Rows of some numbers, ascending, that every rank has: ``picked[number]``, or ``picked[numbers]``."""
+
+    numbers: np.ndarray
+    values: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    def __getitem__(self, numbers: Any) -> np.ndarray:
+        return self.values[np.searchsorted(self.numbers, numbers)]
+
+
 @dataclass(frozen=True)
 class Sampled:
     """Fields as they are now: on cells and nodes of a mesh, (n, ...) each, or at points of a grid, (*shape, ...).
-    ``positions`` (nodes, d): where the nodes of a mesh that moves are."""
+    ``positions`` (nodes, d): where the nodes of a mesh that moves are. Of several ranks each may have its own rows
+    (``RankRows``), of a grid those of points in a row."""
 
     home: Mesh | Grid
-    cells: Mapping[str, np.ndarray] = field(default_factory=dict)
-    nodes: Mapping[str, np.ndarray] = field(default_factory=dict)
-    points: Mapping[str, np.ndarray] = field(default_factory=dict)
+    cells: Mapping[str, AnyRows | PickedRows] = field(default_factory=dict)
+    nodes: Mapping[str, AnyRows | PickedRows] = field(default_factory=dict)
+    points: Mapping[str, AnyRows | PickedRows] = field(default_factory=dict)
     positions: np.ndarray | None = None
 
     @property
@@ -159,21 +178,48 @@ class Sampled:
     def dim(self) -> int:
         return self.home.rank if isinstance(self.home, Grid) else self.home.dim
 
-    def rows(self, name: str) -> np.ndarray:
+    def rows(self, name: str) -> AnyRows | PickedRows:
         """The values of a field, (n, ...); the points of a grid in a row."""
         if name in self.points:
             values = self.points[name]
-            return values.reshape(-1, *values.shape[self.dim :])
+            return values.reshape(-1, *values.shape[self.dim :]) if isinstance(values, np.ndarray) else values
         return self.cells[name] if name in self.cells else self.nodes[name]
 
+    def near(self, spots: Iterable[Spot]) -> Sampled:
+        """The same with the rows on every rank that some places need, which their owners give; all must ask."""
+        listed = list(spots)
+        cells = np.unique([one.cell for one in listed if one.cell >= 0]).astype(np.int64)
+        others = np.unique(np.concatenate([np.zeros(0, np.int64), *(one.elements for one in listed)]))
+
+        def picked(rows: AnyRows | PickedRows, numbers: np.ndarray) -> AnyRows | PickedRows:
+            if not isinstance(rows, RankRows):
+                return rows
+            return PickedRows(numbers, rows.taken(numbers).gathered())
+
+        return replace(self, cells={name: picked(rows, cells) for name, rows in self.cells.items()},
+                       nodes={name: picked(rows, others) for name, rows in self.nodes.items()},
+                       points={name: picked(rows, others) for name, rows in self.points.items()})  # fmt: skip
+
     def at(self, spot: Spot, name: str) -> np.ndarray:
-        """The components of a field at a place, (k,)."""
+        """The components of a field at a place, (k,), which it is near."""
         values = self.rows(name)
-        value = values[spot.cell] if name in self.cells else spot.of_points(values)
+        assert not isinstance(values, RankRows)
+        if name in self.cells:
+            return np.asarray(values[spot.cell], float).reshape(-1)
+        near = replace(spot, elements=np.arange(len(spot.elements)))
+        value = near.of_points(values[spot.elements])
         return np.asarray(value, float).reshape(-1)
+
+    def integral(self, shares: Shares, name: str) -> np.ndarray:
+        """That of a field, (k,): its components, or those of the normal. The root has the rows that it is made of."""
+        values = self.rows(name)
+        assert not isinstance(values, PickedRows)
+        if not isinstance(values, RankRows):
+            return shares.of(values)
+        rows = values.taken(np.arange(values.count)[shares.elements]).on_root()
+        return on_root(lambda: replace(shares, elements=slice(None)).of(rows))
 
     def components(self, name: str) -> list[str]:
         """``[""]`` of a number, ``["[0]", "[1]"]`` of a vector."""
-        values = {**self.points, **self.nodes, **self.cells}[name]
-        shape = values.shape[self.dim if name in self.points else 1 :]
+        shape = self.rows(name).shape[1:]
         return [""] if math.prod(shape) == 1 and not shape else [f"[{k}]" for k in range(math.prod(shape))]

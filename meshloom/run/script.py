@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from meshloom.errors import RunError, UserError, one_line, shown
+from meshloom.io.field_rows import all_finite, shown_rows
 from meshloom.io.state import identity
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.globals import Condition
@@ -177,8 +178,8 @@ class Script(RunTask):
         if self._home is None:
             return None
         if isinstance(self._home, Grid):
-            return Sampled(self._home, points={name: one.numpy() for name, one in self.fields.items()})
-        cells, nodes = ({name: one.numpy() for name, one in found.items()} for found in self._on_mesh)
+            return Sampled(self._home, points={name: shown_rows(one) for name, one in self.fields.items()})
+        cells, nodes = ({name: shown_rows(one) for name, one in found.items()} for found in self._on_mesh)
         return Sampled(self._home, cells, nodes, positions=self._home.coordinates.numpy())
 
     def write_surface(self, stem: Path, groups: tuple[str, ...]) -> Path:
@@ -365,7 +366,7 @@ def _mesh_with(name: str, on: Set) -> Mesh:
 def _is_finite(one: Values) -> bool:
     if isinstance(one, Field) and one.undefined_after:
         return False
-    return one.dtype.kind == "f" and bool(np.isfinite(one.saved()).all())
+    return one.dtype.kind == "f" and all_finite([one])
 
 
 def column_names(name: str, one: Global) -> list[str]:

@@ -233,13 +233,15 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "begin": lambda path: RunFolder(path.parent, replaces=True).begin(),
     "claim": lambda path: claim("airfoil", path),
 }
+#: What the root has to tell of files that all ranks write; this one has none of their blocks.
+TOLD = {"save": [b"content"], "write": Path("next to it")}
 
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_the_root_alone_writes(tmp_path: Path, joined: Callable[[Pair], Pair], writer: str) -> None:
     (tmp_path / "monitors.csv").write_text("of before\n")
     before = sorted(tmp_path.iterdir())
-    joined(Pair(1, (None, None)))
+    joined(Pair(1, (TOLD.get(writer), None)))
     WRITERS[writer](tmp_path / "file")
     assert sorted(tmp_path.iterdir()) == before
 

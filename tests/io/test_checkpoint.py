@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import io
 import os
 from contextlib import closing
 from dataclasses import replace
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 from meshloom.errors import RunError, UserError
+from meshloom.io import collective
 from meshloom.io.checkpoint import Checkpoint, load, save
 from meshloom.io.monitors import MonitorLog
 
@@ -159,3 +162,49 @@ def test_monitors_on_a_full_disk(tmp_path: Path):
         log.append(np.ones((3, 1)))
     log.close(failed=True)
     assert log._file.closed
+
+
+def written_before(path: Path, checkpoint: Checkpoint) -> bytes:
+    """As versions wrote it whose checksum is that of all that follows it, with another one of the content."""
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w", userblock_size=512) as file:
+        head = ("case", "iteration", "precision", "mesh", "config")
+        file.attrs.update({name: getattr(checkpoint, name) for name in head}, format=1, sha256=checkpoint.digest())
+        for name, values in checkpoint.state.items():
+            file.create_dataset(f"state/{name}", data=values)
+        file.create_dataset("monitors", data=checkpoint.monitors).attrs["names"] = checkpoint.monitor_names
+    return sealed_before(path, buffer.getvalue()[512:])
+
+
+def sealed_before(path: Path, body: bytes) -> bytes:
+    front = b"meshloom checkpoint, sha256 " + hashlib.sha256(body).hexdigest().encode() + b"\n"
+    path.write_bytes(front.ljust(512, b"\0") + body)
+    return body
+
+
+def test_checkpoints_of_earlier_versions(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    path = tmp_path / "c.h5"
+    body = bytearray(written_before(path, checkpoint))
+    assert load(path).digest() == checkpoint.digest()
+    body[body.index(checkpoint.state["q"].tobytes()) + 100] ^= 1
+    damaged = path.read_bytes()[:512] + body
+    path.write_bytes(damaged)
+    assert "damaged or truncated" in refusal(path)
+    sealed_before(path, bytes(body))
+    assert "its content does not match its checksum" in refusal(path)
+
+
+def test_the_checksum_is_that_of_the_checksums_of_blocks(
+    tmp_path: Path, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collective, "BLOCK", 1000)
+    save(tmp_path / "c.h5", checkpoint)
+    data = (tmp_path / "c.h5").read_bytes()
+    blocks = [data[512:1000], *(data[first : first + 1000] for first in range(1000, len(data), 1000))]
+    checksum = hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in blocks)).hexdigest()
+    front = f"meshloom checkpoint, sha256 of blocks {checksum}\n".encode()
+    assert len(blocks) > 3 and data[:512] == front.ljust(512, b"\0")
+    with h5py.File(tmp_path / "c.h5") as file:
+        places = {name: file["state"][name].id.get_offset() for name in checkpoint.state}
+    for name, values in checkpoint.state.items():
+        assert data[places[name] :].startswith(values.tobytes()), "rows stand in one piece"
