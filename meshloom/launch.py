@@ -69,7 +69,16 @@ class Job:
 
 
 def check(request: Request) -> Job:
-    """The case and its whole configuration, from defaults or checkpoint, then the file, then the changes."""
+    """The case and its whole configuration, from defaults or checkpoint, then the file, then the changes; RankError
+    where ranks were given other ones."""
+    job = _checked(request)
+    own = job.case.source
+    ml.world.check_given({"the case": job.case.name, "the text of its file": own and own.sha256[:16],
+                          "the output folder": request.out and str(request.out), **flatten(job.config)})  # fmt: skip
+    return job
+
+
+def _checked(request: Request) -> Job:
     path = _in_folder(request.restart) if request.restart else None
     identity, saved = _load(path) if path else ((), None)
     old = parse_settings(saved.config, str(path), path.parent) if path and saved else []

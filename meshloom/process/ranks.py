@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 T = TypeVar("T")
 P = ParamSpec("P")
 
-#: What launchers tell a process of its rank: those of MPICH, Intel and Cray; Open MPI; MVAPICH.
-RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
+#: What launchers tell a process of its rank: those of MPICH, Intel and Cray; Open MPI; MVAPICH; Slurm's with PMIx.
+RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK")
 
 
 class Ended(NamedTuple):
