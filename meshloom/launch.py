@@ -23,7 +23,7 @@ from meshloom.errors import ConfigError, MeshloomError, RunError, UserError, nea
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.process.activity import busy
-from meshloom.process.ranks import by_root
+from meshloom.process.ranks import by_root, ranks
 from meshloom.run.files import Start
 from meshloom.run.folder import COMMAND, Options, RunFolder, claim, recover
 from meshloom.run.names import CHECKPOINT, CONFIG
@@ -73,8 +73,8 @@ def check(request: Request) -> Job:
     where ranks were given other ones."""
     job = _checked(request)
     own = job.case.source
-    ml.world.check_given({"the case": job.case.name, "the text of its file": own and own.sha256[:16],
-                          "the output folder": request.out and str(request.out), **flatten(job.config)})  # fmt: skip
+    ranks().check_given({"the case": job.case.name, "the text of its file": own and own.sha256[:16],
+                         "the output folder": request.out and str(request.out), **flatten(job.config)})  # fmt: skip
     return job
 
 

@@ -142,7 +142,6 @@ class World(of_process.OneProcess):
                 request.wait()
 
     def check_given(self, given: Mapping[str, object]) -> None:
-        """RankError where ranks were given other settings by name; all must ask."""
         if self.size > 1:
             import_module("meshloom.dist.consistency").compare_named(self, given)
 

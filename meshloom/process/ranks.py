@@ -42,6 +42,9 @@ class OneProcess:
         """The largest of all ranks' numbers; all must ask."""
         return number
 
+    def check_given(self, given: Mapping[str, object]) -> None:
+        """RankError where ranks were given other settings by name; all must ask."""
+
     def arrive(self, said: str, code: int, tell: Callable[[], object] | None = None) -> Ended:
         """This rank has come to an end with an exit code, and with an error that is ``said``, or ''. What all of them
         end with, once they are here. Where some are not for a while after an error, nobody knows where they wait: the

@@ -216,6 +216,12 @@ def other_folder() -> None:
     run(out=f"nowhere_{ml.world.rank}")
 
 
+def other_folder_of_a_script() -> None:
+    """As ``tempfile.mkdtemp()`` makes them."""
+    mesh, u, rate = given()
+    ml.march(ml.program(lambda: moved(mesh.cells, rate, u)), steps=1, out=f"nowhere_{ml.world.rank}", progress=False)
+
+
 def too_many_planes() -> None:
     grid = ml.Grid((2, 4))
     u = grid.field("u")
@@ -245,7 +251,7 @@ RUNS: dict[str, Callable[[], None]] = {
         nothing, gathered_on_one, other_fields, left_early, late, raised_on_one, refused_on_one, refused_on_all,
         raised_on_all, refused_and_caught, waiting, killed, random_start, random_restart, other_mesh, other_points,
         other_mesh_by_points, other_map, other_type, other_backend, other_numpy, other_processor, other_compiler,
-        other_settings, other_case, other_folder, too_many_planes, no_exchange,
+        other_settings, other_case, other_folder, other_folder_of_a_script, too_many_planes, no_exchange,
     )
 }  # fmt: skip
 

@@ -40,6 +40,7 @@ LINES = [
     ("other_settings", 3, f"flow.cfl is 0.9 on rank 0, and 0.8 on rank 1: {SETTINGS}"),
     ("other_case", 2, f"the case is 'airfoil' on rank 0, and 'lulesh' on rank 1: {SETTINGS}"),
     ("other_folder", 2, f"the output folder is 'nowhere_0' on rank 0, and 'nowhere_1' on rank 1: {SETTINGS}"),
+    ("other_folder_of_a_script", 2, f"the output folder is 'nowhere_0' on rank 0, and 'nowhere_1' .*: {SETTINGS}"),
     ("too_many_planes", 3, rf"3 ranks are too many for grid: .* has 2 planes there.*; at most 2.* \({HERE}\)"),
     ("other_numpy", 2, r"NumPy is \S+ on rank 0, and 1\.0 on rank 1: install the same on all nodes"),
 ]  # fmt: skip
