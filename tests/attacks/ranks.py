@@ -23,12 +23,12 @@ RANKS, OTHERS = 3, (None, 1, 2, 4)  # on which runs are killed, and on which the
 GONE = 10.0  # seconds after which nobody may be left: twice what is promised, machines are busy
 _SAME_BITS = ("--set", "run.reproducible=true")
 CASES: dict[str, tuple[str, ...]] = {
-    "airfoil": settings(100, 30, False, "mesh.i=12", "mesh.j=9", "run.iterations=300",
-                        *measured(50, "[1.5,0.6]", "pressure"), 'output.surface=["wall"]'),
-    "bookleaf_sod": settings(30, 11, False, "mesh.cells=[20,5]", "run.iterations=100",
+    "airfoil": settings(40, 15, False, "mesh.i=12", "mesh.j=9", "run.iterations=120",
+                        *measured(20, "[1.5,0.6]", "pressure"), 'output.surface=["wall"]'),
+    "bookleaf_sod": settings(20, 7, False, "mesh.cells=[20,5]", "run.iterations=50",
                              *measured(5, "[0.5,0.05]", "density")),
-    "lulesh": settings(20, 6, False, "mesh.size=4", "run.iterations=60", *measured(6, "[0.3,0.3,0.3]", "pressure")),
-    "fv": settings(10, 4, False, "mesh.along=6", "mesh.up=4", "time.method=implicit", "run.iterations=30"),
+    "lulesh": settings(15, 4, False, "mesh.size=4", "run.iterations=30", *measured(6, "[0.3,0.3,0.3]", "pressure")),
+    "fv": settings(4, 2, False, "mesh.along=6", "mesh.up=4", "time.method=implicit", "run.iterations=10"),
 }  # fmt: skip
 
 

@@ -32,6 +32,8 @@ from tests.dist.on_ranks_cases import ANY_BITS, CASES, SCRIPTS, UNFUSED, VARIANT
 
 NAMES = (*CASES, *VARIANTS, *SCRIPTS)
 AT_ONCE = 8  # cases of a launch, which takes a second to start
+ITERATIONS = 6  # of each, with files after every third
+SECONDS = 1200  # for a launch: a deadlock fails
 ROUND_OFF = 1e-9  # of the largest value of an array, after a few iterations
 KEPT = ROOT / "build" / "ranks"
 SAME = "same"
@@ -108,8 +110,9 @@ def near(found: np.ndarray, expected: np.ndarray) -> bool:
 def run(launch: Launch, names: Sequence[str]) -> dict[str, Found]:
     """Cases, in one launch."""
     words = [*[UNFUSED] * (not launch.fused), *[ANY_BITS] * (not launch.same_bits)]
+    words += [f"{name}:{ITERATIONS}" for name in names]
     with TemporaryDirectory() as folder:
-        done = launched(launch.ranks, ["-m", "tests.dist.on_ranks_cases", launch.backend, folder, *words, *names],
+        done = launched(launch.ranks, ["-m", "tests.dist.on_ranks_cases", launch.backend, folder, *words], SECONDS,
                         MESHLOOM_POISON_HALOS=str(int(launch.poisoned)))  # fmt: skip
         assert done.returncode == 0, f"{launch}: exit code {done.returncode}: {done.stderr[-3000:]}"
         digests = json.loads(done.stdout.splitlines()[-1])
