@@ -1,6 +1,7 @@
 # make demo   the airfoil case on this machine: fields for ParaView, a picture, a residual curve
 # make test   everything the project checks about itself: ruff, mypy, pytest, docs
 # make test-all  that, with the tests that take minutes: the whole products of strategies, layouts, orderings and back ends
+# make test-ranks  every case on 1 to 4 ranks of MPI, on three back ends, for an hour; goes on where it was stopped
 # make docs   the documentation as a site in site/
 # make bench  Meshloom beside hand-written C++, numba and NumPy; the result goes to bench/results/
 # make clean  removes what the above made, the virtual environment included
@@ -19,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # The docs stay on the major version that pyproject.toml names.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-all pytest site lint docs bench clean
+.PHONY: demo test test-all test-ranks pytest pairs-of-ranks site lint docs bench clean
 .DEFAULT_GOAL := demo
 
 # Stamps: each is made once, and again when pyproject.toml changes.
@@ -47,12 +48,21 @@ lint: $(VENV)/.dev
 site: $(VENV)/.dev
 	$(BIN)/mkdocs build --strict --quiet
 
-# The three side by side: the types and the site each take one core a minute.
+# The three side by side: the types and the site each take one core a minute. Ranks share the cores by themselves.
 test: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs 3 lint pytest site
+	@$(MAKE) --no-print-directory pairs-of-ranks
 
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "$(WHICH)"
+
+# A design of `make test-ranks` in which every two of case, back end, number of ranks and so on meet.
+pairs-of-ranks: export MESHLOOM_CXXFLAGS ?= -O0
+pairs-of-ranks: $(VENV)/.dev
+	$(BIN)/python -m pytest --quiet --numprocesses 2 -m slow tests/dist/test_matrix.py
+
+test-ranks: $(VENV)/.dev
+	$(BIN)/python -m tests.dist.matrix
 
 # Every test there is, compiled as for users; those for a GPU where there is one.
 test-all: $(VENV)/.dev

@@ -23,7 +23,7 @@ from meshloom.errors import ConfigError, MeshloomError, RunError, UserError, nea
 from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.process.activity import busy
-from meshloom.process.ranks import by_root, on_root
+from meshloom.process.ranks import by_root, on_root, ranks
 from meshloom.run.files import Start
 from meshloom.run.folder import COMMAND, Options, RunFolder, claim, recover, shared
 from meshloom.run.names import CHECKPOINT, CONFIG
@@ -69,7 +69,16 @@ class Job:
 
 
 def check(request: Request) -> Job:
-    """The case and its whole configuration, from defaults or checkpoint, then the file, then the changes."""
+    """The case and its whole configuration, from defaults or checkpoint, then the file, then the changes; RankError
+    where ranks were given other ones."""
+    job = _checked(request)
+    own = job.case.source
+    ranks().check_given({"the case": job.case.name, "the text of its file": own and own.sha256[:16],
+                         "the output folder": request.out and str(request.out), **flatten(job.config)})  # fmt: skip
+    return job
+
+
+def _checked(request: Request) -> Job:
     path = _in_folder(request.restart) if request.restart else None
     identity, saved = _load(path) if path else ((), None)
     old = parse_settings(saved.config, str(path), path.parent) if path and saved else []

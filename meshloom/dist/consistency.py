@@ -10,25 +10,29 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from weakref import WeakSet
 
 import numpy as np
 
 from meshloom.backend.base import Backend
+from meshloom.backend.compiling import CompilingBackend
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import CALLS, HALOS, digest
 from meshloom.dist.local import Distribution
 from meshloom.dist.shared import share
 from meshloom.dist.world import World
-from meshloom.errors import RankError
+from meshloom.errors import CompilerError, RankError, shown
 from meshloom.mesh.core import Global, Map, Set, on_host
+from meshloom.native.compiler import host_compiler
 from meshloom.process.version import VERSION
+from meshloom.target import CPU
 
 VARIABLES = (CALLS, HALOS, "MESHLOOM_CXXFLAGS")  # what they say must be said to all
 POINTS = "digest of points"  # where a set keeps it
 SAME_MESH = "all ranks must be given the same mesh"
+SAME_COMPILER = "name the same by CXX on all nodes"
 SAME_SCRIPT = "all ranks must run the same script"
 
 _compared: WeakSet[Global] = WeakSet()
@@ -70,11 +74,25 @@ def difference(first: Sequence[GivenToRank], rank: int, theirs: Sequence[GivenTo
 
 # ----- settings -----------------------------------------------------------------------------------------------------
 def compare_settings(world: World) -> None:
-    """RankError where ranks run other versions, or were told other things by their environment."""
+    """RankError where ranks run other versions, on processors whose bits differ, or were told other things by their
+    environment."""
     versions = {"Meshloom": VERSION, "Python": platform.python_version(), "NumPy": np.__version__}
     given = [GivenToRank(name, said, "install the same on all nodes") for name, said in versions.items()]
+    given.append(GivenToRank("the processor", _processor(), "take nodes of one kind"))
     given += [GivenToRank(name, repr(os.environ.get(name, "")), "set it for all ranks") for name in VARIABLES]
     compare(world, given, "by its environment")
+
+
+def compare_named(world: World, given: Mapping[str, object]) -> None:
+    """RankError where ranks were given other settings by name, as those of a run."""
+    hint = "all ranks must be given the same settings"
+    compare(world, [GivenToRank(name, shown(value), hint, repr(value), "is another one")
+                    for name, value in given.items()], "as settings")  # fmt: skip
+
+
+def _processor() -> str:
+    """What results depend on to the last bit, however wide vectors are: can it multiply and add at once?"""
+    return f"{platform.machine()} {'with' if CPU.has_fma else 'without'} fma"
 
 
 # ----- sets, maps and values ----------------------------------------------------------------------------------------
@@ -99,7 +117,7 @@ def compare_given(
     first_seen = [one for one in totals if one not in _compared]
     if uncompared or first_seen:
         _compared.update(first_seen)
-        compare(world, [_backend(inside), *map(_field, uncompared), *map(_global, first_seen)], "as values")
+        compare(world, [*_backend(inside), *map(_field, uncompared), *map(_global, first_seen)], "as values")
         for one in uncompared:
             one.given = ""
 
@@ -123,9 +141,20 @@ def _places(of: Set) -> str:
     return found
 
 
-def _backend(inside: Backend) -> GivenToRank:
+def _backend(inside: Backend) -> Iterator[GivenToRank]:
     plain = " ".join(str(one) for one in inside.key if isinstance(one, str | bool))  # others are this process's own
-    return GivenToRank("the back end", inside.name, "choose the same on all ranks", plain, "has other options")
+    yield GivenToRank("the back end", inside.name, "choose the same on all ranks", plain, "has other options")
+    if isinstance(inside, CompilingBackend):
+        yield _compiler()
+
+
+def _compiler() -> GivenToRank:
+    """By whom loops are compiled; where GPUs run them there may be none."""
+    try:
+        found = host_compiler()
+    except CompilerError:
+        return GivenToRank("the C++ compiler", "missing", SAME_COMPILER)
+    return GivenToRank("the C++ compiler", found.version, SAME_COMPILER, repr(found.flags), "takes other options")
 
 
 def _field(one: DistributedArray) -> GivenToRank:

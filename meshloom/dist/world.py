@@ -25,6 +25,9 @@ from meshloom.process.tracebacks import running_line
 
 #: What launchers tell a process of how many there are: those of MPICH, Intel and Cray; Open MPI; MVAPICH.
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+#: Slurm's srun tells every step its size, also those of processes that have nothing to do with each other: it counts
+#: where PMIx is there to join them.
+SLURM_SIZE, PMIX_RANK = "SLURM_STEP_NUM_TASKS", "PMIX_RANK"
 LONGEST_NOTE = 2000  # characters: it must fit into the buffer that a rank holds ready
 _PAUSE = 2e-4  # seconds between looks whether a note has come
 T = TypeVar("T")
@@ -32,7 +35,8 @@ T = TypeVar("T")
 
 def launched(environment: Mapping[str, str] = os.environ) -> int:
     """How many processes a launcher says that it has started; 1 where there is none."""
-    said = [environment[name] for name in SIZES if name in environment]
+    sizes = (*SIZES, SLURM_SIZE) if PMIX_RANK in environment else SIZES
+    said = [environment[name] for name in sizes if name in environment]
     return max((int(one) for one in said if one.isdecimal()), default=1)
 
 
@@ -162,6 +166,10 @@ class World(of_process.OneProcess):
             for request in sent:
                 request.wait()
 
+    def check_given(self, given: Mapping[str, object]) -> None:
+        if self.size > 1:
+            import_module("meshloom.dist.consistency").compare_named(self, given)
+
     def check_alone(self, what: str, others: str = "") -> None:
         """UserError where there are several ranks: ``what`` does not run on them yet, and ``others`` do. All must
         ask."""
@@ -204,7 +212,7 @@ def join() -> None:
         of_process.join(world)
         ending.watch(world)
         ranks = world()
-        for name in SIZES:  # programs that this one starts are no ranks
+        for name in (*SIZES, SLURM_SIZE):  # programs that this one starts are no ranks
             os.environ.pop(name, None)
         import_module("meshloom.dist.consistency").compare_settings(ranks)
         if ranks.checks:  # the end of a script is a call that all ranks must come to

@@ -19,6 +19,7 @@ from meshloom.mesh.values import FIELD_DTYPES, same_kind
 
 _tracing: ContextVar[bool] = ContextVar("tracing", default=False)
 _COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
+_ON_RANKS = "numpy() of all values and local() of a rank's own do, which are copies"
 _INCOMPARABLE = "does not compare by itself; compare its numpy(), or a Global's value"
 
 
@@ -207,6 +208,11 @@ class SharedMemory(ArrayInterop):
         self.assign_rows(self.set.by_position(rows))
 
     # Sharing with other libraries, without copies.
+    @staticmethod
+    def _check_alone(what: str) -> None:
+        """UserError where values are spread over ranks, so that no array has all of them."""
+        Rows.placement.check_alone(what, _ON_RANKS)
+
     def memory(self) -> Any:
         """The buffer as it lies, of the field's ``shape``: NumPy's array on the host, CuPy's on a device, no copy.
 
@@ -214,7 +220,7 @@ class SharedMemory(ArrayInterop):
         Nobody sees what is written to it: say ``field.changed()`` where its ``version`` matters to somebody.
         """
         self.check_readable()
-        Rows.placement.check_alone("the memory of a field")
+        self._check_alone("the memory of a field")
         self._lend()
         if self.layout.kind == "aosoa" and self.dim > 1:
             raise MeshError(
@@ -234,6 +240,7 @@ class SharedMemory(ArrayInterop):
         MeshError where there is no such array: in the memory of a GPU, on a mesh that is arranged otherwise in memory,
         in groups of elements. Nobody sees what is written: say ``changed()`` where its ``version`` matters to somebody.
         """
+        self._check_alone("a view of a field")
         if not isinstance(self.storage, np.ndarray):
             self._refuse("lies in the memory of a GPU, so NumPy has no view of it; use numpy(), a copy, or memory()")
         return self._shared()
@@ -254,7 +261,9 @@ class SharedMemory(ArrayInterop):
         return self._shared().__cuda_array_interface__
 
     def __dlpack__(self, **options: Any) -> Any:
+        self._check_alone("DLPack")
         return self._shared().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
+        self._check_alone("DLPack")
         return self.storage.__dlpack_device__()

@@ -73,6 +73,7 @@ class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
     def _wrap(self, array: Any, *others: Any) -> None:
         """Live in an array that somebody else has."""
         refuse_in_program(f"wrapping an array by field {self.name}", MAKE_BEFORE)
+        Rows.placement.check_alone("wrapping an array", "data= does, which takes a copy")
         if self.temporary or any(one is not None for one in others):
             self._refuse("wraps an array, so it is not temporary, and has its values, its type and its order")
         self.layout, self.layout_is_free = parse_layout("aos"), False
@@ -138,6 +139,10 @@ class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
         made.layout_is_free, made.undefined_after = self.layout_is_free, self.undefined_after
         made.repack(self.unpacked())
         return made
+
+    def _sent(self) -> dict[str, Any]:
+        Rows.placement.check_alone("pickling a field", "ml.save and ml.load do")
+        return super()._sent()
 
     def check_readable(self, who: str = "") -> None:
         """ProgramError while a program is recorded, or where a program has left nothing to be read in the field."""

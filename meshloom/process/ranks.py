@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 
-#: What launchers tell a process of its rank: those of MPICH, Intel and Cray; Open MPI; MVAPICH.
-RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
+#: What launchers tell a process of its rank: those of MPICH, Intel and Cray; Open MPI; MVAPICH; Slurm's with PMIx.
+RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK")
 
 
 class Ended(NamedTuple):
@@ -50,13 +50,16 @@ class OneProcess:
         """A small value of every rank, the same on all ranks; all must call it. ``what`` it is: for messages."""
         return [value]
 
-    def exchanged(
+    def begin_exchange(
         self, sent: Sequence[np.ndarray], lengths: Sequence[int], neighbours: Sequence[int], senders: Sequence[int],
         what: Mapping[int, str] | None = None,
-    ) -> list[np.ndarray]:  # fmt: skip
+    ) -> Callable[[], list[np.ndarray]]:  # fmt: skip
         """Bytes ``sent[k]`` to rank ``neighbours[k]``; so many bytes as ``lengths`` says from each of the ``senders``.
-        ``what`` they are, by rank: for messages. Nobody is there."""
-        return []
+        ``what`` they are, by rank: for messages. What it gives waits for them. Nobody is there."""
+        return list
+
+    def check_given(self, given: Mapping[str, object]) -> None:
+        """RankError where ranks were given other settings by name; all must ask."""
 
     def arrive(self, said: str, code: int, tell: Callable[[], object] | None = None) -> Ended:
         """This rank has come to an end with an exit code, and with an error that is ``said``, or ''. What all of them

@@ -21,6 +21,7 @@ from meshloom.mesh.globals import Condition
 from meshloom.operation.call import needs_nothing, with_loops_of_calls
 from meshloom.operation.program import Program
 from meshloom.operation.run_arguments import check_decides
+from meshloom.process.ranks import ranks
 from meshloom.recording import refuse_in_program
 from meshloom.run.files import Start
 from meshloom.run.folder import SCRIPT, RunFolder, can_go_on, claim, shared
@@ -116,6 +117,7 @@ def march(
     task = _task(program, steps, until, every, show, fields, checkpoint, stop, checkpoint_every, checkpoint_seconds,
                  out is not None, watch, _wishes(probes, lines, integrals, surface, probe_every, out))  # fmt: skip
     goes_on, replaces = _beginning(out, restart, overwrite)
+    ranks().check_given({"the output folder": out if out is None else str(out)})
     report = script_report("march", progress)
     profiled = Profile(yes_or_no("march: profile", profile), progress is None or bool(progress))
     return _marched(task, _folder_name(out), report, goes_on, replaces, began, profiled)

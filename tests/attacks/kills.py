@@ -24,50 +24,50 @@ from tests.attacks.forked import Ended
 from tests.attacks.operations import Files, check_end, check_same, found, write
 
 _ROOT = Path(meshloom.__file__).parents[1]
-_LIMIT = 1200.0  # seconds for one command: for what waits for ever, not for what a busy machine keeps waiting
-_COMMON = ("--backend", "cpu", "--threads", "1", "--quiet", "--out", "run", "--set", "output.checkpoint_seconds=0.0")
-_GO_ON = ("run", "--restart", "run/checkpoint.h5", "--quiet")
+LIMIT = 1200.0  # seconds for one command: for what waits for ever, not for what a busy machine keeps waiting
+COMMON = ("--backend", "cpu", "--threads", "1", "--quiet", "--out", "run", "--set", "output.checkpoint_seconds=0.0")
+GO_ON = ("run", "--restart", "run/checkpoint.h5", "--quiet")
 
 
-def _settings(every: int, checkpoint_every: int, plot: bool, *others: str) -> tuple[str, ...]:
+def settings(every: int, checkpoint_every: int, plot: bool, *others: str) -> tuple[str, ...]:
     all_of_them = (f"output.every={every}", f"output.checkpoint_every={checkpoint_every}",
                    f"output.plot={str(plot).lower()}", *others)  # fmt: skip
     return tuple(part for one in all_of_them for part in ("--set", one))
 
 
-def _measured(every: int, place: str, integrated: str) -> tuple[str, ...]:
+def measured(every: int, place: str, integrated: str) -> tuple[str, ...]:
     """A probe, and an integral."""
     return f"output.probe_every={every}", f"probes.near={place}", f'integrals.all="{integrated}"'
 
 
 CASES: dict[str, tuple[str, ...]] = {
-    "airfoil": _settings(
+    "airfoil": settings(
         400,
         300,
         False,
         "mesh.i=12",
         "mesh.j=9",
         "run.iterations=3000",
-        *_measured(50, "[1.5,0.6]", "pressure"),
+        *measured(50, "[1.5,0.6]", "pressure"),
         'output.surface=["wall"]',
     ),
-    "bookleaf_sod": _settings(
+    "bookleaf_sod": settings(
         10,
         7,
         False,
         "mesh.cells=[20,5]",
         "time.end=4.0",
-        *_measured(1, "[0.5,0.05]", "density"),
+        *measured(1, "[0.5,0.05]", "density"),
         "lines.along={from=[0.0,0.05],to=[1.0,0.05],points=9}",
     ),
-    "vortex_outflow": _settings(
-        60, 40, False, "mesh.points=[24,24]", "run.iterations=400", *_measured(10, "[0.5,0.5]", "density")
+    "vortex_outflow": settings(
+        60, 40, False, "mesh.points=[24,24]", "run.iterations=400", *measured(10, "[0.5,0.5]", "density")
     ),
-    "lulesh": _settings(9, 6, False, "mesh.size=5", "run.iterations=250", *_measured(6, "[0.3,0.3,0.3]", "pressure")),
-    "tsunami": _settings(20, 15, True, "mesh.nx=12", "mesh.ny=8", "time.end=900.0"),
+    "lulesh": settings(9, 6, False, "mesh.size=5", "run.iterations=250", *measured(6, "[0.3,0.3,0.3]", "pressure")),
+    "tsunami": settings(20, 15, True, "mesh.nx=12", "mesh.ny=8", "time.end=900.0"),
 }
 _OLD = ("run", "airfoil", "--backend", "numpy", "--quiet",
-        *_settings(2, 3, False, "mesh.i=6", "mesh.j=4", "run.iterations=7"))  # fmt: skip
+        *settings(2, 3, False, "mesh.i=6", "mesh.j=4", "run.iterations=7"))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Whole:
 
 
 def command(case: str) -> tuple[str, ...]:
-    return ("run", case, *_COMMON, *CASES[case])
+    return ("run", case, *COMMON, *CASES[case])
 
 
 def started(arguments: tuple[str, ...], folder: Path, room: int | None = None) -> subprocess.Popen[str]:
@@ -99,7 +99,7 @@ def started(arguments: tuple[str, ...], folder: Path, room: int | None = None) -
 
 def ended(process: subprocess.Popen[str]) -> Ended:
     try:
-        text, _ = process.communicate(timeout=_LIMIT)
+        text, _ = process.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
@@ -125,7 +125,7 @@ def old_run() -> Files:
     return uninterrupted((*_OLD, "--out", "run")).files
 
 
-def _after(seconds: float) -> Callable[[subprocess.Popen[str], Path], None]:
+def after(seconds: float) -> Callable[[subprocess.Popen[str], Path], None]:
     def wait(process: subprocess.Popen[str], folder: Path) -> None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
@@ -133,7 +133,7 @@ def _after(seconds: float) -> Callable[[subprocess.Popen[str], Path], None]:
     return wait
 
 
-def _after_a_checkpoint(number: int) -> Callable[[subprocess.Popen[str], Path], None]:
+def after_a_checkpoint(number: int) -> Callable[[subprocess.Popen[str], Path], None]:
     """As soon as the n-th new checkpoint is there."""
 
     def wait(process: subprocess.Popen[str], folder: Path) -> None:
@@ -158,7 +158,7 @@ def attacked(dice: random.Random, arguments: tuple[str, ...], folder: Path, whol
     if dice.random() < 0.2:
         return check_end(ended(started(arguments, folder, room=dice.randint(0, whole.largest))))
     soon = dice.random() < 0.4
-    wait = _after_a_checkpoint(dice.randint(1, 6)) if soon else _after(dice.uniform(0.0, 1.1) * whole.seconds)
+    wait = after_a_checkpoint(dice.randint(1, 6)) if soon else after(dice.uniform(0.0, 1.1) * whole.seconds)
     process = started(arguments, folder)
     wait(process, folder)
     process.send_signal(signal.SIGKILL)
@@ -178,7 +178,7 @@ def kill_chain(dice: random.Random, folder: Path) -> str:
     whole = uninterrupted(command(case))
 
     def what_next() -> tuple[str, ...]:
-        return _GO_ON if (folder / "run" / "checkpoint.h5").exists() else command(case)
+        return GO_ON if (folder / "run" / "checkpoint.h5").exists() else command(case)
 
     for _ in range(dice.randint(1, 4)):
         attacked(dice, what_next(), folder, whole)
@@ -194,7 +194,7 @@ def overwrite(dice: random.Random, folder: Path) -> str:
     write(folder, old)
     overwriting = (*command(case), "--overwrite")
     attacked(dice, overwriting, folder, whole)
-    finished(_GO_ON, folder, may_say=f"meshloom: run: {THE_ONE_OF_BEFORE}\n")
+    finished(GO_ON, folder, may_say=f"meshloom: run: {THE_ONE_OF_BEFORE}\n")
     files = found(folder)
     is_old = files["run/run.toml"] == old["run/run.toml"]
     check_same(files, old if is_old else whole.files)

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 LAUNCHER = Path(sys.executable).with_name("mpirun")  # of the wheel mpich, which the extra ``dev`` has
 SECONDS = 300  # a deadlock fails
 #: What launchers say to the processes that they start: tests may be started by one themselves.
-SAID = ("PMI", "OMPI", "MV2")
+SAID = ("PMI", "OMPI", "MV2", "SLURM")
 
 
 def environment_of_ranks(**more: str) -> dict[str, str]:
@@ -30,7 +30,9 @@ def command_of(ranks: int | None, arguments: list[str]) -> list[str]:
     return [str(LAUNCHER), "-n", str(ranks), *command]
 
 
-def launched(ranks: int | None, arguments: list[str], **more: str) -> subprocess.CompletedProcess[str]:
-    """What such a command says, with more in its environment."""
-    return subprocess.run(command_of(ranks, arguments), capture_output=True, text=True, timeout=SECONDS,
+def launched(
+    ranks: int | None, arguments: list[str], seconds: float = SECONDS, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """What such a command says within some seconds, with more in its environment."""
+    return subprocess.run(command_of(ranks, arguments), capture_output=True, text=True, timeout=seconds,
                           env=environment_of_ranks(**more), cwd=ROOT)  # fmt: skip

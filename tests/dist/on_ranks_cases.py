@@ -1,6 +1,7 @@
-"""Cases, and scripts with files, on any number of ranks, for ``test_cases_on_ranks.py``: ``python -m
-tests.dist.on_ranks_cases BACKEND FOLDER RUN...`` prints a line with the digests of all files of each run, which every
-rank must have found. A run is a name, or ``name:6``: to iteration 6, from where the run of that name has stopped."""
+"""Cases, and scripts with files, on any number of ranks, for ``matrix.py`` and ``test_cases_on_ranks.py``: ``python -m
+tests.dist.on_ranks_cases BACKEND FOLDER [unfused] [any_bits] RUN...`` prints a line with the digests of all files of
+each run, which every rank must have found. A run is a name, or ``name:6``: to iteration 6, from where the run of that
+name has stopped. ``any_bits``: sums in any order; values are in ``FOLDER/name.npz``, and no digest is worth telling."""
 
 from __future__ import annotations
 
@@ -8,16 +9,23 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import meshloom as ml
+from meshloom.backend import current
+from meshloom.case.on_grid import GridCase
+from meshloom.catalogue import case_names, find
+from meshloom.operation.program import Program
+from meshloom.process import ranks as of_process
 from tests.dist import on_ranks
 
-LAST = 12
-CASES: dict[str, dict[str, Any]] = {
+LAST, ANY_BITS, UNFUSED = 12, "any_bits", "unfused"
+#: Sizes, and what is measured, where it is not the least that a case has to show.
+SETTINGS: dict[str, dict[str, Any]] = {
     "airfoil": {"mesh.i": 8, "mesh.j": 12, "probes.wake": (1.3, 0.05), "integrals.mass": "density",
                 "lines.across": {"from": (0.5, -1.0), "to": (0.5, 1.0), "points": 9}, "output.surface": ("wall",)},
     "lulesh": {"mesh.size": 4},
@@ -27,18 +35,25 @@ CASES: dict[str, dict[str, Any]] = {
     "miniaero_ramp": {"mesh.cells": (6, 4, 2)},
     "tsunami": {"mesh.nx": 12, "mesh.ny": 8},
 }  # fmt: skip
+#: Cases in another form than the one that they have unless asked.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "implicit": ("fv", {"mesh.along": 6, "mesh.up": 4, "time.method": "implicit"}),
+}
+#: All of the package but those on grids, which are refused (``on_ranks_refused.py``).
+CASES = tuple(name for name in case_names() if not issubclass(find(name), GridCase))
 
 
 def case(backend: str, name: str, folder: Path, last: int) -> list[np.ndarray]:
     """A case to an iteration, from where it stopped, with all of its files but pictures."""
-    settings = CASES[name] | {
-        "run.backend": backend, "run.reproducible": True, "run.iterations": last, "output.plot": False,
-        "output.every": 3, "output.probe_every": 3,
+    target, own = VARIANTS.get(name, (name, SETTINGS.get(name, {})))
+    settings = {**find(target).small, **own} | {
+        "run.backend": backend, "run.reproducible": current().reproducible, "run.iterations": last,
+        "output.plot": False, "output.every": 3, "output.probe_every": 3,
     }  # fmt: skip
     if folder.exists():
-        done = ml.run_case(name, {"run.iterations": last}, restart=folder, progress=False)
+        done = ml.run_case(target, {"run.iterations": last}, restart=folder, progress=False)
     else:
-        done = ml.run_case(name, settings, out=folder, progress=False)
+        done = ml.run_case(target, settings, out=folder, progress=False)
     assert done.iterations <= last and done.folder == folder
     return [*done.history.values(), *done.fields.values()]
 
@@ -58,6 +73,38 @@ def march(backend: str, name: str, folder: Path, last: int) -> list[np.ndarray]:
                     progress=True)  # fmt: skip
     assert done.steps == last and done.why == "stop"
     return [u.numpy(), done.history["norm"]]
+
+
+@ml.kernel
+def smoothed(u: ml.Read, v: ml.Write, most: ml.Max):
+    v[...] = 0.6 * u[0, 0] + 0.1 * (u[-2, 0] + u[1, 0]) + 0.09 * (u[0, 1] + u[0, -1]) * u[0, 0]
+    most[...] = u[0, 0]
+
+
+@ml.kernel
+def taken(v: ml.Read, u: ml.Write, total: ml.Sum):
+    u[...] = v
+    total += v * v
+
+
+def stencil(backend: str, name: str, folder: Path, last: int) -> list[np.ndarray]:
+    """A program of a script on a grid, from where it stopped, with its files."""
+    grid = ml.Grid((18, 7), periodic=(True, False), ghosts=(0, 1), name="plane")
+    x, y = np.meshgrid(np.arange(18.0), np.arange(7.0), indexing="ij")
+    u, v = grid.field("u", data=np.sin(x) * np.cos(y)), grid.field("v")
+    most, total = ml.Global(-9.0, "most"), ml.Global(0.0, "total")
+
+    @ml.program
+    def step() -> None:
+        total.value = 0.0
+        ml.fill_ghosts(u, closed="mirror")
+        smoothed(grid, u[grid.offsets((0, 0), (-2, 0), (1, 0), (0, 1), (0, -1))], v, most)
+        taken(grid, v, u, total)
+
+    done = ml.march(step, steps=last, every=3, show=(most, total), fields=u, checkpoint=(u, most, total), out=folder,
+                    restart=True, progress=False)  # fmt: skip
+    assert done.steps == last
+    return [u.numpy(), done.history["total"], done.history["most"]]
 
 
 def files(backend: str, name: str, folder: Path, last: int) -> list[np.ndarray]:
@@ -82,15 +129,16 @@ def picture(backend: str, name: str, folder: Path, last: int) -> list[np.ndarray
     mesh = ml.generate.box((5, 4), cells="triangle")
     u, rate = mesh.cells.field("u", data=lambda points: points[:, 0] * points[:, 1]), mesh.cells.field("rate")
     on_ranks.spread(mesh.faces, u[mesh.face_cells], rate[mesh.face_cells])
-    done = ml.run_case("airfoil", CASES["airfoil"] | {"run.backend": backend, "run.reproducible": True,
-                       "run.iterations": last}, out=folder, progress=False)  # fmt: skip
+    done = ml.run_case("airfoil", SETTINGS["airfoil"] | {"run.backend": backend, "run.iterations": last,
+                       "run.reproducible": current().reproducible}, out=folder, progress=False)  # fmt: skip
     ml.plot(rate, save=folder / "rate.png")
     return [*done.fields.values()]
 
 
-RUNS: dict[str, Callable[[str, str, Path, int], list[np.ndarray]]] = {
-    "march": march, "files": files, "picture": picture, **dict.fromkeys(CASES, case)
+SCRIPTS: dict[str, Callable[[str, str, Path, int], list[np.ndarray]]] = {
+    "march": march, "stencil": stencil, "files": files, "picture": picture
 }  # fmt: skip
+RUNS = {**SCRIPTS, **dict.fromkeys((*CASES, *VARIANTS), case)}
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -104,14 +152,28 @@ def ran(backend: str, folder: Path, *runs: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for run in runs:
         name, _, last = run.partition(":")
-        values = on_ranks.digest(RUNS[name](backend, name, folder / name, int(last or LAST)))
-        found[name] = digests(folder / name) | {"values": values}
+        values = RUNS[name](backend, name, folder / name, int(last or LAST))
+        if current().reproducible:
+            found[name] = digests(folder / name) | {"values": on_ranks.digest(values)}
+        else:
+            found[name] = {}
+            of_process.on_root(partial(np.savez, folder / f"{name}.npz", *values))
     return found
 
 
-def main(backend: str, folder: str, *runs: str) -> None:
-    ml.use(backend, reproducible=True)
-    found = ran(backend, Path(folder), *runs)
+def without_fusion() -> None:
+    """From now on every loop of a program runs by itself."""
+    made = Program.__init__
+    Program.__init__ = lambda self, function, fuse=True, branches=True: (  # type: ignore[method-assign,misc]
+        made(self, function, fuse=False, branches=branches)
+    )
+
+
+def main(backend: str, folder: str, *words: str) -> None:
+    ml.use(backend, reproducible=ANY_BITS not in words)
+    if UNFUSED in words:
+        without_fusion()
+    found = ran(backend, Path(folder), *(one for one in words if one not in (ANY_BITS, UNFUSED)))
     assert ml.world.broadcast(found) == found, "every rank has the same"
     if ml.world.rank == 0:
         print(json.dumps(found | {"ranks": ml.world.size}), flush=True)

@@ -4,16 +4,24 @@ comes to its end prints "done"."""
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-if "other_numpy" in sys.argv and os.environ.get("PMI_RANK") == "1":
-    np.__version__ = "1.0"
+if os.environ.get("PMI_RANK") == "1":  # what is seen when Meshloom is imported
+    if "other_numpy" in sys.argv:
+        np.__version__ = "1.0"
+    if "other_processor" in sys.argv:
+        platform.machine = lambda: "riscv64"
 
 import meshloom as ml
+from meshloom.dist import consistency
 from tests.dist.on_ranks import spread
 
 CELLS = (6, 4)
@@ -172,6 +180,54 @@ def other_numpy() -> None:
     """Seen when Meshloom is imported."""
 
 
+def other_processor() -> None:
+    """Likewise."""
+
+
+def other_compiler() -> None:
+    ml.use("cpu", reproducible=True)
+    if ml.world.rank:
+        found = consistency.host_compiler()
+        consistency.host_compiler = lambda: replace(found, version="c++ 1.0")
+    loop(*given())
+
+
+# ----- runs -----------------------------------------------------------------------------------------------------------
+def run(case: str = "airfoil", out: str = "nowhere", **flow: float) -> None:
+    """It must be refused before there is a folder."""
+    small: dict[str, Any] = {"run.backend": "numpy", "run.iterations": 1}
+    if case == "airfoil":
+        small |= {"mesh.i": 3, "mesh.j": 3, **{f"flow.{name}": value for name, value in flow.items()}}
+    try:
+        ml.run_case(case, small, out=out, progress=False)
+    finally:
+        assert not Path(out).exists()
+
+
+def other_settings() -> None:
+    run(cfl=0.9 if ml.world.rank == 0 else 0.8)
+
+
+def other_case() -> None:
+    run("lulesh" if ml.world.rank else "airfoil")
+
+
+def other_folder() -> None:
+    run(out=f"nowhere_{ml.world.rank}")
+
+
+def other_folder_of_a_script() -> None:
+    """As ``tempfile.mkdtemp()`` makes them."""
+    mesh, u, rate = given()
+    ml.march(ml.program(lambda: moved(mesh.cells, rate, u)), steps=1, out=f"nowhere_{ml.world.rank}", progress=False)
+
+
+def too_many_planes() -> None:
+    grid = ml.Grid((2, 4))
+    u = grid.field("u")
+    moved(grid, u, grid.field("v"))
+
+
 # ----- halos ----------------------------------------------------------------------------------------------------------
 def no_exchange() -> None:
     """Exchanges inside of a program are left out."""
@@ -194,7 +250,8 @@ RUNS: dict[str, Callable[[], None]] = {
     one.__name__: one for one in (
         nothing, gathered_on_one, other_fields, left_early, late, raised_on_one, refused_on_one, refused_on_all,
         raised_on_all, refused_and_caught, waiting, killed, random_start, random_restart, other_mesh, other_points,
-        other_mesh_by_points, other_map, other_type, other_backend, other_numpy, no_exchange,
+        other_mesh_by_points, other_map, other_type, other_backend, other_numpy, other_processor, other_compiler,
+        other_settings, other_case, other_folder, other_folder_of_a_script, too_many_planes, no_exchange,
     )
 }  # fmt: skip
 

@@ -18,6 +18,7 @@ SCRIPT = "tests.dist.on_ranks_wrong"
 HERE = r"\S+on_ranks_wrong\.py:\d+"
 MOVE = "all ranks must make the same calls in the same order"
 MESH = "all ranks must be given the same mesh"
+SETTINGS = "all ranks must be given the same settings"
 
 #: (what goes wrong, how many ranks, the line that is printed)
 LINES = [
@@ -34,6 +35,13 @@ LINES = [
     ("other_map", 2, f"map mine leads elsewhere on rank 1 than on rank 0: {MESH}"),
     ("other_type", 2, r"field u is of 24 x 1 float64 \(aos\) on rank 0, and of 24 x 1 float32 \(aos\) on rank 1: .*"),
     ("other_backend", 2, "the back end has other options on rank 1 than on rank 0: choose the same on all ranks"),
+    ("other_processor", 2, r"the processor is .+ fma on rank 0, and riscv64 with fma on rank 1: take nodes .*"),
+    ("other_compiler", 3, r"the C\+\+ compiler is .+ on rank 0, and c\+\+ 1\.0 on rank 1: name the same by CXX .*"),
+    ("other_settings", 3, f"flow.cfl is 0.9 on rank 0, and 0.8 on rank 1: {SETTINGS}"),
+    ("other_case", 2, f"the case is 'airfoil' on rank 0, and 'lulesh' on rank 1: {SETTINGS}"),
+    ("other_folder", 2, f"the output folder is 'nowhere_0' on rank 0, and 'nowhere_1' on rank 1: {SETTINGS}"),
+    ("other_folder_of_a_script", 2, f"the output folder is 'nowhere_0' on rank 0, and 'nowhere_1' .*: {SETTINGS}"),
+    ("too_many_planes", 3, rf"3 ranks are too many for grid: .* has 2 planes there.*; at most 2.* \({HERE}\)"),
     ("other_numpy", 2, r"NumPy is \S+ on rank 0, and 1\.0 on rank 1: install the same on all nodes"),
 ]  # fmt: skip
 

@@ -53,6 +53,13 @@ def test_random_programs_give_the_same_bits(backend: str, ranks: int, seeds: ran
     assert ran(backend, ranks, *given) == alone(backend, *given)
 
 
+@pytest.mark.slow
+def test_the_public_surface_is_the_same_on_three_ranks() -> None:
+    """A file of tests that knows nothing of ranks, on every back end: each of them runs it, and judges."""
+    done = launched(3, ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_surface.py"])
+    assert done.returncode == 0 and done.stdout.count("6 passed") == 3, done.stdout[-3000:]
+
+
 def test_what_is_run_depends_on_its_values() -> None:
     """The digests tell results apart."""
     with ml.using("numpy", reproducible=True):
@@ -74,11 +81,28 @@ def test_launchers_are_known_by_what_they_say() -> None:
     assert world.launched({"OMPI_COMM_WORLD_SIZE": "2"}) == 2 and world.launched({"PMI_SIZE": "many"}) == 1
 
 
-@pytest.mark.parametrize(("said", "message"), [("1", ""), ("3", "mpi4py sees 1 of them: it was made for another MPI")])
-def test_processes_that_each_believe_to_be_alone_are_told(said: str, message: str) -> None:
+def test_steps_of_slurm_are_ranks_where_pmix_joins_them() -> None:
+    """Others may be as many processes as one likes, each by itself."""
+    step = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "8", "SLURM_PROCID": "2"}
+    assert world.launched(step) == 1 and world.launched(step | {"PMIX_RANK": "2"}) == 4
+    assert world.launched({"SLURM_NTASKS": "8", "PMIX_RANK": "0"}) == 1, "a script that srun has not started"
+    assert world.launched({"PMIX_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}) == 2
+
+
+ANOTHER = "a launcher has started 3 processes, and mpi4py sees 1 of them: it was made for another MPI"
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"MV2_COMM_WORLD_SIZE": "1", "SLURM_STEP_NUM_TASKS": "3"}, ""),
+        ({"SLURM_STEP_NUM_TASKS": "3", "PMIX_RANK": "0"}, ANOTHER),
+        pytest.param({"MV2_COMM_WORLD_SIZE": "3", "MV2_COMM_WORLD_RANK": "0"}, ANOTHER, marks=pytest.mark.slow),
+    ],
+)
+def test_processes_that_each_believe_to_be_alone_are_told(said: dict[str, str], message: str) -> None:
     """As a launcher of another MPI than mpi4py's leaves them."""
-    text = "import meshloom as ml\nprint(ml.world.size)"
-    done = launched(None, ["-c", text], MV2_COMM_WORLD_SIZE=said, MV2_COMM_WORLD_RANK="0")
+    done = launched(None, ["-c", "import meshloom as ml\nprint(ml.world.size)"], **said)
     if message:
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and message in done.stderr
     else:

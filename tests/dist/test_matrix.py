@@ -1,0 +1,70 @@
+"""Cases on ranks: a design in which every two of case, back end, number of ranks, fused or not, poisoned or not, and
+the same bits or not meet; ``matrix.py`` has all of it."""
+
+from __future__ import annotations
+
+import argparse
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.dist import matrix
+from tests.dist.matrix import AXES, LAUNCHES, NAMES, SAME, Alone, Found, Kept, Launch, design, differing, outcomes
+
+ALONE = Alone()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launch", design(), ids=str)
+def test_every_two_meet_and_files_are_those_of_one_process(launch: Launch) -> None:
+    found = outcomes(launch, design()[launch], ALONE)
+    assert {name: one for name, one in found.items() if one != SAME} == {}
+
+
+# ----- without a launcher -------------------------------------------------------------------------------------------
+def test_in_the_design_every_two_meet() -> None:
+    rows = [(name, *launch) for launch, names in design().items() for name in names]
+    axes = (NAMES, *AXES)
+    for a, b in combinations(range(len(axes)), 2):
+        assert {(row[a], row[b]) for row in rows} == {*product(axes[a], axes[b])}, (axes[a][0], axes[b][0])
+    assert len(design()) <= 16 and len(rows) <= 5 * len(NAMES), "starting a launch takes a second"
+    assert {*design()} <= {*LAUNCHES} and len(LAUNCHES) == 96
+
+
+def test_what_differs_is_named() -> None:
+    one = Found({"a.vtu": "1", "b.csv": "2"}, (np.array([1.0, 2.0]), np.array([np.nan, 4.0])))
+    assert differing(one, one) == []
+    assert differing(one, one._replace(digests={"a.vtu": "1", "b.csv": "3"})) == ["b.csv"]
+    assert differing(one, one._replace(digests={"a.vtu": "1"})) == ["b.csv"]
+    other = np.array([1.0, 2.0 + 1e-7]), one.values[1]
+    assert differing(one, one._replace(values=other)) == ["array 0"]
+    assert differing(one, one._replace(values=(one.values[0] + 1e-12, one.values[1]))) == []
+    assert differing(one, one._replace(values=(one.values[0], np.array([1.0, 4.0])))) == ["array 1"]
+    assert differing(one, one._replace(values=one.values[:1])) == ["the number of arrays"]
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has failed is tried again, what was the same is not."""
+    chosen, file = argparse.Namespace(only=["airfoil", "fv", "march"], backend="cpu"), tmp_path / "kept.jsonl"
+    first, second, *_ = (one for one in LAUNCHES if one.backend == "cpu")
+    kept = Kept.of(file)
+    assert next(matrix.parts(chosen, kept)) == (first, ["airfoil", "fv", "march"])
+    kept.add(first, {"airfoil": SAME, "fv": "monitors.csv", "march": SAME})
+    kept.add(second, dict.fromkeys(chosen.only, SAME))
+    for again in (kept, Kept.of(file)):
+        left = [*matrix.parts(chosen, again)]
+        assert left[0] == (first, ["fv"]) and len(left) == 31 and second not in [launch for launch, _ in left]
+
+
+def test_a_case_that_fails_is_told_and_the_others_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(launch: Launch, names: list[str]) -> dict[str, Found]:
+        assert "fv" not in names, "it\nbroke down"
+        bits = "other" if launch.ranks == 3 and "march" in names else "1"
+        return {name: Found({"a": bits}) for name in names}
+
+    monkeypatch.setattr(matrix, "run", run)
+    launch = Launch("cpu", 3)
+    found = outcomes(launch, ["airfoil", "fv", "march"], Alone())
+    assert found["airfoil"] == SAME and found["march"] == "a" and "it broke down" in found["fv"]
