@@ -217,6 +217,7 @@ def looked_up(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             yield from (("get(f'...')", one) for one in node.args[place : place + 1])
 
 
+_SAID = "what NVIDIA's compiler says"
 _CPP = "C++ that it prints, which nobody reads again"
 _OF_PYTHON = "names of Python's modules and attributes"
 #: Who takes text apart, and what it is.
@@ -227,7 +228,8 @@ OTHER_TEXT = {
     "linalg/operator.py": "a matrix: no text at all", "backend/__init__.py": "a variable of the environment",
     "backend/machine.py": "what the kernel says of the processor", "backend/translation_unit.py": _CPP,
     "backend/cuda/dialect.py": _CPP, "backend/cuda/backend.py": "what is shown to a person",
-    "backend/cuda/nvrtc.py": "what NVIDIA's compiler says", "backend/cuda/nvrtc_child.py": "what NVIDIA's compiler says",
+    "backend/cuda/nvrtc.py": _SAID,
+    "backend/cuda/nvrtc_child.py": _SAID,
 }  # fmt: skip
 #: Who looks up by a name that it puts together, and where.
 TABLES = {"schedule/lines/on_gpu.py": "rows of the devices' files, which are called so there"}
@@ -247,8 +249,9 @@ def test_nothing_is_encoded_in_a_name(room: str) -> None:
 
 def test_the_reader_of_modules_sees_names_that_are_taken_apart() -> None:
     assert [*taken_apart("import re\nx.split('_')\nfrom re import match")] != []
-    for line in ("a[f'near{m}']", "f'near{m}' in a", "b = {f'x{k}': 1}", "getattr(plan, f'near{m}')", "a.get(f'near{m}')",
-                 "a.get('near' + m, 0)", "a['near%d' % m]", "a['near{}'.format(m)]", "hasattr(a, '_'.join(['near', m]))",
+    for line in ("a[f'near{m}']", "f'near{m}' in a", "b = {f'x{k}': 1}", "getattr(plan, f'near{m}')",
+                 "a.get(f'near{m}')", "a.get('near' + m, 0)", "a['near%d' % m]", "a['near{}'.format(m)]",
+                 "hasattr(a, '_'.join(['near', m]))",
                  "def f(m):\n    name = f'near{m}'\n    return a[name]", "attrgetter(f'near{m}')(a)",
                  "def f(m): return getattr(a, name) if (name := f'near{m}') else a"):  # fmt: skip
         assert len([*composed_lookups(line)]) == 1, line
