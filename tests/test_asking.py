@@ -195,7 +195,8 @@ def placed_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What of loops is compiled, begun to be, or looked for among what was."""
     names: list[str] = []
-    for where, what in ((compiler, "build"), (nvrtc, "build"), (CompilingBackend, "begin"), (CompilingBackend, "loaded")):
+    places = (compiler, "build"), (nvrtc, "build"), (CompilingBackend, "begin"), (CompilingBackend, "loaded")
+    for where, what in places:
         here = getattr(where, what)
 
         def noted(*given: Any, here: Any = here, **named: Any) -> Any:
@@ -216,8 +217,8 @@ def test_no_question_changes_anything(back_end: str, compiled: list[str], monkey
     world = World()
     for when in ("before", "after"):
         before, asked = world.state(), set()
-        for one, name in sorted(((one, name) for one in world.things for name in questions(one)),
-                                key=lambda entry: entry[1] in COMPILES):  # fmt: skip
+        asking = [(one, name) for one in world.things for name in questions(one)]
+        for one, name in sorted(asking, key=lambda entry: entry[1] in COMPILES):
             compiled.clear()
             ask(one, name)
             asked.add(name)

@@ -27,7 +27,7 @@ def numbers(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 class World:
-    """Sets that give to cells through maps of several arities; some cells get nothing. A ring has tables in roles."""
+    """Sets that give to cells through maps of several arities; some cells get nothing. A ring has symmetric tables."""
 
     def __init__(self, seed: int):
         rng = np.random.default_rng(seed)

@@ -6,6 +6,7 @@ import ast
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 from typing import Any
@@ -306,10 +307,8 @@ def types_in(tree: ast.AST) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
         yield node
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "Operation" in node.value:
-            try:
+            with suppress(SyntaxError):
                 yield from ast.walk(ast.parse(node.value, mode="eval"))
-            except SyntaxError:
-                pass
 
 
 def alternatives(node: ast.AST, aliases: dict[str, set[str]]) -> set[str]:
@@ -380,8 +379,8 @@ def test_no_list_holds_operations_and_something_else() -> None:
      "def f(x: Sequence[str | op.Operation]): ...", "x: list[Union[Operation, Tape]]", "x: deque[Operation | Tape]",
      "x: dict[str, Operation | Tape]", "Step = Operation | Tape\nx: list[Step]", "x: 'list[Operation | Tape]'",
      "Step: TypeAlias = Union[Tape, Operation]\nOther = Step\nx: set[Other]", "x = deque[Operation | Tape]()",
-     "x: tuple[Optional[Union[Operation, Tape]], ...]", "Steps = list[Operation | Tape]", "x: Recent[int, Operation | Tape]",
-     "x: WeakSet[Operation | Callable[[], None]]"],
+     "x: tuple[Optional[Union[Operation, Tape]], ...]", "Steps = list[Operation | Tape]",
+     "x: Recent[int, Operation | Tape]", "x: WeakSet[Operation | Callable[[], None]]"],
 )  # fmt: skip
 def test_lists_of_operations_and_something_else_are_found(text: str) -> None:
     tree = ast.parse(text)
@@ -453,8 +452,9 @@ def test_programs_of_cases_hold_operations_and_nothing_else(case: str) -> None:
     ml.use("emulated")
     for program in programs_of(case):
         tape = program._tape()
+        fused = [made for one in tape.segments if (made := one.fused_program()) is not None]
         steps = [*program.operations, *program.loops, *program.steps, *tape.pieces, *program.dataflow.operations,
-                 *(part for one in tape.segments if (made := one.fused_program()) for part in (*made.prologue, *made.operations)),
+                 *(part for made in fused for part in (*made.prologue, *made.operations)),
                  *(part for one in program.steps for part in one.composed)]  # fmt: skip
         assert {type(one) for one in steps} == {Operation}
         assert not list(held_with_operations(program, tape))

@@ -37,6 +37,11 @@ class Lowered:
     def name(self) -> str:
         return self.unit.spec.name
 
+    @property
+    def pass_names(self) -> tuple[str, ...]:
+        """What the kernels of its passes are called in the text of a GPU; behind them may stand what ends sums."""
+        return tuple([one.name for one in self.kernels[: len(self.unit.passes)]])
+
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
@@ -46,6 +51,10 @@ class Compiled:
     content: Any = field(repr=False)
     resources: Mapping[str, dict[str, int]] = field(default_factory=dict)
     source: str = field(default="", repr=False)
+
+    def used_by(self, name: str) -> dict[str, int]:
+        """What a function uses; nothing where nobody knows."""
+        return self.resources.get(name, {})
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from meshloom.kernel.sameness import Distinct
 from meshloom.kernel.survey_values import MOST_BYTES
 
 MOST_STATES = 16  # sets of captured values whose traces a kernel keeps
-MOST_FORMS = 64  # forms of parameters, for each of them
+MOST_SIGNATURES = 64  # shapes and types of parameters, for each of them
 
 
 _block: ContextVar[object | None] = ContextVar("_block", default=None)  # in which values are compared once
@@ -40,7 +40,7 @@ class Traces(Recent[tuple[Param, ...], Trace]):
     time, such as random numbers, if the kernel's function comes there, which is seen by calling it twice."""
 
     def __init__(self, kernel: str, suspect: tuple[str, str]):
-        super().__init__(MOST_FORMS)
+        super().__init__(MOST_SIGNATURES)
         self._kernel, self._suspect = kernel, suspect
 
     def keep(self, key: tuple[Param, ...], value: Trace) -> Trace:
@@ -54,7 +54,7 @@ class State(Distinct):
 
     def __init__(self, kernel: str = "", suspect: tuple[str, str] = ("", "")) -> None:
         self.traces = Traces(kernel, suspect)
-        self.outputs: Recent[tuple[tuple[Param, ...], bool], tuple[Output, ...]] = Recent(MOST_FORMS)
+        self.outputs: Recent[tuple[tuple[Param, ...], bool], tuple[Output, ...]] = Recent(MOST_SIGNATURES)
 
 
 class States:

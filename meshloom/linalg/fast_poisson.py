@@ -114,8 +114,8 @@ class FastPoisson(NoCopy):
         return SpectralSolve(values, cells, scale, self.poisson.dtype, waves=waves, singular=self.poisson.singular)
 
     @cached_property
-    def _at_once(self) -> tuple[BatchedFFT, SpectralSolve] | None:
-        """How all axes are transformed at once on a GPU, and the same for the shares as they come out there."""
+    def _batched(self) -> tuple[BatchedFFT, SpectralSolve] | None:
+        """How all axes are transformed in one batch on a GPU, and the same for the shares as they come out there."""
         batched = None
         if self.along is not None:
             batched = BatchedFFT.of(self.poisson.grid, dict(self._transforms), self.poisson.dtype)
@@ -143,15 +143,15 @@ class FastPoisson(NoCopy):
 
     def _put_whole(self, x: Field, b: Any) -> None:
         """The same without solids."""
-        at_once = self._at_once if current().target.is_simt else None
-        if at_once is None:
+        on_device = self._batched if current().target.is_simt else None
+        if on_device is None:
             _points(x)[...] = self.solved(_array(b))
             return
         if not isinstance(b, Field):
             _to_loops(self._sources)
             _points(self._sources)[...] = b
             b = self._sources
-        batched, spectral = at_once
+        batched, spectral = on_device
         batched.forwards(b, spectral.field)
         spectral.solve_in_place(spectral.memory)
         batched.backwards(spectral.field, x)

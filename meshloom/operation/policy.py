@@ -119,7 +119,7 @@ class ExecutionPolicy(ABC):
         return self.cost(of).seconds(of.backend.rates)
 
     def candidates(self, of: Operation) -> Candidates:
-        """What it was chosen from; here there is one way."""
+        """What it was chosen from; here there is one candidate."""
         cost = self.cost(of)
         return Candidates(strategy=(Candidate(of.schedule, cost.parts(of.backend.rates), cost.figures),))
 

@@ -104,7 +104,11 @@ class Replay:
 
 
 def _is_all(storage: Any, value: float) -> bool:
-    """Is all of some memory this number, bit for bit? Zeros have a sign, which a division shows."""
+    """Is all of some memory this number, bit for bit? Zeros have a sign, which a division shows.
+
+    No version answers that: it tells that values may have changed, and not to what. Whoever assigns an array, loads a
+    checkpoint or runs other loops would have to scan what they have written, whether somebody asks or not.
+    """
     if storage.dtype.kind == "f":
         bits = np.dtype(f"i{storage.dtype.itemsize}")
         storage, value = storage.view(bits), int(storage.dtype.type(value).view(bits))

@@ -211,7 +211,7 @@ class SystemNumbers:
     least_points: int
     least_row: int
     swept_threads: int
-    at_once: int
+    unrolled_segments: int
 
 
 @dataclass(frozen=True)

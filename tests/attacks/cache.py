@@ -64,7 +64,7 @@ def attacked_symmetric(x: ml.Read, q: ml.Read, seen: ml.Write, res: ml.Inc):
     res[1] -= f
 
 
-KERNELS = {"uneven": attacked, "symmetric": attacked_symmetric}  # neighbour tables by slot, in roles
+KERNELS = {"uneven": attacked, "symmetric": attacked_symmetric}  # neighbour tables by slot, symmetric ones
 
 
 def _answer(loop: Loop) -> np.ndarray:

@@ -36,7 +36,7 @@ def made(kinds: str, shape: tuple[int, ...], dtype: str = "float64", **grid: obj
     extent, periodic = [2.0 if one is None else None for one in places], [KINDS[k][1] for k in kinds]
     on = ml.Grid(shape, coordinates=places, periodic=periodic, extent=extent, **grid)
     fast = FastPoisson(ml.linalg.Poisson(on, sides, sides, dtype=dtype))
-    found = fast._at_once
+    found = fast._batched
     assert found is not None
     return fast, *found
 

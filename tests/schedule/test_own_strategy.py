@@ -17,7 +17,7 @@ from meshloom.schedule.plan.emitter import Emitter
 from meshloom.schedule.strategies.base import Strategy
 from tests.docs.test_docs import blocks
 from tests.docs.test_rooms import files, parsed
-from tests.written import texts
+from tests.written import text_of, texts
 
 PACKAGE = Path(ml.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "schedules.md"
@@ -30,6 +30,7 @@ ATTRIBUTES = tuple(f"strategies.{name}" for name in NAMES | CLASSES)
 _ANY = "|".join(sorted(NAMES))
 #: "tile block=128", as a person writes a schedule; a name in quotes inside a longer text.
 A_SCHEDULE, QUOTED = re.compile(rf"^({_ANY})(?: +\w+=\S+)+$"), re.compile(rf"[\"']({_ANY})[\"']")
+LETTERS = 4  # in a row: fewer are in too many words
 _WIDTH = "lines of a block, of a loop along lines"
 _GENERATOR = "a generator of meshes"
 #: Words that are also names of strategies, and what they mean where they stand.
@@ -150,9 +151,30 @@ def test_a_wrong_answer_is_told_in_one_line(
 
 
 # ----- nobody else names one ------------------------------------------------------------------------------------------
+def pattern(node: ast.AST) -> str:
+    """What matches the texts that an expression may make: parts that are not known yet may be anything."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return re.escape(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(pattern, node.values))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return pattern(node.left) + pattern(node.right)
+    return "..+"  # one letter, or a number behind a word, makes no name of it
+
+
+def may_name(node: ast.AST) -> set[str]:
+    """Strategies whose names an expression may put together, of which it says some letters in a row."""
+    is_text = isinstance(node, ast.JoinedStr) or (isinstance(node, ast.BinOp) and text_of(node) is not None)
+    made = pattern(node) if is_text else ""
+    said = max((len(part) for part in made.split("..+")), default=0)
+    return {name for name in NAMES if said >= LETTERS and made != name and re.fullmatch(made, name)}
+
+
 def named_in(where: str, tree: ast.Module) -> Iterator[str]:
     """Strategies that a module names in its code: as a text, however it is put together, alone, as a schedule, or in
     quotes; by importing its file or its class; or as an attribute of the package of all."""
+    yield from (f"{where}: {name!r} may be {ast.unparse(node)}" for node in ast.walk(tree) if isinstance(node, ast.expr)
+                for name in sorted(may_name(node)))  # fmt: skip
     for at, text in texts(tree):
         found = {text} & NAMES or set(A_SCHEDULE.findall(text)) or set(QUOTED.findall(text))
         meant = sorted(name for name in found if (where, name) not in OTHERWISE)
@@ -189,6 +211,14 @@ def test_no_module_names_a_strategy_but_its_own() -> None:
 )  # fmt: skip
 def test_the_test_finds_what_it_is_for(where: str, line: str) -> None:
     assert len(list(named_in(where, ast.parse(line)))) == 1
+
+
+@pytest.mark.parametrize(
+    "line", ["x = getattr(strategies, f'{kind}_color')", "x = known.get(f'block_{kind}')", "x = known['warp_' + end]",
+             "x = f'{part}aged'"],
+)  # fmt: skip
+def test_a_name_of_which_a_part_is_not_known_is_found(line: str) -> None:
+    assert list(named_in("backend/cpu.py", ast.parse(line))) and list(named_in("linalg/lines.py", ast.parse(line)))
 
 
 @pytest.mark.parametrize(

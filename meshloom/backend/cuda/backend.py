@@ -124,15 +124,15 @@ class CudaBackend(CompilingBackend):
         shared = [_shared(one, sizes) for one in passes]
         _check_shared(bound, shared)
         used = {name: dict(one) for name, one in loaded.compiled.resources.items()}
-        for k, needed in enumerate(shared):
-            used.setdefault(f"pass{k}", {}).update(self.engine.usage(loaded.functions[f"pass{k}"], threads, needed))
+        for name, needed in zip(lowered.pass_names, shared, strict=True):
+            used.setdefault(name, {}).update(self.engine.usage(loaded.functions[name], threads, needed))
         grids = [list(_grids(one, sizes, plan)) for one in passes]
         parts = sum(grid for k, one in enumerate(passes) if one.reductions for *_, grid in grids[k])
         scratch = {name: self.engine.zeros(one) for name, one in scratch_of(bound, plan, max(parts, 1)).items()}
         values = values_of(bound) | self._maps_of(bound) | self._tables(bound, lowered) | scratch | sizes
         found = tuple(_launches(lowered, loaded, grids, shared, values))
-        largest = (grid * threads / (used[f"pass{k}"].get("occupancy") or 1.0)
-                   for k, one in enumerate(grids) for *_, grid in one)  # fmt: skip
+        largest = (grid * threads / (used[name].get("occupancy") or 1.0)
+                   for name, one in zip(lowered.pass_names, grids, strict=True) for *_, grid in one)  # fmt: skip
         return Launches(found, (loaded,), used, max(largest, default=0.0), self.engine.events())
 
     def copy_bandwidth(self) -> float:
@@ -222,18 +222,18 @@ def _launches(
     lowered: Lowered, loaded: Loaded, grids: list[list[LaunchRange]], shared: list[int], values: dict[str, Any]
 ) -> Iterator[Launch]:
     """One for each range of a pass, in order; ranges of colors are known, so nothing is decided at run time."""
-    unit, names, parts = lowered.unit, {one.name: one.parameters for one in lowered.kernels}, 0
+    unit, parameters, parts = lowered.unit, {one.name: one.parameters for one in lowered.kernels}, 0
 
     def launch(name: str, grid: int, threads: int, room: int, **own: int) -> Launch:
         function, found = loaded.functions[name], values | own
-        arguments = tuple([found[n] for _, n in names[name]])
+        arguments = tuple([found[n] for _, n in parameters[name]])
         bind = getattr(function, "bound", None) or partial(partial, function)  # some decide everything beforehand
         return Launch(name, function, arguments, bind(grid, threads, room, arguments), grid, threads, room)
 
-    for k, one in enumerate(unit.passes):
+    for k, (name, one) in enumerate(zip(lowered.pass_names, unit.passes, strict=True)):
         for low, high, extra_blocks, grid in grids[k]:
             own = {"low": low, "high": high, "parts": parts, "blocks_ahead": extra_blocks}
-            yield launch(f"pass{k}", grid, lowered.options.threads, shared[k], **own)
+            yield launch(name, grid, lowered.options.threads, shared[k], **own)
             parts += grid if one.reductions else 0
     if unit.spec.reductions:
         yield launch(FINISH, 1, dialect.finish_threads(unit.target), 0, parts=parts)

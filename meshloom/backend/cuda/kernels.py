@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -79,31 +79,31 @@ def compiled_kernels(lowered: Lowered, compiled: Callable[[GpuText], Compiled | 
             raise _NotCompiled
         return replace(found, source=source)
 
-    count, registers = len(unit.passes), options.registers
+    names, registers = lowered.pass_names, options.registers
     try:
-        return _with_registers(options, registers, count, attempt) if registers else _as_fits(options, count, attempt)
+        return _with_registers(options, registers, names, attempt) if registers else _as_fits(options, names, attempt)
     except _NotCompiled:
         return None
 
 
-def _with_registers(options: GpuOptions, registers: int, count: int, attempt: Attempt) -> Compiled:
+def _with_registers(options: GpuOptions, registers: int, names: Sequence[str], attempt: Attempt) -> Compiled:
     """All kernels with so many; with more where that would spill and the loop may have them."""
     numbers = options.target.gpu.kernels
     most = max(1, options.target.registers // (registers * options.threads))
-    found = attempt((most,) * count)
+    found = attempt((most,) * len(names))
     while options.may_use_more and most > numbers.enough_blocks and _spills(found) > numbers.few_spills:
         most -= 1
-        found = attempt((most,) * count)
+        found = attempt((most,) * len(names))
     return found
 
 
-def _as_fits(options: GpuOptions, count: int, attempt: Attempt) -> Compiled:
+def _as_fits(options: GpuOptions, names: Sequence[str], attempt: Attempt) -> Compiled:
     """Each kernel with as many as it likes, unless a few less, with hardly any spilling, let one more block run at a
     time; or more, where few do. One that spills with all that it may have would spill more with less."""
-    threads, numbers = options.threads, options.target.gpu.kernels
+    threads, numbers, count = options.threads, options.target.gpu.kernels, len(names)
     likes = (1,) * count
     tried = {likes: attempt(likes)}
-    used = [_used(tried[likes], k) for k in range(count)]
+    used = [tried[likes].used_by(one) for one in names]
     if not all("registers" in one for one in used):
         return tried[likes]
     blocks = [options.target.blocks_with(one["registers"], threads) for one in used]
@@ -111,17 +111,12 @@ def _as_fits(options: GpuOptions, count: int, attempt: Attempt) -> Compiled:
     while trying:
         asked = tuple([blocks[k] + 1 if k in trying else chosen[k] for k in range(count)])
         tight = tried[asked] = attempt(asked)
-        trying = {k for k in trying if _worth(_used(tight, k), used[k], numbers.few_spills)}
+        trying = {k for k in trying if _worth(tight.used_by(names[k]), used[k], numbers.few_spills)}
         for k in trying:
             chosen[k] = blocks[k] = asked[k]
-            used[k] = _used(tight, k)
+            used[k] = tight.used_by(names[k])
         trying = {k for k in trying if blocks[k] * threads < numbers.few_threads}
     return tried.get(tuple(chosen)) or attempt(tuple(chosen))
-
-
-def _used(found: Compiled, number: int) -> dict[str, int]:
-    """What the kernel of a pass uses."""
-    return found.resources.get(f"pass{number}", {})
 
 
 def _worth(tight: dict[str, int], used: dict[str, int], few_spills: int) -> bool:

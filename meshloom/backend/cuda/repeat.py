@@ -37,7 +37,7 @@ def source(until: Comparison) -> str:
     types = [one.dtype.name for one in (until.left, until.right)]
     if not all(name in _TYPES for name in types):
         raise ScheduleError(f"numbers of {' and '.join(types)} cannot be compared; use {', '.join(_TYPES)}")
-    common = "long long" if all(name.startswith("int") for name in types) else "double"
+    common = "long long" if all(one.dtype.kind == "i" for one in (until.left, until.right)) else "double"
     left, right = (_TYPES[name] for name in types)
     return f"""{_BUILT_IN}
 extern "C" __global__ void {NAME}(const cudaGraphConditionalHandle handle, const {left}* left, const {right}* right,

@@ -1,4 +1,4 @@
-"""Candidates: ways to do something, each with the time it would take, what that is made of, and what it rests on.
+"""Candidates: what a choice is made from, each with the time it would take, what that is made of, and what it rests on.
 
 Every choice is the first of ``rank``: of what is allowed, what takes the least time by the cost model. Where nothing
 predicts a time (what a thread of a GPU takes, how lines are cut up) candidates are offered the best first, by what was
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Candidate(Generic[T]):
-    """One way: ``what``, a schedule, a layout, a tile and so on.
+    """One of them: ``what``, a schedule, a layout, a tile and so on.
 
     ``parts``: seconds by name, which ``cost.combined`` makes one; none where nothing predicts them. ``facts``: figures
     and words that they rest on. ``declined``: why it cannot be done. ``forbidden``: why it must not be taken though it

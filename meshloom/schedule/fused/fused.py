@@ -50,7 +50,7 @@ class FusedSpec(LoopSpec):
 
 @dataclass(frozen=True, eq=False)
 class FusedGather(TabledIncidence):
-    """How targets take what the elements of one map give: through tables in roles, or along the incidence."""
+    """How targets take what the elements of one map give: through symmetric tables, or along the incidence."""
 
     tables: SymmetricTables | None = holds(Part(SymmetricTables), "tables of neighbours, of symmetric kernels", maybe)
     touched: np.ndarray | None = holds(

@@ -1,4 +1,4 @@
-"""What every way to solve along lines answers: does it apply, how are lines cut up, what plan and code it needs."""
+"""What every method along lines answers: does it apply, how are lines cut up, what plan and code it needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from meshloom.target import CPU, Target
 
 
 class LineMethod(Emitter):
-    """A way to solve along lines."""
+    """A method that solves along lines."""
 
     summary: ClassVar[str] = ""
 

@@ -1,4 +1,4 @@
-"""Ways to solve along lines, by name."""
+"""Methods that solve along lines, by name."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Segmented(LineMethod):
         if not target.is_simt:
             return [(on_cpu.SystemsSweep if spec.systems else on_cpu.SweepNest)(spec, plan).made()]
         if spec.systems:
-            return systems_gpu.passes(spec, plan, target.gpu.systems.at_once)
+            return systems_gpu.passes(spec, plan, target.gpu.systems.unrolled_segments)
         return on_gpu.passes(spec, plan)
 
 

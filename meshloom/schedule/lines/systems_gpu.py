@@ -71,20 +71,20 @@ SHARE, PRODUCT, CARRY, WEIGHT, T = map(Name, ("share", "product", "carry", "weig
 REACHED, FROM, CELL = map(Name, ("reached", "from", "cell"))
 
 
-def passes(spec: LineSpec, plan: Plan, at_once: int) -> list[Pass]:
-    """One pass over tiles of lines, or over lines that are swept. ``at_once``: segments whose shares are read before it
-    is asked whether they count."""
+def passes(spec: LineSpec, plan: Plan, unrolled_segments: int) -> list[Pass]:
+    """One pass over tiles of lines, or over lines that are swept. ``unrolled_segments``: those whose shares are
+    read before it is asked whether they count."""
     if spec.tiling.kind == SWEPT:
         return [SweptSystems(spec, plan).made()]
     kind = ContiguousSystems if spec.tiling.kind == "contiguous" else StridedSystems
-    return [kind(spec, plan, at_once).made()]
+    return [kind(spec, plan, unrolled_segments).made()]
 
 
 @dataclass
 class SystemsNest(LineNest):
     """In registers are the right-hand sides x0, x1 and so on, and behind them the coefficients."""
 
-    at_once: int
+    unrolled_segments: int
 
     def registers(self) -> list[Statement]:
         return self.rooms([f"x{v}" for v in range(len(self.spec.operands))], self.m)
@@ -101,8 +101,8 @@ class SystemsNest(LineNest):
         return part_of(self.plan, name)[chained(J0, i)] if v is None else self.x(v, i)
 
     def carries(self) -> tuple[Scratch, ...]:
-        return tuple(Scratch(self.t, name, WINDOW * self.tile) for way in ("forward", "backward")
-                     for name in (f"{way}_shares", f"{way}_products"))  # fmt: skip
+        return tuple(Scratch(self.t, name, WINDOW * self.tile) for direction in ("forward", "backward")
+                     for name in (f"{direction}_shares", f"{direction}_products"))  # fmt: skip
 
     def solve(self) -> list[Statement]:
         """Right-hand sides to solutions, one operand after the other."""
@@ -121,8 +121,8 @@ class SystemsNest(LineNest):
         i = POINT if forward else self.m - 1 - POINT
         here, inverse = self.x(v, i), self.coefficient("inverse", i)
         entry = self.coefficient("lower" if forward else "upper", i)
-        way = "forward" if forward else "backward"
-        shares, products = Name(f"{way}_shares"), Name(f"{way}_products")
+        direction = "forward" if forward else "backward"
+        shares, products = Name(f"{direction}_shares"), Name(f"{direction}_products")
         own = inverse * here if forward else here
         find = self.unrolled(let("t", inverse * entry, self.t), Store(SHARE, own - T * SHARE), Store(PRODUCT, -T, "*"))
         go = inverse * (here - entry * CARRY) if forward else here - inverse * entry * CARRY
@@ -152,10 +152,10 @@ class SystemsNest(LineNest):
             Store(CARRY, Select(REACHED < count, WEIGHT * shares[CELL], self.number(0.0)), "+"),
             Store(WEIGHT, Select(REACHED < count, products[CELL], self.number(1.0)), "*"),
         )
-        some = For("u", value(0), value(self.at_once), one, INT, unroll=0)
+        some = For("u", value(0), value(self.unrolled_segments), one, INT, unroll=0)
         counts = no(Grouped(all_of([WEIGHT <= least, WEIGHT >= -least])))
         made: list[Statement] = [variable("weight", 1, self.t),
-                                 For("q", value(0), count, (some,), step=value(self.at_once), also=counts)]  # fmt: skip
+                                 For("q", value(0), count, (some,), step=some.last, also=counts)]  # fmt: skip
         return [*made, Store(CARRY, 1 - WEIGHT, "/")] if self.spec.periodic else made
 
 

@@ -1,4 +1,4 @@
-"""Tables that plans of several ways to solve along lines have, and how far values reach along a line."""
+"""Tables that plans of several methods along lines have, and how far values reach along a line."""
 
 from __future__ import annotations
 

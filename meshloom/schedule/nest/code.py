@@ -152,17 +152,17 @@ class ElementCode:
 
     def _entries(self, used: Sequence[tuple[int, int]]) -> list[Statement]:
         """Statements that name entries of maps; where most of a map's row is needed it is loaded in wide pieces."""
-        at_once = {m for m, _ in used if self._row_at_once(m, sum(n == m for n, _ in used))}
+        vector_rows = {m for m, _ in used if self._is_vector_row(m, sum(n == m for n, _ in used))}
         made: list[Statement] = []
-        for m in sorted(at_once):
+        for m in sorted(vector_rows):
             ctype, width = C_TYPES[self.spec.maps[m].dtype], self.spec.maps[m].arity
             made.append(let(f"n{m}", LoadRow(ctype, width, AddressOf(self._in_map(m, 0))), RowOf(ctype, width)))
         for m, slot in used:
-            entry = Piece(Name(f"n{m}"), Number(slot)) if m in at_once else self.entry(m, slot)
+            entry = Piece(Name(f"n{m}"), Number(slot)) if m in vector_rows else self.entry(m, slot)
             made.append(let(row_of(m, slot).name, entry))
         return made
 
-    def _row_at_once(self, number: int, needed: int) -> bool:
+    def _is_vector_row(self, number: int, needed: int) -> bool:
         one = self.spec.maps[number]
         row_bytes = one.arity * one.entry_bytes
         own = self.entry == self._in_map and not one.formula

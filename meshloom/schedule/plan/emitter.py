@@ -15,7 +15,7 @@ from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import CPU, Target
 
-#: Not strategies, but ways to choose one: the least estimated time of deterministic ones, or of all.
+#: Not strategies, but rules that choose one: the least estimated time of deterministic ones, or of all.
 AUTOMATIC = ("auto", "fastest")
 
 

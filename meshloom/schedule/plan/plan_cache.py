@@ -37,8 +37,8 @@ _held: ContextVar[list[Plan] | None] = ContextVar("_held", default=None)
 
 @contextmanager
 def plans_held() -> Iterator[None]:
-    """A block in which no plan is forgotten. Who weighs ways to run a program asks for the plans of many loops that are
-    then given up, and most of them for the same few: reading and verifying one takes seconds on millions of cells."""
+    """A block in which no plan is forgotten. Who weighs candidates asks for the plans of many loops that are then given
+    up, and most of them for the same few: reading and verifying one takes seconds on millions of cells."""
     token = _held.set([])
     try:
         yield

@@ -23,7 +23,7 @@ ELEMENTS, POINTS, SERIAL, ASSIGNED, GATHERS, CHUNKS = "elements", "points", "ser
 
 
 class Strategy(Emitter):
-    """A way to avoid race conditions: elements that update one target must not lose each other's contributions.
+    """A method that avoids race conditions: elements that update one target must not lose each other's contributions.
 
     Everything is a function of the loop and its maps.
     """

@@ -28,9 +28,9 @@ class EnergyBudget:
     names: ClassVar[tuple[str, ...]] = (LOST, BEFORE)  # of its state
 
     def __init__(self, energy: ml.Global, dt: ml.Global, time: ml.Global, staggered: bool):
-        self._energy, self._dt, self._time, self._form = energy, dt, time, float(staggered)
+        self._energy, self._dt, self._time, self._staggered = energy, dt, time, float(staggered)
         self.lost, self.power = ml.Global(0.0, LOST), ml.Global(0.0, "power")
-        #: Energy and power at the end of the step before; of what time, and of which form they are.
+        #: Energy and power at the end of the step before; of what time, and whether of staggered velocities.
         self._before = ml.Global(np.zeros(4), BEFORE)
         self._once = ml.Set(1, "budget")
 
@@ -40,16 +40,16 @@ class EnergyBudget:
 
     def begin(self) -> None:
         """From the energy and the power that there are now, outside of programs."""
-        self._before.value = [float(one.value) for one in (self._energy, self.power, self._time)] + [self._form]
+        self._before.value = [float(one.value) for one in (self._energy, self.power, self._time)] + [self._staggered]
 
     @property
     def is_of_now(self) -> bool:
-        """Whether it goes on where the flow stands: a checkpoint may have none, or that of the other form."""
-        return tuple(self._before.value[2:]) == (float(self._time.value), self._form)
+        """Whether it goes on where the flow stands: a checkpoint may have none, or that of the other arrangement."""
+        return tuple(self._before.value[2:]) == (float(self._time.value), self._staggered)
 
     def close(self) -> None:
         """The end of a step; inside a program this is recorded."""
-        known = (self._energy, self.power, self._dt, self._time, self._form)
+        known = (self._energy, self.power, self._dt, self._time, self._staggered)
         close_step(self._once, *known, self._before, self.lost)
 
 

@@ -1,1 +1,1 @@
-"""Reference methods: known ways to solve along lines, never chosen automatically, run by name."""
+"""Reference methods: known methods along lines, never chosen automatically, run by name."""

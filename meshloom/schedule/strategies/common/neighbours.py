@@ -6,7 +6,7 @@ so that one load replaces a chain of three. Two kinds:
 - *by slot*: arrays of (degree, targets) shape; targets with another number of elements are marked (-2) and take the
   general way. Where cells of several kinds meet, the tables are as wide as the largest of them needs (``padded``):
   targets with fewer elements have gaps (-1), whose loads lead to element 0 and are not added.
-- *in roles*, where the kernel is symmetric (``symmetry.py``): first the own target's side, then the other's. The own
+- *symmetric*, where the kernel is (``symmetry.py``): first the own target's side, then the other's. The own
   target is known, so only the other one is kept, and every incident element looks the same. Arrays of (targets,
   degree) shape, so that a thread reads its share at once. Missing elements leave gaps (-1 for the other target); only
   targets with too many elements, or that are no ring where the others are, are marked (-2), listed, and take the
@@ -107,7 +107,7 @@ def _other_maps(place: Place) -> Collection[int]:
 
 @dataclass(frozen=True, eq=False)
 class SymmetricTables:
-    """In roles: what a target sees from its own side, in arrays of (targets, degree) shape, flat."""
+    """Of a symmetric gather: what a target sees from its own side, in arrays of (targets, degree) shape, flat."""
 
     near: Numbers = holds(Array(NUMBERS, _each), "the other target of each element: -1 gaps, -2 marked targets")
     entry: Numbers = holds(Array(NUMBERS, _each), "the entry of each element, -1 where there is none")
@@ -253,7 +253,7 @@ def slot_rows(
     return made
 
 
-# ----- in roles -------------------------------------------------------------------------------------------------
+# ----- symmetric ------------------------------------------------------------------------------------------------
 def _symmetric_tables(topology: Topology, m: int, bare: TabledIncidence, most_lost: float) -> SymmetricTables:
     table, fits = _padded(bare.offsets, bare.entries, bare.degree)
     others = {k: rows for k, rows in topology.rows().items() if k != m}
@@ -313,6 +313,6 @@ class NeighbourPlan(GatherPlan):
 
 
 def symmetric_tables(found: Incidence) -> SymmetricTables | None:
-    """The tables in roles that an incidence comes with, if any."""
+    """The symmetric tables that an incidence comes with, if any."""
     tables = found.tables if isinstance(found, TabledIncidence) else None
     return tables if isinstance(tables, SymmetricTables) else None
