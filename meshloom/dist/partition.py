@@ -62,9 +62,9 @@ def runs(weights: np.ndarray, ranks: int) -> np.ndarray:
 
 
 def _run_ends(weights: np.ndarray, shares: np.ndarray | int, of: int, before: float, total: float) -> np.ndarray:
-    """How many things of a row come before so many ``shares`` ``of`` the ``total``: those whose middle does. ``before``:
-    the weight of what comes before the row. For equal weights that is the nearest whole number, so that runs differ by
-    one thing at most; whole weights are exact."""
+    """How many things of a row come before so many ``shares`` ``of`` the ``total``: those whose middle does;
+    ``before``: the weight of what comes before the row. For equal weights that is the nearest whole number, so that
+    runs differ by one thing at most; whole weights are exact."""
     up_to = np.cumsum(np.append(before, weights))
     return np.searchsorted(up_to[1:] - 0.5 * weights, np.multiply(shares, total) / of)
 
@@ -88,11 +88,11 @@ def rcb(task: PartitionTask, ranks: int) -> np.ndarray:
 
 
 def _lower_part(at: np.ndarray, weights: np.ndarray, shares: int, of: int) -> np.ndarray:
-    """Which things (n,) come before so many ``shares`` ``of`` the weight of all, by where they are ``at``, and by number
-    where that is the same. They are put into bins; those of the bin that is cut are sorted."""
-    low, bins = at.min(), min(_BINS, len(at))
-    scale = bins / np.ptp(at) if np.ptp(at) > 0 else np.inf
-    number = np.minimum((at - low) * scale, bins - 1).astype(np.int32) if np.isfinite(scale) else np.zeros_like(at, int)
+    """Which things (n,) come before so many ``shares`` ``of`` the weight of all, by where they are ``at``, and by
+    number where that is the same. They are put into bins; those of the bin that is cut are sorted."""
+    bins, extent, number = min(_BINS, len(at)), np.ptp(at), np.zeros(len(at), np.int32)
+    if bins * np.finfo(float).tiny < extent < np.inf:  # else all are in one
+        number = np.minimum((at - at.min()) * (bins / extent), bins - 1).astype(np.int32)
     up_to = np.cumsum(np.append(0.0, np.bincount(number, weights, minlength=bins)))
     cut = int(np.searchsorted(up_to[1:], np.multiply(shares, up_to[-1]) / of))
     found = number < cut

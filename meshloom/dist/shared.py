@@ -81,7 +81,8 @@ def take(held: Mapping[str, HeldArray], places: Mapping[str, FilePlace], file: m
 
 
 def _same_bytes(one: np.ndarray, other: np.ndarray) -> bool:
-    return np.array_equal(*(each.reshape(-1).view(np.uint8) for each in (one, other)))
+    mine, theirs = (each.reshape(-1).view(np.uint8) for each in (one, other))
+    return np.array_equal(mine, theirs)
 
 
 # ----- who holds what -----------------------------------------------------------------------------------------------

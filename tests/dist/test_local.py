@@ -110,3 +110,13 @@ def test_halos_that_grow_are_those_that_are_made_at_once(data: st.DataObject) ->
             source, target, visited = cut.local(one.source), cut.local(one.target), cut.local(one.source).set.owned
             led = target.here[cut.local_map(one).positions[:visited]]
             assert led.tolist() == one.positions[source.here[:visited]].tolist()
+
+
+def test_halos_shrink_where_a_map_no_longer_leads_abroad() -> None:
+    things, places, turned = things_and_places()
+    far = ml.Map(things, places, np.arange(8), "far")  # to what the other rank owns
+    cut = distribution(FIRST, [things, places], {turned: False, far: False})
+    assert len(cut.halos(places).import_halo.receives.numbers)
+    far.assign(np.arange(8)[::-1])
+    distribution(FIRST, [things], {far: False})
+    assert not len(cut.halos(places).import_halo.receives.numbers)

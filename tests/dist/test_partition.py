@@ -29,7 +29,8 @@ def clouds(draw: st.DrawFn) -> np.ndarray:
     """Points (n, d), many of them at one place or in line with each other."""
     n, d = draw(st.integers(0, 60)), draw(st.integers(1, 3))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    return rng.integers(0, draw(st.integers(1, 6)), (n, d)).astype(float) * rng.choice([1.0, 1e-9, 1e9])
+    places = draw(st.sampled_from([1, 2, 3, 6, 500]))
+    return rng.integers(0, places, (n, d)).astype(float) * rng.choice([1.0, 1e-9, 1e9, 5e-324, 3e305])
 
 
 def rcb_reference(points: np.ndarray, weights: np.ndarray, ranks: int) -> list[int]:
