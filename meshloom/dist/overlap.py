@@ -24,11 +24,9 @@ from meshloom.operation.call import CalledFunction, called, functions_of
 from meshloom.operation.dataflow import Dataflow, Storage
 from meshloom.operation.domain import EVERYWHERE, BoxPoints, Part, Region, overlap, without
 from meshloom.operation.operation import Operation
-from meshloom.schedule.choice.explain import amount
+from meshloom.target import CPU
+from meshloom.target.numbers import MessageNumbers
 
-#: Between two ranks of a node: seconds until a message is there, bytes per second, and what one more call from Python
-#: between loops costs; by ``bench/ranks.py`` on two cores.
-LATENCY, RATE, CALL = 1e-5, 4e9, 6e-5
 Halos = Mapping[Storage, Sequence[Region]]  # of fields that are exchanged, where they change
 
 
@@ -104,11 +102,22 @@ def _objection(exchange: Exchange, early: Sequence[Operation], late: Sequence[Op
     if any(isinstance(one, Field) and one.temporary for one in Dataflow([*early, *late]).storages):
         return "temporary fields of loops that are cut would have to be stored"
     size = sent_bytes(exchange.arrays)
-    travels = LATENCY + size / RATE
+    numbers = message_numbers()
+    travels = numbers.latency + size * numbers.per_byte
     hidden = min(travels, sum(one.estimate for one in early))
-    if hidden > CALL:
+    if hidden > numbers.per_cut:
         return ""
-    return f"{amount(size)} travel {1e6 * travels:.0f} us, and to run loops meanwhile takes {1e6 * CALL:.0f} us more"
+    hides = f"to run {early[0].name} meanwhile hides {in_microseconds(hidden)}"
+    return f"{hides}, and takes {in_microseconds(numbers.per_cut)} more"
+
+
+def message_numbers() -> MessageNumbers:
+    """What messages take: they go through the memory of the host, wherever loops run."""
+    return CPU.cpu.messages
+
+
+def in_microseconds(seconds: float) -> str:
+    return f"{1e6 * seconds:.0f} us"
 
 
 def divided(exchange: Exchange, loops: Iterable[Operation]) -> tuple[list[Operation], list[Operation]]:
@@ -187,5 +196,5 @@ def _rim(one: Operation, core: Operation) -> list[Operation]:
     if core is one:
         return []
     assert isinstance(one.domain, BoxPoints) and isinstance(core.domain, BoxPoints)
-    whole, inner = ((box.low, box.high) for box in (one.domain.of, core.domain.of))
-    return [_over(one, part) for part in without(whole, inner)]
+    outer, inner = ((box.low, box.high) for box in (one.domain.of, core.domain.of))
+    return [_over(one, part) for part in without(outer, inner)]
