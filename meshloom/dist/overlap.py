@@ -21,15 +21,13 @@ from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.random import Random
 from meshloom.operation.call import CalledFunction, called, functions_of
-from meshloom.operation.dataflow import Dataflow
+from meshloom.operation.dataflow import Dataflow, Storage
 from meshloom.operation.domain import EVERYWHERE, BoxPoints, Part, Region, overlap, without
 from meshloom.operation.operation import Operation
-from meshloom.schedule.choice.explain import amount
+from meshloom.target import CPU
+from meshloom.target.numbers import MessageNumbers
 
-#: Between two ranks of a node: seconds until a message is there, bytes per second, and what one more call from Python
-#: between loops costs; by ``bench/ranks.py`` on two cores.
-LATENCY, RATE, CALL = 1e-5, 4e9, 6e-5
-Halos = Mapping[Field, Sequence[Region]]  # of fields that are exchanged, where they change
+Halos = Mapping[Storage, Sequence[Region]]  # of fields that are exchanged, where they change
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,16 +102,27 @@ def _objection(exchange: Exchange, early: Sequence[Operation], late: Sequence[Op
     if any(isinstance(one, Field) and one.temporary for one in Dataflow([*early, *late]).storages):
         return "temporary fields of loops that are cut would have to be stored"
     size = sent_bytes(exchange.arrays)
-    travels = LATENCY + size / RATE
+    numbers = message_numbers()
+    travels = numbers.latency + size * numbers.per_byte
     hidden = min(travels, sum(one.estimate for one in early))
-    if hidden > CALL:
+    if hidden > numbers.per_cut:
         return ""
-    return f"{amount(size)} travel {1e6 * travels:.0f} us, and to run loops meanwhile takes {1e6 * CALL:.0f} us more"
+    hides = f"to run {early[0].name} meanwhile hides {in_microseconds(hidden)}"
+    return f"{hides}, and takes {in_microseconds(numbers.per_cut)} more"
+
+
+def message_numbers() -> MessageNumbers:
+    """What messages take: they go through the memory of the host, wherever loops run."""
+    return CPU.cpu.messages
+
+
+def in_microseconds(seconds: float) -> str:
+    return f"{1e6 * seconds:.0f} us"
 
 
 def divided(exchange: Exchange, loops: Iterable[Operation]) -> tuple[list[Operation], list[Operation]]:
     """What of loops behind an exchange does not wait for it, and the rest, each in their order."""
-    halos = {one.local: list(_halo(one.on)) for one in exchange.arrays}
+    halos: Halos = {one.local: list(_halo(one.on)) for one in exchange.arrays}
     early, late = list[Operation](), list[Operation]()
     for one in loops:
         core = next((core for core in _cores(one, halos) if not _waits(core, halos, late)), None)
@@ -129,7 +138,7 @@ def _waits(core: Operation, halos: Halos, late: Sequence[Operation]) -> bool:
     """Does a loop look at halos, or depend on what runs late, which would otherwise go before it?"""
     graph, at = Dataflow([*late, core]), len(late)
     accesses = graph.accessed(at, at + 1)
-    in_halo = any(overlap(one.region, part) for one in accesses for part in halos.get(one.storage, ()))  # type: ignore[call-overload]
+    in_halo = any(overlap(one.region, part) for one in accesses for part in halos.get(one.storage, ()))
     return in_halo or any(True for _ in graph.into(at))
 
 
@@ -166,7 +175,7 @@ def _cores(one: Operation, halos: Halos) -> Iterator[Operation]:
     if _bond(one) or not isinstance(domain, BoxPoints):
         return
     (low, *begin), (high, *end) = domain.of.low, domain.of.high
-    ends = [part[0][0] for parts in halos.values() for part in parts if not isinstance(part, type(EVERYWHERE))]
+    ends = [part[0][0] for parts in halos.values() for part in parts if isinstance(part, tuple)]
     below, above = any(at < 0 for at in ends), any(at >= 0 for at in ends)
     for margin in range(1, high - low if below or above else 0):
         first, last = low + margin * below, high - margin * above
@@ -187,5 +196,5 @@ def _rim(one: Operation, core: Operation) -> list[Operation]:
     if core is one:
         return []
     assert isinstance(one.domain, BoxPoints) and isinstance(core.domain, BoxPoints)
-    whole, inner = ((box.low, box.high) for box in (one.domain.of, core.domain.of))
-    return [_over(one, part) for part in without(whole, inner)]
+    outer, inner = ((box.low, box.high) for box in (one.domain.of, core.domain.of))
+    return [_over(one, part) for part in without(outer, inner)]

@@ -106,6 +106,15 @@ class ArrayNumbers:
 
 
 @dataclass(frozen=True)
+class MessageNumbers:
+    """What messages between ranks take, and to do something meanwhile."""
+
+    latency: float
+    per_byte: float
+    per_cut: float
+
+
+@dataclass(frozen=True)
 class SharedNumbers:
     """Shared memory that the automatic choice allows."""
 
@@ -257,6 +266,7 @@ class CpuNumbers(Numbers):
     compiling: CompilingNumbers
     plans: PlanNumbers
     arrays: ArrayNumbers
+    messages: MessageNumbers
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,10 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.dist import overlap
+from meshloom.target.numbers import MessageNumbers
 from tests.dist import on_ranks, on_ranks_grids
+
+FREE = MessageNumbers(0.0, 0.0, per_cut=-1.0)  # whatever can be cut is
 
 
 @ml.kernel
@@ -53,7 +56,8 @@ def in_turn() -> list[np.ndarray]:
         found += [u.numpy(), v.numpy()]
         if ml.world.size > 1:
             said = step.explain()
-            assert "exchange of u with rank" in said and "hidden by spread" in said, said
+            assert "exchange of u with rank" in said, said
+            assert ml.world.size > 3 or "hidden by spread" in said, "slabs of four planes have no core"
             assert "halos      of u, exchanged before it" in spread.loop(grid, u[reach], v).explain()
     return found
 
@@ -150,6 +154,6 @@ RUNS: dict[str, Callable[[], list[np.ndarray]]] = {
 
 
 if __name__ == "__main__":
-    overlap.CALL = -1.0  # whatever can be cut is
+    overlap.message_numbers = lambda: FREE
     on_ranks.RUNS = RUNS
     on_ranks.main(*sys.argv[1:])

@@ -22,6 +22,7 @@ from meshloom.dist.world import World
 from meshloom.operation.call import functions_of
 from tests.dist import on_ranks_overlap
 from tests.dist.on_ranks import digest
+from tests.dist.on_ranks_overlap import FREE
 from tests.dist.test_ranks import ran
 
 MODULE, QUICK = "tests.dist.on_ranks_overlap", ("in turn", "lines", "reductions")
@@ -216,7 +217,7 @@ def loops_of(found: LocalProgram) -> list[tuple[str, tuple[int, int] | None]]:
 def test_cores_run_before_messages_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The middle one of three slabs of four planes: what follows a stencil runs on what waits for no rim."""
     monkeypatch.setattr(lower, "world", lambda: World(1, 3))
-    monkeypatch.setattr(overlap, "CALL", -1.0)
+    monkeypatch.setattr(overlap, "message_numbers", lambda: FREE)
     with ml.using("numpy"):
         found = on_rank(stepping((18, 4), False, 1), 1, 3)
         core, rims = (1, 5), [(0, 1), (5, 6)]
@@ -235,12 +236,12 @@ def test_what_does_not_pay_is_not_cut_and_says_so(monkeypatch: pytest.MonkeyPatc
         found = on_rank(stepping((18, 4), False, 1), 1, 3)
     assert loops_of(found) == [("exchange of u", None), ("star", (0, 6)), ("taken", (0, 6))]
     (at_once,) = functions(found)
-    assert isinstance(at_once, ExchangeAtOnce) and "not hidden: 64 B travel 10 us" in found.summary
+    assert isinstance(at_once, ExchangeAtOnce) and "not hidden: to run star meanwhile hides" in found.summary
 
 
 def test_reductions_draws_and_temporaries_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lower, "world", lambda: World(1, 3))
-    monkeypatch.setattr(overlap, "CALL", -1.0)
+    monkeypatch.setattr(overlap, "message_numbers", lambda: FREE)
     with ml.using("numpy"):
         grid = ml.Grid((18, 4))
         u, v, total = grid.field("u"), grid.field("v"), ml.Global(0.0, "total")
@@ -280,7 +281,7 @@ def test_reductions_draws_and_temporaries_are_not_cut(monkeypatch: pytest.Monkey
 
 def test_loops_over_sets_that_do_not_wait_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a whole; those that depend on one that waits do not."""
-    monkeypatch.setattr(overlap, "CALL", -1.0)
+    monkeypatch.setattr(overlap, "message_numbers", lambda: FREE)
     with ml.using("numpy"):
         things, places = ml.Set(8, "things"), ml.Set(8, "places")
         ends = ml.Map(things, places, np.stack([np.arange(8), (np.arange(8) + 1) % 8], axis=1), "ends")
