@@ -193,9 +193,11 @@ def shown_cells(listed: Path) -> list[np.ndarray]:
 
 def shown_points(listed: Path, name: str) -> np.ndarray:
     """Values at all points, of pieces that agree where they overlap."""
-    values = np.full((13, 3, 5, 2), np.nan)
+    values, behind = np.full((13, 3, 5, 2), np.nan), 0
     for one in sources(listed):
         ends = [int(end) for end in one.get("Extent").split()]
+        assert ends[0] == behind, "no cell between two pieces is missing"
+        behind = ends[1]
         part = arrays(listed.parent / one.get("Source"), "PointData")[name].reshape(5, 3, -1, 2).transpose(2, 1, 0, 3)
         there = values[ends[0] : ends[1] + 1]
         assert ends[2:] == [0, 2, 0, 4] and part.shape == there.shape
