@@ -96,8 +96,7 @@ ANOTHER = "a launcher has started 3 processes, and mpi4py sees 1 of them: it was
     ("said", "message"),
     [
         ({"MV2_COMM_WORLD_SIZE": "1", "SLURM_STEP_NUM_TASKS": "3"}, ""),
-        ({"SLURM_STEP_NUM_TASKS": "3", "PMIX_RANK": "0"}, ANOTHER),
-        pytest.param({"MV2_COMM_WORLD_SIZE": "3", "MV2_COMM_WORLD_RANK": "0"}, ANOTHER, marks=pytest.mark.slow),
+        ({"MV2_COMM_WORLD_SIZE": "3", "MV2_COMM_WORLD_RANK": "0"}, ANOTHER),
     ],
 )
 def test_processes_that_each_believe_to_be_alone_are_told(said: dict[str, str], message: str) -> None:
