@@ -158,7 +158,7 @@ def _halo(on: LocalSet) -> Iterator[Region]:
 
 def _bond(one: Operation) -> str:
     """Why a loop is not cut into core and rim; '' where it may be."""
-    if not isinstance(one.domain, BoxPoints):
+    if one.box is None:
         return "is not cut: it visits no points of a grid one by one"
     if any(o.is_global and o.mode.writes for o in one.operands):
         return "is not cut: it reduces to a Global"
@@ -171,10 +171,10 @@ def _cores(one: Operation, halos: Halos) -> Iterator[Operation]:
     """A loop, and the same over fewer and fewer planes of its box, from the ends that have a halo, where it may be
     cut."""
     yield one
-    domain = one.domain
-    if _bond(one) or not isinstance(domain, BoxPoints):
+    box = one.box
+    if _bond(one) or box is None:
         return
-    (low, *begin), (high, *end) = domain.of.low, domain.of.high
+    (low, *begin), (high, *end) = box.low, box.high
     ends = [part[0][0] for parts in halos.values() for part in parts if isinstance(part, tuple)]
     below, above = any(at < 0 for at in ends), any(at >= 0 for at in ends)
     for margin in range(1, high - low if below or above else 0):
@@ -185,16 +185,14 @@ def _cores(one: Operation, halos: Halos) -> Iterator[Operation]:
 
 def _over(one: Operation, part: Part) -> Operation:
     """A loop over a part of its box."""
-    assert isinstance(one.domain, BoxPoints)
-    grid = one.domain.of.grid
-    assert isinstance(grid, Grid)
-    return Operation(one.name, BoxPoints(grid.box(*part)), one.operands, one.body, one.policy, one.backend)
+    assert one.box is not None and isinstance(one.box.grid, Grid)
+    return Operation(one.name, BoxPoints(one.box.grid.box(*part)), one.operands, one.body, one.policy, one.backend)
 
 
 def _rim(one: Operation, core: Operation) -> list[Operation]:
     """What is left of a loop."""
     if core is one:
         return []
-    assert isinstance(one.domain, BoxPoints) and isinstance(core.domain, BoxPoints)
-    outer, inner = ((box.low, box.high) for box in (one.domain.of, core.domain.of))
+    assert one.box is not None and core.box is not None
+    outer, inner = ((box.low, box.high) for box in (one.box, core.box))
     return [_over(one, part) for part in without(outer, inner)]

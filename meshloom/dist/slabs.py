@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -301,10 +301,9 @@ def on_points(
 
 def on_lines(of: Operation, cut: Slabs, fields: Mapping[Field, DistributedArray], inside: Backend) -> Operation:
     """An operation along lines that are not cut on those that are here."""
-    assert isinstance(of.domain, GridLines)
     operands = [one._replace(storage=fields[one.storage].local) if isinstance(one.storage, Field) else one
                 for one in of.operands]  # fmt: skip
-    domain = GridLines(cut.local_grid, of.domain.axis)
+    domain = GridLines(cut.local_grid, cast(GridLines, of.domain).axis)
     return Operation(of.name, domain, tuple(operands), SameBody(of), of.policy.over_some(domain), inside)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -235,8 +235,7 @@ class MethodPolicy(ExecutionPolicy):
         return self._cut(made, self.method, of)
 
     def over_some(self, domain: Domain) -> MethodPolicy:
-        assert isinstance(domain, GridLines)
-        return replace(self, lines=domain, all_lines=self.all_lines or self.lines)
+        return replace(self, lines=cast(GridLines, domain), all_lines=self.all_lines or self.lines)
 
     def _cut(self, spec: LineSpec, by: LineMethod, of: Operation) -> LineSpec:
         """With lines cut up as a method does it."""
