@@ -159,7 +159,7 @@ class World:
     @property
     def things(self) -> list[Any]:
         mesh = self.mesh
-        parts = [one for program in self.programs for one in (*program.operations, *program.fused_steps)]
+        parts = self.programs[-1].operations + self.programs[-1].fused_steps
         return [*self.loops, *self.programs, *parts, *self.kernels, *self.stored, mesh.face_cells, mesh, mesh.cells,
                 mesh.faces, self.grid, self.grid.inside]  # fmt: skip
 
