@@ -214,6 +214,8 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "cli/cache.py": {"value < 1000": ON_PAGE},
     "config.py": {"_MAX_BYTES = ": FILES, "SMALLEST, LARGEST = ": ASKED},
     "io/checkpoint.py": {"_MOST_IN_ATTRIBUTE = ": FILES},
+    "io/checksummed.py": {"_PAGE = ": FILES},
+    "io/collective.py": {"BLOCK = ": FILES},
     "io/draw/canvas.py": {"_FAR = ": ON_PAGE, "_LEAST = ": ON_PAGE},
     "io/draw/maps.py": {"_MOST_EVEN = ": ON_PAGE},
     "io/draw/raster.py": {"_MOST_AT_ONCE = ": AT_ONCE},
