@@ -48,15 +48,14 @@ lint: $(VENV)/.dev
 site: $(VENV)/.dev
 	$(BIN)/mkdocs build --strict --quiet
 
-# The three side by side: the types and the site each take one core a minute. Ranks share the cores by themselves.
+# The three side by side: the types and the site each take one core a minute.
 test: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs 3 lint pytest site
-	@$(MAKE) --no-print-directory pairs-of-ranks
 
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "$(WHICH)"
 
-# A design of `make test-ranks` in which every two of case, back end, number of ranks and so on meet.
+# A design of `make test-ranks` in which every two of case, back end, number of ranks and so on meet: minutes.
 pairs-of-ranks: export MESHLOOM_CXXFLAGS ?= -O0
 pairs-of-ranks: $(VENV)/.dev
 	$(BIN)/python -m pytest --quiet --numprocesses 2 -m slow tests/dist/test_matrix.py
