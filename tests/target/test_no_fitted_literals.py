@@ -200,7 +200,8 @@ LEFT: dict[str, dict[str, str]] = {
     "compact/schemes.py": {"limit_denominator(": ROUNDING},
     "compact/taylor.py": {"EXACT = ": METHOD},
     "dist/partition.py": {"MOST_RANKS = ": ASKED, "_BINS = ": AT_ONCE},
-    "dist/shared.py": {"LEAST = ": AT_ONCE, "LARGE = ": AT_ONCE, "_ALIGNED = ": FILES}, "dist/world.py": {"LONGEST_NOTE = ": FORM},
+    "dist/shared.py": {"LEAST = ": AT_ONCE, "LARGE = ": AT_ONCE, "_ALIGNED = ": FILES},
+    "dist/world.py": {"LONGEST_NOTE = ": FORM},
     "dist/ending.py": {"_MOST = ": FORM, "_STAGGER, _LATEST = ": PATIENCE},
 }  # fmt: skip
 #: The same where machines are none of a module's business.
