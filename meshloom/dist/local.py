@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -288,5 +289,5 @@ def _messages(layers: Sequence[Mapping[int, np.ndarray]], local: LocalSet) -> Me
     numbers = [np.concatenate([layer.get(one, nothing) for layer in layers]) for one in neighbours]
     if not numbers:
         return NOTHING
-    ends = np.cumsum([len(one) for one in numbers])
-    return Messages(neighbours, tuple(np.split(local.positions(np.concatenate(numbers)), ends[:-1])))
+    places, ends = local.positions(np.concatenate(numbers)), np.cumsum([0, *(len(one) for one in numbers)])
+    return Messages(neighbours, tuple(places[first:last] for first, last in pairwise(ends)))

@@ -132,6 +132,11 @@ def _is_large(one: np.ndarray) -> bool:
     return one.nbytes >= max(LEAST, 1) and one.flags.c_contiguous and not isinstance(_root(one).base, mmap.mmap)
 
 
+def _begins(one: np.ndarray, other: np.ndarray) -> bool:
+    """Is the memory of another array that of the first, or its beginning?"""
+    return one.ctypes.data == other.ctypes.data and one.nbytes >= other.nbytes
+
+
 def _root(one: np.ndarray) -> np.ndarray:
     """The array whose memory one looks at."""
     while isinstance(one.base, np.ndarray):
@@ -144,7 +149,7 @@ def _written(held: Mapping[str, HeldArray]) -> tuple[str, dict[str, FilePlace]]:
     """A file with these arrays, and where they lie there; none where it cannot be written. What looks at the same
     memory lies there once."""
     places: dict[str, FilePlace] = {}
-    offsets: dict[int, tuple[int, int]] = {}  # by address: where, and how many bytes
+    written: list[tuple[np.ndarray, int]] = []  # and where
     try:
         descriptor, path = tempfile.mkstemp(prefix="meshloom-")
     except OSError:
@@ -152,12 +157,13 @@ def _written(held: Mapping[str, HeldArray]) -> tuple[str, dict[str, FilePlace]]:
     try:
         with open(descriptor, "wb") as file:
             for name, (values, _) in held.items():
-                address = values.__array_interface__["data"][0]
-                if offsets.get(address, (0, 0))[1] < values.nbytes:
+                there = next((offset for one, offset in written if _begins(one, values)), -1)
+                if there < 0:
                     file.write(bytes(-file.tell() % _ALIGNED))
-                    offsets[address] = file.tell(), values.nbytes
+                    there = file.tell()
+                    written.append((values, there))
                     file.write(values.reshape(-1).view(np.uint8).data)
-                places[name] = FilePlace(offsets[address][0], values.shape, values.dtype.str)
+                places[name] = FilePlace(there, values.shape, values.dtype.str)
     except OSError:  # there is no room
         os.unlink(path)
         return "", {}

@@ -310,7 +310,7 @@ def test_the_vortex_runs_slopes_and_opposite_sides_together() -> None:
     ml.use("silent")
     case = VortexOutflow(VortexOutflow.Config())
     recording: Any = case.program._fused_recording()
-    steps, assigned = recording.program.body, recording._replay.assigned
+    steps, assigned = recording.program.operations, recording._replay.assigned
     before = all_before(assigned)
     names = [getattr(step, "name", "fused") for step in steps]
     for x, y in zip(*([k for k, n in enumerate(names) if n == name] for name in ("slope_x", "slope_y")), strict=True):
