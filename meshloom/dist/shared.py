@@ -134,7 +134,8 @@ def _is_large(one: np.ndarray) -> bool:
 
 def _begins(one: np.ndarray, other: np.ndarray) -> bool:
     """Is the memory of another array that of the first, or its beginning?"""
-    return one.ctypes.data == other.ctypes.data and one.nbytes >= other.nbytes
+    first, of_other = (each.reshape(-1)[:1] for each in (one, other))
+    return np.shares_memory(first, of_other) and one.nbytes >= other.nbytes
 
 
 def _root(one: np.ndarray) -> np.ndarray:

@@ -19,7 +19,6 @@ from meshloom.mesh.grid import Grid
 from meshloom.mesh.integrals import Shares
 from meshloom.mesh.locate import Spot
 from meshloom.mesh.mesh import Mesh
-from meshloom.native.algorithms import distinct
 from meshloom.process.ranks import on_root
 
 MOST_POINTS = 100_000  # of a line
@@ -189,8 +188,8 @@ class Sampled:
     def near(self, spots: Iterable[Spot]) -> Sampled:
         """The same with the rows on every rank that some places need, which their owners give; all must ask."""
         listed = list(spots)
-        cells = distinct(np.array([one.cell for one in listed if one.cell >= 0], np.int64))
-        others = distinct(np.concatenate([np.zeros(0, np.int64), *(one.elements for one in listed)]))
+        cells = np.array(sorted({one.cell for one in listed if one.cell >= 0}), np.int64)
+        others = np.array(sorted({number for one in listed for number in one.elements.tolist()}), np.int64)
 
         def picked(rows: AnyRows | PickedRows, numbers: np.ndarray) -> AnyRows | PickedRows:
             if not isinstance(rows, RankRows):
