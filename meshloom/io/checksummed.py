@@ -14,10 +14,10 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -147,23 +147,37 @@ def read_checksummed(path: Path, kind: FileKind, read: Callable[[Any], T]) -> T:
     """What ``read(file)`` finds in the open HDF5 file, on every rank; all must call it. UserError in one line when the
     file is missing, damaged or something else, which a KeyError or the like of ``read`` means."""
 
-    def first_block() -> bytes:
+    with ExitStack() as opened:
+        with _refusals(path, kind):
+            content, first_block = _opened(path, kind, opened)
+            _check_intact(path, content, first_block, kind)
+
+        def found() -> T:
+            import h5py
+
+            with _refusals(path, kind), h5py.File(content, "r") as file:
+                return read(file)
+
+        return agreed(found)
+
+
+def _opened(path: Path, kind: FileKind, until: ExitStack) -> tuple[BinaryIO, bytes]:
+    """A file, open for as long as that, and its first block. All that is asked of it is asked of this: somebody may put
+    another one in its place meanwhile, so that a rank may find the new one where another has found the old one."""
+
+    def here() -> tuple[BinaryIO, bytes]:
         if what := other_than_file(path):
             raise UserError(f"{path}: it is {what}, not a {kind.name} file")
         if not os.path.isfile(path):  # of a Path, it fails for names that are too long
             raise UserError(f"{path}: no such {kind.name} file")
-        with open(path, "rb") as file:
-            return file.read(_BLOCK)
+        content = until.enter_context(open(path, "rb"))  # noqa: SIM115
+        return content, content.read(_BLOCK)
 
-    def found() -> T:
-        import h5py
-
-        with _refusals(path, kind), h5py.File(path, "r") as file:
-            return read(file)
-
-    with _refusals(path, kind):
-        _check_intact(path, agreed(first_block), kind)
-    return agreed(found)
+    for _ in range(2):
+        content, first_block = agreed(here)
+        if len(set(ranks().allgathered(first_block, "first blocks"))) == 1:
+            return content, first_block
+    raise UserError(f"{path}: ranks find different files there; give a folder that all nodes share")
 
 
 @contextmanager
@@ -197,23 +211,22 @@ def _first_block(tag: bytes, checksum: str) -> bytes:
     return (tag + checksum.encode() + b"\n").ljust(_BLOCK, b"\0")
 
 
-def _check_intact(path: Path, found: bytes, kind: FileKind) -> None:
-    """UserError unless the file with this first block is whole; all ranks must ask. Files of before there were
+def _check_intact(path: Path, content: BinaryIO, found: bytes, kind: FileKind) -> None:
+    """UserError unless the open file with this first block is whole; all ranks must ask. Files of before there were
     checksums begin with HDF5's signature."""
     if found.startswith(_SIGNATURE):
         return
     if found.startswith(_TAG + _OF_BLOCKS):
-        expected = _front(checksums_of(path, _BLOCK))
+        expected = _front(checksums_of(content, _BLOCK))
     elif found.startswith(_TAG):
-        expected = on_root(lambda: _first_block(_TAG, _checksum_behind(path)))
+        expected = on_root(lambda: _first_block(_TAG, _checksum_behind(content)))
     else:
         raise UserError(f"{path}: not a {kind.name}, or damaged from its first byte on; {kind.right}")
     if found != expected:
         raise UserError(f"{path}: damaged or truncated {kind.name}; {kind.damaged}")
 
 
-def _checksum_behind(path: Path) -> str:
+def _checksum_behind(content: BinaryIO) -> str:
     """SHA-256 of all that follows the first block, as earlier versions have it there."""
-    with open(path, "rb") as file:
-        file.seek(_BLOCK)
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    content.seek(_BLOCK)
+    return hashlib.file_digest(content, "sha256").hexdigest()

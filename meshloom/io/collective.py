@@ -237,18 +237,17 @@ class Checksums:
         return self._done
 
 
-def checksums_of(path: Path, reserved: int) -> list[bytes]:
-    """Those of the blocks of a file behind its first bytes, of which every rank reads some; all must ask."""
+def checksums_of(file: BinaryIO, reserved: int) -> list[bytes]:
+    """Those of the blocks of an open file behind its first bytes, of which every rank reads some; all must ask."""
 
     def own() -> list[bytes]:
-        first, last = _domains(os.path.getsize(path), reserved)[ranks().rank]
+        first, last = _domains(os.fstat(file.fileno()).st_size, reserved)[ranks().rank]
         found = Checksums(first)
-        with open(path, "rb") as file:
-            file.seek(first)
-            while left := last - file.tell():
-                if not (data := file.read(min(BLOCK, left))):
-                    break  # somebody makes it shorter
-                found.update(data)
+        file.seek(first)
+        while left := last - file.tell():
+            if not (data := file.read(min(BLOCK, left))):
+                break  # somebody makes it shorter
+            found.update(data)
         return found.ended()
 
     return [one for part in ranks().allgathered(agreed(own), "checksums") for one in part]

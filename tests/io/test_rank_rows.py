@@ -153,7 +153,8 @@ def test_checksums_are_those_of_blocks_of_the_file(monkeypatch: pytest.MonkeyPat
 
     write_collectively(tmp_path / "a", [Text(data[5:20]), Text(data[20:])], reserved=5, front=front)
     assert seen == [expected] and (tmp_path / "a").read_bytes() == data
-    assert collective.checksums_of(tmp_path / "a", 5) == expected
+    with open(tmp_path / "a", "rb") as file:
+        assert collective.checksums_of(file, 5) == expected
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
