@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -161,11 +161,11 @@ def read_checksummed(path: Path, kind: FileKind, read: Callable[[Any], T]) -> T:
         return agreed(found)
 
 
-def _opened(path: Path, kind: FileKind, until: ExitStack) -> tuple[BinaryIO, bytes]:
+def _opened(path: Path, kind: FileKind, until: ExitStack) -> tuple[io.BufferedReader, bytes]:
     """A file, open for as long as that, and its first block. All that is asked of it is asked of this: somebody may put
     another one in its place meanwhile, so that a rank may find the new one where another has found the old one."""
 
-    def here() -> tuple[BinaryIO, bytes]:
+    def here() -> tuple[io.BufferedReader, bytes]:
         if what := other_than_file(path):
             raise UserError(f"{path}: it is {what}, not a {kind.name} file")
         if not os.path.isfile(path):  # of a Path, it fails for names that are too long
@@ -211,7 +211,7 @@ def _first_block(tag: bytes, checksum: str) -> bytes:
     return (tag + checksum.encode() + b"\n").ljust(_BLOCK, b"\0")
 
 
-def _check_intact(path: Path, content: BinaryIO, found: bytes, kind: FileKind) -> None:
+def _check_intact(path: Path, content: io.BufferedReader, found: bytes, kind: FileKind) -> None:
     """UserError unless the open file with this first block is whole; all ranks must ask. Files of before there were
     checksums begin with HDF5's signature."""
     if found.startswith(_SIGNATURE):
@@ -226,7 +226,7 @@ def _check_intact(path: Path, content: BinaryIO, found: bytes, kind: FileKind) -
         raise UserError(f"{path}: damaged or truncated {kind.name}; {kind.damaged}")
 
 
-def _checksum_behind(content: BinaryIO) -> str:
+def _checksum_behind(content: io.BufferedReader) -> str:
     """SHA-256 of all that follows the first block, as earlier versions have it there."""
     content.seek(_BLOCK)
     return hashlib.file_digest(content, "sha256").hexdigest()
