@@ -96,7 +96,7 @@ def needs(owner: Owners, links: Sequence[Link], ranks: int) -> dict[Any, Needs]:
         if everywhere(owner[link.source]):
             continue
         at, to = owner[link.source], owner[link.target]
-        elements, targets = abroad(link.rows, at, to)  # few: all that follows is about the ends of parts
+        elements, targets = off_rank(link.rows, at, to)  # few: all that follows is about the ends of parts
         rim[link.source][elements] = True
         reads[link.target].append(_pairs(at[elements], targets, len(to)))
         if link.updated:
@@ -115,7 +115,7 @@ def needs(owner: Owners, links: Sequence[Link], ranks: int) -> dict[Any, Needs]:
     return {key: Needs(rim[key], executed[key], imported[key]) for key in owner}
 
 
-def abroad(rows: np.ndarray, at: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def off_rank(rows: np.ndarray, at: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Elements (m,) that rows (n, arity) lead to others of another rank, and these (m,); ``at``, ``to``: the owners of
     both."""
     columns = [(np.flatnonzero(to[column] != at), column) for column in rows.T]  # faster than all at once

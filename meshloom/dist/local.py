@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from meshloom.dist.distribute import owned
-from meshloom.dist.halo import DistributedSet, ExchangeLists, abroad, distributed
+from meshloom.dist.halo import DistributedSet, ExchangeLists, distributed, off_rank
 from meshloom.dist.ownership import everywhere
 from meshloom.dist.usage import all_sets, link_of, sets_of_meshes, usage_of
 from meshloom.dist.verify import verify
@@ -161,15 +161,15 @@ class Distribution:
         ends = {source, *(one.target for one in away)}
         made = ends & self.sets.keys()
         self._due |= ends - made
-        if made and any(self._leads_abroad(one) for one in away if one in changed or self.maps[one]):
+        if made and any(self._leads_off_rank(one) for one in away if one in changed or self.maps[one]):
             self._due |= made
 
-    def _leads_abroad(self, one: Map) -> bool:
+    def _leads_off_rank(self, one: Map) -> bool:
         """Does it lead an element to one that another rank owns, or did it do so before it was given other indices?"""
         at, to = self.owners[one.source], self.owners[one.target]
         if everywhere(to) or everywhere(at):
             return not everywhere(to)
-        return one.version > 0 or len(abroad(link_of(one, False).rows, at, to)[0]) > 0
+        return one.version > 0 or len(off_rank(link_of(one, False).rows, at, to)[0]) > 0
 
     def _own(self, sets: Sequence[Set], maps: Mapping[Map, bool]) -> set[Set]:
         """Cut those that are not, all sets of a mesh at once. Gives those that lived on every rank, and do so no

@@ -16,7 +16,7 @@ from meshloom.dist.consistency import compare_given
 from meshloom.dist.exchange import Exchange, Exchanges, Halo, place_exchanges, traffic
 from meshloom.dist.halo import ALL_LAYERS, EXEC, IMPORT
 from meshloom.dist.local import Distribution, LocalSet
-from meshloom.dist.overlap import ExchangeAtOnce, ExchangeStart, overlap_exchanges
+from meshloom.dist.overlap import BlockingExchange, ExchangeStart, overlap_exchanges
 from meshloom.dist.slabs import Slabs, grid_of, on_lines, on_points, slabs
 from meshloom.dist.sums import RankReduction, Reductions, counting_owned, reduced_here
 from meshloom.dist.usage import reduces
@@ -139,7 +139,7 @@ def _told(call: Operation, function: object) -> str:
     """What a call of an exchange or a reduction does; '' of others."""
     if isinstance(function, Reductions):
         return f"{call.name} in one message"
-    if not isinstance(function, ExchangeStart | ExchangeAtOnce):
+    if not isinstance(function, ExchangeStart | BlockingExchange):
         return ""
     return f"{call.name} {traffic(function.exchange.arrays)}, {function}"
 

@@ -55,7 +55,7 @@ class ExchangeEnd:
 
 
 @dataclass(frozen=True, eq=False)
-class ExchangeAtOnce:
+class BlockingExchange:
     """Both, one after the other. ``why``: nothing runs meanwhile."""
 
     exchange: Exchange
@@ -81,7 +81,7 @@ def overlap_exchanges(graph: Dataflow) -> Dataflow:
         loops = list(takewhile(lambda other: not other.domain.is_call, left))
         early, late = divided(exchange, loops)
         if why := _objection(exchange, early, late):
-            found.append(_called(ExchangeAtOnce(exchange, why), exchange, one.name))
+            found.append(_called(BlockingExchange(exchange, why), exchange, one.name))
             continue
         names = tuple(dict.fromkeys(other.name for other in early if not other.domain.all_memory))
         found += [_called(ExchangeStart(exchange, names), exchange, one.name), *early,
@@ -90,7 +90,7 @@ def overlap_exchanges(graph: Dataflow) -> Dataflow:
     return Dataflow(found)
 
 
-def _called(function: ExchangeStart | ExchangeEnd | ExchangeAtOnce, exchange: Exchange, name: str) -> Operation:
+def _called(function: ExchangeStart | ExchangeEnd | BlockingExchange, exchange: Exchange, name: str) -> Operation:
     local = tuple(one.local for one in exchange.arrays)
     return called(CalledFunction(function, local, () if isinstance(function, ExchangeStart) else local), name)
 
@@ -98,7 +98,8 @@ def _called(function: ExchangeStart | ExchangeEnd | ExchangeAtOnce, exchange: Ex
 def _objection(exchange: Exchange, early: Sequence[Operation], late: Sequence[Operation]) -> str:
     """Why nothing runs while messages travel; '' where something does."""
     if all(one.domain.all_memory for one in early):
-        return f"{late[0].name} waits for it, and {_bond(late[0]) or 'has no core'}" if late else "nothing comes next"
+        why = _reason_whole(late[0]) or "has no core" if late else ""
+        return f"{late[0].name} waits for it, and {why}" if late else "nothing comes next"
     if any(isinstance(one, Field) and one.temporary for one in Dataflow([*early, *late]).storages):
         return "temporary fields of loops that are cut would have to be stored"
     size = sent_bytes(exchange.arrays)
@@ -156,7 +157,7 @@ def _halo(on: LocalSet) -> Iterator[Region]:
             yield (int(side.min()), *low), (int(side.max()) + 1, *high)
 
 
-def _bond(one: Operation) -> str:
+def _reason_whole(one: Operation) -> str:
     """Why a loop is not cut into core and rim; '' where it may be."""
     if one.box is None:
         return "is not cut: it visits no points of a grid one by one"
@@ -172,7 +173,7 @@ def _cores(one: Operation, halos: Halos) -> Iterator[Operation]:
     cut."""
     yield one
     box = one.box
-    if _bond(one) or box is None:
+    if _reason_whole(one) or box is None:
         return
     (low, *begin), (high, *end) = box.low, box.high
     ends = [part[0][0] for parts in halos.values() for part in parts if isinstance(part, tuple)]

@@ -73,18 +73,18 @@ class World(of_process.OneProcess):
 
     def allgathered(self, value: T, what: str = "values") -> list[T]:
         """A small value of every rank, the same on all ranks; all must call it. ``what`` it is: for messages."""
-        if self._ranks is None:
-            return [value]
-        self.check(f"compares {what}")
-        found: list[T] = self._ranks.allgather(value)
-        return found
+        return self._told_all(self._ranks, value, f"compares {what}")
 
     def on_node(self, value: T, what: str = "values") -> list[T]:
         """A small value of every rank of this node, the same on all of these; all ranks must call it."""
-        if self._node is None:
+        return self._told_all(self._node, value, f"tells its node {what}")
+
+    def _told_all(self, ranks: Any, value: T, does: str) -> list[T]:
+        """A value of each of some ranks; None: of this one."""
+        if ranks is None:
             return [value]
-        self.check(f"tells its node {what}")
-        found: list[T] = self._node.allgather(value)
+        self.check(does)
+        found: list[T] = ranks.allgather(value)
         return found
 
     def gathered(self, rows: np.ndarray, what: str = "rows") -> list[np.ndarray]:

@@ -35,7 +35,7 @@ AT_ONCE = 8  # cases of a launch, which takes a second to start
 ITERATIONS = 6  # of each, with files after every third
 SECONDS = 1200  # for a launch: a deadlock fails
 ROUND_OFF = 1e-9  # of the largest value of an array, after a few iterations
-CANCELLED = 1e-12  # what is left of sums that are zero but for round-off, as of the lift of a cylinder
+CANCELLED = 1e-12  # of the largest of all: what is left of sums that are zero but for that, as a cylinder's lift
 KEPT = ROOT / "build" / "ranks"
 SAME = "same"
 
@@ -95,17 +95,21 @@ def differing(found: Found, expected: Found) -> list[str]:
              if found.digests.get(name) != expected.digests.get(name)]  # fmt: skip
     if len(found.values) != len(expected.values):
         return [*files, "the number of arrays"]
+    floor = CANCELLED * max(map(largest, expected.values), default=0.0)
     return files + [f"array {k}" for k, (one, other) in enumerate(zip(found.values, expected.values, strict=True))
-                    if not near(one, other)]  # fmt: skip
+                    if not near(one, other, floor)]  # fmt: skip
 
 
-def near(found: np.ndarray, expected: np.ndarray) -> bool:
-    """But for round-off, in units of the largest value, where that is not round-off itself."""
+def largest(values: np.ndarray) -> float:
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+
+
+def near(found: np.ndarray, expected: np.ndarray, floor: float) -> bool:
+    """But for round-off, in units of the largest value, where that is not round-off itself: below the ``floor``."""
     if found.shape != expected.shape or not np.array_equal(np.isfinite(found), np.isfinite(expected)):
         return False
     finite = np.isfinite(expected)
-    most = np.abs(expected[finite]).max(initial=0.0)
-    return bool((np.abs(found[finite] - expected[finite]) <= ROUND_OFF * most + CANCELLED).all())
+    return bool((np.abs(found[finite] - expected[finite]) <= ROUND_OFF * largest(expected) + floor).all())
 
 
 def run(launch: Launch, names: Sequence[str]) -> dict[str, Found]:

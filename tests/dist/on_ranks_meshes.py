@@ -16,6 +16,7 @@ import meshloom as ml
 from meshloom.dist import local
 from meshloom.dist.partition import PARTITIONERS, PartitionTask
 from tests.dist.on_ranks import report
+from tests.dist.on_ranks_programs import flux, given
 from tests.mesh.mixed_samples import plane, space
 
 MESHES: tuple[Callable[[np.random.Generator], ml.Mesh], ...] = (
@@ -42,17 +43,6 @@ def at_random(task: PartitionTask, ranks: int) -> np.ndarray:
         alone = dice.permutation(task.n)[: len(some) - 1]
         found[alone] = some[1 : 1 + len(alone)]
     return found
-
-
-@ml.kernel
-def flux(u: ml.Read, f: ml.Write):
-    f[...] = 0.3 * (u[1] - u[0]) + 0.1 * u[0] * u[1]
-
-
-@ml.kernel
-def given(f: ml.Read, r: ml.Inc):
-    r[0] += f
-    r[1] -= 0.7 * f
 
 
 @ml.kernel

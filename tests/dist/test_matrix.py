@@ -42,8 +42,10 @@ def test_what_differs_is_named() -> None:
     assert differing(one, one._replace(values=other)) == ["array 0"]
     assert differing(one, one._replace(values=(one.values[0] + 1e-12, one.values[1]))) == []
     assert differing(one, one._replace(values=(one.values[0], np.array([1.0, 4.0])))) == ["array 1"]
-    small = Found({}, (np.array([2e-14, -1e-14]),)), Found({}, (np.array([1e-14, 2e-14]),))
-    assert differing(*small) == [] != differing(Found({}, (np.array([2e-7]),)), Found({}, (np.array([1e-7]),)))
+    for scale in (1e-20, 1.0, 1e20):  # a lift that is zero but for round-off, next to a drag; and one that is not
+        drag, lifts = np.array([scale]), [np.array([value * scale]) for value in (2e-14, 1e-14, 2e-7, 1e-7)]
+        here, there, other, another = (Found({}, (drag, lift)) for lift in lifts)
+        assert differing(here, there) == [] and differing(other, another) == ["array 1"], scale
     assert differing(one, one._replace(values=one.values[:1])) == ["the number of arrays"]
 
 

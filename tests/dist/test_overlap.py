@@ -16,7 +16,7 @@ from meshloom.dist.backend import Ranks
 from meshloom.dist.exchange import EXEC, place_exchanges
 from meshloom.dist.halo import LAYERS
 from meshloom.dist.lower import LocalProgram, lowered, slabs_of
-from meshloom.dist.overlap import ExchangeAtOnce, ExchangeEnd, ExchangeStart
+from meshloom.dist.overlap import BlockingExchange, ExchangeEnd, ExchangeStart
 from meshloom.dist.slabs import PlaneStep, slabs
 from meshloom.dist.world import World
 from meshloom.operation.call import functions_of
@@ -236,7 +236,7 @@ def test_what_does_not_pay_is_not_cut_and_says_so(monkeypatch: pytest.MonkeyPatc
         found = on_rank(stepping((18, 4), False, 1), 1, 3)
     assert loops_of(found) == [("exchange of u", None), ("star", (0, 6)), ("taken", (0, 6))]
     (at_once,) = functions(found)
-    assert isinstance(at_once, ExchangeAtOnce) and "not hidden: to run star meanwhile hides" in found.summary
+    assert isinstance(at_once, BlockingExchange) and "not hidden: to run star meanwhile hides" in found.summary
 
 
 def test_reductions_draws_and_temporaries_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
