@@ -61,9 +61,10 @@ pairs-of-ranks: $(VENV)/.dev
 	$(BIN)/python -m pytest --quiet --numprocesses 2 -m slow tests/dist/test_matrix.py
 
 test-ranks: $(VENV)/.dev
+	$(BIN)/python -m pytest --numprocesses 2 -m ranks tests/dist
 	$(BIN)/python -m tests.dist.matrix
 
-# Every test there is, compiled as for users; those for a GPU where there is one.
+# Every test there is, compiled as for users, but the whole products of ranks; those for a GPU where there is one.
 test-all: $(VENV)/.dev
 	@$(MAKE) --no-print-directory --jobs 3 WHICH="slow or not slow" lint pytest site
 

@@ -17,7 +17,7 @@ import pytest
 import meshloom as ml
 
 #: Marks of tests that only run when they are asked for.
-SLOW, GPU = "slow", "gpu"
+SLOW, GPU, RANKS = "slow", "gpu", "ranks"
 
 
 @cache
@@ -39,7 +39,7 @@ def unwanted(config: pytest.Config) -> frozenset[str]:
 
 @cache
 def _unasked(expression: str) -> frozenset[str]:
-    everywhere = {SLOW} if no_device() is None else {SLOW, GPU}
+    everywhere = {SLOW, RANKS} if no_device() is None else {SLOW, RANKS, GPU}
     return frozenset(mark for mark in everywhere if not names(expression, mark))
 
 
@@ -49,6 +49,8 @@ def why_skipped(marks: Iterable[str], expression: str) -> str | None:
         return reason
     if SLOW in marks and not names(expression, SLOW):
         return "slow: run with -m slow"
+    if RANKS in marks and not names(expression, RANKS):
+        return "the whole product of numbers of ranks: run with -m ranks"
     return None
 
 

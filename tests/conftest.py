@@ -18,7 +18,7 @@ from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.operation.operation import Operation
 from meshloom.target import EMULATED
 from tests import checkout
-from tests.asked_for import SLOW, building, unwanted, why_skipped
+from tests.asked_for import RANKS, SLOW, building, unwanted, why_skipped
 from tests.later import leave_for_later
 from tests.thinned import thin_out
 
@@ -39,7 +39,8 @@ hypothesis.settings.load_profile("counted")
 os.environ["MESHLOOM_DEVICES"] = str(Path(ml.__file__).with_name("target") / "devices")
 AT_FIRST = ml.backend(), ml.threads()
 #: Optimising takes the C++ compiler most of its time, and compiling takes tests most of theirs: in a quick run only
-#: those marked ``optimised`` do it, in one with ``slow`` tests all. What these flags say wins over the package's -O3.
+#: those marked ``optimised`` do it, in one with those that are ``slow``, or of ``ranks``, all. What these
+#: flags say wins over the package's -O3.
 QUICKLY = "-O0"
 OWN_FLAGS = "MESHLOOM_CXXFLAGS"
 #: Files whose tests are all ``optimised``: what vectors, contraction, aliasing and the order of operations could break.
@@ -81,7 +82,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     have left need not be gone through by those of the next one, of which some collect often."""
     before = os.environ.get(OWN_FLAGS)
     optimised = item.get_closest_marker("optimised") or item.nodeid.partition("::")[0] in OPTIMISED
-    if before is None and SLOW in unwanted(item.config) and not optimised:
+    if before is None and {SLOW, RANKS} <= unwanted(item.config) and not optimised:
         os.environ[OWN_FLAGS] = QUICKLY
     try:
         return (yield)

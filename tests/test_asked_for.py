@@ -11,7 +11,7 @@ from tests.nursery import run
 
 SAMPLE = """
 import pytest
-slow, gpu = pytest.mark.slow, pytest.mark.gpu
+slow, gpu, ranks = pytest.mark.slow, pytest.mark.gpu, pytest.mark.ranks
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=gpu)])
 def back_end(request): return request.param
@@ -22,6 +22,9 @@ def test_rows(n, back_end): assert n
 @pytest.mark.parametrize("n", [pytest.param(3, marks=slow), pytest.param(4, marks=slow)])
 def test_all_rows_are_slow(n): assert n
 
+@pytest.mark.parametrize("n", [pytest.param(5, marks=slow), pytest.param(6, marks=ranks)])
+def test_ranks(n): assert n
+
 @slow
 def test_slow(): assert True
 
@@ -30,7 +33,7 @@ class TestDevice:
     def test_device(self): assert True
 """
 QUICK = {"test_rows[cpu-one]"}
-SLOW = {"test_rows[cpu-two]", "test_all_rows_are_slow[3]", "test_all_rows_are_slow[4]", "test_slow"}
+SLOW = {"test_rows[cpu-two]", "test_all_rows_are_slow[3]", "test_all_rows_are_slow[4]", "test_ranks[5]", "test_slow"}
 
 
 def collected(folder: Path, *words: str) -> set[str]:
@@ -48,6 +51,7 @@ def collected(folder: Path, *words: str) -> set[str]:
         (("test_sample.py", "-m", "not slow"), QUICK),
         (("test_sample.py", "-m", "slow"), SLOW),
         (("test_sample.py", "-m", "slow or not slow"), QUICK | SLOW),
+        (("test_sample.py", "-m", "ranks"), {"test_ranks[6]"}),
         (("test_sample.py", "-m", "gpu and not slow"), {"test_rows[cuda-one]", "TestDevice::test_device"}),
         (("test_sample.py::test_slow",), {"test_slow"}),
     ],

@@ -5,13 +5,29 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 LAUNCHER = Path(sys.executable).with_name("mpirun")  # of the wheel mpich, which the extra ``dev`` has
 SECONDS = 300  # a deadlock fails
 #: What launchers say to the processes that they start: tests may be started by one themselves.
 SAID = ("PMI", "OMPI", "MV2", "SLURM")
+
+
+def over_ranks(backends: Iterable[str], numbers: Iterable[int]) -> pytest.MarkDecorator:
+    """Rows of ``backend`` and ``ranks``: each of either comes in some ``slow`` one, the rest of their product is
+    ``ranks``, which `make test-ranks` runs."""
+    backends, numbers = [*backends], [*numbers]
+    some = {(backends[k % len(backends)], numbers[k % len(numbers)]) for k in range(max(len(backends), len(numbers)))}
+    return pytest.mark.parametrize(
+        ("backend", "ranks"),
+        [pytest.param(*row, marks=pytest.mark.slow if row in some else pytest.mark.ranks)
+         for row in product(backends, numbers)],
+    )  # fmt: skip
 
 
 def environment_of_ranks(**more: str) -> dict[str, str]:

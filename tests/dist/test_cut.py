@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 import meshloom as ml
 from tests.dist import on_ranks_cut
+from tests.dist.launch import over_ranks
 from tests.dist.on_ranks import digest
 from tests.dist.test_ranks import ran
 
@@ -20,8 +19,6 @@ def test_a_case_is_cut_once() -> None:
     assert ran("numpy", 2, MODULE, *QUICK) == found
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["numpy", "cpu"])
-@pytest.mark.parametrize("ranks", [2, 3, 4])
+@over_ranks(["numpy", "cpu"], [3, 2, 4])
 def test_cases_matrices_and_solvers_are_cut_once(backend: str, ranks: int) -> None:
     assert ran(backend, ranks, MODULE) == ran(backend, None, MODULE)

@@ -15,7 +15,7 @@ import pytest
 import meshloom as ml
 from meshloom.io import checkpoint, collective
 from tests.dist import on_ranks_files
-from tests.dist.launch import launched
+from tests.dist.launch import launched, over_ranks
 
 RUNS = "on_mesh", "on_grid", "failing", "pieces"
 
@@ -44,9 +44,7 @@ def test_files_of_scripts_are_the_same_on_ranks(tmp_path: Path) -> None:
     assert ran(2, "numpy", tmp_path / "ranks", "on_mesh", "failing") == expected
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-@pytest.mark.parametrize("backend", ["numpy", "cpu", "emulated"])
+@over_ranks(["numpy", "cpu", "emulated"], [1, 4, 2, 3])
 def test_any_number_of_ranks_writes_the_same_bytes(tmp_path: Path, backend: str, ranks: int) -> None:
     assert ran(ranks, backend, tmp_path, *RUNS) == alone(backend, *RUNS)
 

@@ -21,6 +21,7 @@ from meshloom.dist.slabs import PlaneStep, slabs
 from meshloom.dist.world import World
 from meshloom.operation.call import functions_of
 from tests.dist import on_ranks_overlap
+from tests.dist.launch import over_ranks
 from tests.dist.on_ranks import digest
 from tests.dist.on_ranks_overlap import FREE
 from tests.dist.test_ranks import ran
@@ -33,8 +34,7 @@ def alone(backend: str) -> dict[str, Any]:
     return ran(backend, None, MODULE)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("backend", "ranks"), [("numpy", 2), ("numpy", 3), ("numpy", 4), ("cpu", 2), ("cpu", 3)])
+@over_ranks(["numpy", "cpu"], [4, 3, 2])
 def test_any_number_of_ranks_gives_the_same_bits(backend: str, ranks: int) -> None:
     assert ran(backend, ranks, MODULE) == alone(backend)
 

@@ -15,7 +15,7 @@ from meshloom.dist import world
 from meshloom.dist.world import World
 from meshloom.errors import UserError
 from tests.dist import on_ranks
-from tests.dist.launch import LAUNCHER, ROOT, SECONDS, launched  # noqa: F401  for tests that start ranks, too
+from tests.dist.launch import LAUNCHER, ROOT, SECONDS, launched, over_ranks  # noqa: F401  for tests that start ranks, too
 
 
 def ran(backend: str, ranks: int | None, module: str = "tests.dist.on_ranks", *names: str) -> dict[str, Any]:
@@ -32,11 +32,12 @@ def alone(backend: str, *more: str) -> dict[str, Any]:
     return ran(backend, None, *more)
 
 
-@pytest.mark.parametrize(
-    ("backend", "ranks"),
-    [("cpu", 3), *(pytest.param(backend, ranks, marks=pytest.mark.slow) for backend in ("numpy", "cpu", "emulated")
-                   for ranks in (1, 2, 3, 4) if (backend, ranks) != ("cpu", 3))],
-)  # fmt: skip
+def test_three_ranks_give_the_same_bits() -> None:
+    """In every run."""
+    assert ran("cpu", 3) == alone("cpu")
+
+
+@over_ranks(["numpy", "cpu", "emulated"], [1, 4, 2, 3])
 def test_any_number_of_ranks_gives_the_same_bits(backend: str, ranks: int) -> None:
     assert ran(backend, ranks) == alone(backend)
 

@@ -13,7 +13,7 @@ import pytest
 
 import meshloom as ml
 from tests.dist import on_ranks_grids
-from tests.dist.launch import LAUNCHER, ROOT, SECONDS, environment_of_ranks
+from tests.dist.launch import LAUNCHER, ROOT, SECONDS, environment_of_ranks, over_ranks
 from tests.dist.on_ranks import digest
 
 QUICK = (8, 16)  # periodic first axes: three axes with ghosts, and two without along the first
@@ -45,9 +45,7 @@ def test_programs_on_grids_have_the_same_bits_on_two_ranks() -> None:
     assert ran("numpy", QUICK, 2) == alone
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-@pytest.mark.parametrize("backend", SEEDS)
+@over_ranks(SEEDS, [1, 3, 2, 4])
 def test_random_programs_on_grids_have_the_same_bits_on_any_number_of_ranks(backend: str, ranks: int) -> None:
     assert ran(backend, SEEDS[backend], ranks) == ran(backend, SEEDS[backend], None)
 

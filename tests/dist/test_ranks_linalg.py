@@ -16,6 +16,7 @@ from meshloom.dist.world import World
 from meshloom.errors import UserError
 from meshloom.mesh.numbering import OneRank, Rows
 from tests.dist import on_ranks_linalg
+from tests.dist.launch import over_ranks
 from tests.dist.on_ranks import digest
 from tests.dist.test_ranks import ran
 from tests.one_line import one_line_from
@@ -29,9 +30,7 @@ def alone(backend: str) -> dict[str, Any]:
     return ran(backend, None, MODULE)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+@over_ranks(["numpy", "cpu"], [1, 2, 3, 4])
 def test_any_number_of_ranks_solves_with_the_same_bits(backend: str, ranks: int) -> None:
     """One that a launcher has started runs as a process by itself does: some of it shows that."""
     names = QUICK if ranks == 1 else on_ranks_linalg.RUNS

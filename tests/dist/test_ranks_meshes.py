@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from tests.dist import on_ranks_meshes
+from tests.dist.launch import over_ranks
 from tests.dist.on_ranks import digest
 from tests.dist.test_ranks import alone, ran
 
@@ -16,9 +17,7 @@ MODULE = "tests.dist.on_ranks_meshes"
 SEEDS = {"numpy": range(42), "cpu": range(21), "emulated": range(7)}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-@pytest.mark.parametrize("backend", SEEDS)
+@over_ranks(SEEDS, [4, 3, 2])
 def test_random_meshes_give_the_same_bits(backend: str, ranks: int) -> None:
     of = MODULE, *map(str, SEEDS[backend])
     assert ran(backend, ranks, *of) == alone(backend, *of)

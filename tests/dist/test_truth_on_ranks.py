@@ -14,8 +14,8 @@ from tests.dist.on_ranks_truth import AIRFOIL
 SECONDS = 1800  # of a unit with hundreds of steps, on cores that it may share
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", [AIRFOIL, *units()])
+@pytest.mark.parametrize("unit", [pytest.param(AIRFOIL, marks=pytest.mark.slow),
+                                  *(pytest.param(unit, marks=pytest.mark.ranks) for unit in units())])  # fmt: skip
 def test_truth_is_reproduced_on_four_ranks(unit: str) -> None:
     done = launched(4, ["-m", "tests.dist.on_ranks_truth", "cpu", unit], SECONDS, MESHLOOM_POISON_HALOS="0")
     assert done.returncode == 0, done.stderr[-3000:]
