@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from meshloom.config import build, parse_set
 from meshloom.solvers import find_case
 
 TIMINGS, SECONDS = 5, 300
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # what Open MPI's launcher wants there
 Timed = tuple[str, tuple[str, ...], int]  # a case, settings, steps of a timing
 CASES: dict[int, dict[str, Timed]] = {  # by cores
     2: {"airfoil": ("airfoil", ("mesh.i=400", "mesh.j=600"), 20), "lulesh": ("lulesh", ("mesh.size=45",), 10)},
@@ -82,14 +84,15 @@ def resident_mb() -> float:
     return float(next(line.split()[1] for line in said if line.startswith("Pss:"))) / 1024
 
 
-def launcher() -> list[str] | None:
+@cache
+def launcher() -> tuple[str, ...] | None:
     """What starts ranks here: that of this Python, or of the machine; None where there is none."""
     own = Path(sys.executable).with_name("mpirun")
     found = str(own) if own.exists() else shutil.which("mpirun")
     if found is None:
         return None
     says = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
-    return [found, *(["--oversubscribe", "--bind-to", "none"] if "Open MPI" in says else [])]
+    return found, *(("--oversubscribe", "--bind-to", "none") if "Open MPI" in says else ())
 
 
 def timed(way: tuple[int, int], device: str, reproducible: bool, case: Timed) -> dict[str, Any]:
@@ -99,8 +102,7 @@ def timed(way: tuple[int, int], device: str, reproducible: bool, case: Timed) ->
     start = launcher()
     assert start is not None or ranks == 1
     words = [sys.executable, "-m", "bench.ranks", "--worker", device, "on" if reproducible else "off", name, str(steps)]
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # fmt: skip
+    environment = os.environ | AS_ROOT | {"OMP_NUM_THREADS": str(threads)}
     done = subprocess.run([*([*(start or ()), "-n", str(ranks)] if ranks > 1 else ()), *words, *settings],
                           capture_output=True, text=True, timeout=SECONDS, env=environment)  # fmt: skip
     answers = [line for line in done.stdout.splitlines() if line.startswith("answer ")]
@@ -148,6 +150,17 @@ def text_lines(result: dict[str, Any]) -> list[str]:
             for r in result["rows"]]  # fmt: skip
     head = ("case", "size", "ranks", "threads of each", "same bits", "ms for a step", "MB of a rank, at most")
     return [*rows_table(head, rows), "", *goal_table(goals(result["rows"], result["backend"]))]
+
+
+def matrix_lines(result: dict[str, Any]) -> list[str]:
+    """What ``tests.dist.matrix`` found, by back end and number of ranks: cases that are the same as without ranks."""
+    numbers = sorted({r["ranks"] for r in result["rows"]})
+    rows = []
+    for backend in dict.fromkeys(r["backend"] for r in result["rows"]):
+        by_number = [[r for r in result["rows"] if (r["backend"], r["ranks"]) == (backend, n)] for n in numbers]
+        counts = [(sum(r["cases"] for r in of), sum(len(r["other"]) for r in of)) for of in by_number]
+        rows.append((f"`{backend}`", *(f"{cases - other:,} of {cases:,}" for cases, other in counts)))
+    return rows_table(("back end", *(f"{n} rank{'s' * (n > 1)}" for n in numbers)), rows)
 
 
 def main(arguments: list[str] | None = None) -> int:

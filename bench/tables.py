@@ -211,6 +211,7 @@ TABLES: dict[str, Table] = {
     "ranks_of_two": Table("ranks", ranks.text_lines, lambda r: r["backend"] == "cpu" and r["cores"] == 2, "ranks"),
     "ranks": Table("ranks", ranks.text_lines, lambda r: r["backend"] == "cpu" and r["cores"] == 16, "ranks --cores 16"),
     "ranks_gpu": Table("ranks", ranks.text_lines, on_gpu, "ranks --device cuda"),
+    "ranks_matrix": Table("ranks_matrix", ranks.matrix_lines, lambda r: len(r["rows"]) == 96, "tests.dist.matrix"),
     "compare_gpu": Table("compare", compare.text_lines, lambda r: on_gpu(r) and compare.is_whole(r),
                          "compare --old TREE --device cuda"),
     "compare_some": Table("compare", lambda found: compare.text_lines(*found),

@@ -16,7 +16,7 @@ from bench.everything import JOBS, Job, Outcome
 
 #: Of tests.attacks.run, of tubes and vortices that nobody times, and of bench.compare, which wants another tree.
 ELSEWHERE = ("attacks", "shock_tubes", "energy", "compare_gpu", "compare_some", "compare_cpu", "starts_cores", "ranks",
-             "ranks_gpu", "ranks_of_two")  # fmt: skip
+             "ranks_gpu", "ranks_of_two", "ranks_matrix")  # fmt: skip
 
 
 def test_every_table_has_a_job() -> None:

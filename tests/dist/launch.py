@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from bench.ranks import AS_ROOT, launcher
+from meshloom.dist.world import launched as launched_here
+
 ROOT = Path(__file__).parents[2]
-LAUNCHER = Path(sys.executable).with_name("mpirun")  # of the wheel mpich, which the extra ``dev`` has
 SECONDS = 300  # a deadlock fails
-#: What launchers say to the processes that they start: tests may be started by one themselves.
-SAID = ("PMI", "OMPI", "MV2", "SLURM")
+#: What launchers say to the processes that they start, where tests are started by one themselves; elsewhere it is the
+#: person, or the machine, who says how ranks are started.
+SAID = ("PMI", "OMPI", "MV2", "SLURM") if launched_here(os.environ) > 1 else ()
 
 
 def over_ranks(backends: Iterable[str], numbers: Iterable[int]) -> pytest.MarkDecorator:
@@ -34,7 +37,7 @@ def environment_of_ranks(**more: str) -> dict[str, str]:
     """Of ranks that are started from here."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(SAID)}
     checks = {"MESHLOOM_CHECK_RANKS": "120", "MESHLOOM_POISON_HALOS": "1"}
-    return own | checks | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | more
+    return own | checks | AS_ROOT | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | more
 
 
 def command_of(ranks: int | None, arguments: list[str]) -> list[str]:
@@ -42,13 +45,14 @@ def command_of(ranks: int | None, arguments: list[str]) -> list[str]:
     command = [sys.executable, *arguments]
     if ranks is None:
         return command
-    assert LAUNCHER.exists(), "the extra dev brings mpich"
-    return [str(LAUNCHER), "-n", str(ranks), *command]
+    start = launcher()
+    assert start is not None, "the extra dev brings mpich"
+    return [*start, "-n", str(ranks), *command]
 
 
 def launched(
-    ranks: int | None, arguments: list[str], seconds: float = SECONDS, **more: str
+    ranks: int | None, arguments: list[str], seconds: float = SECONDS, cwd: Path = ROOT, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """What such a command says within some seconds, with more in its environment."""
     return subprocess.run(command_of(ranks, arguments), capture_output=True, text=True, timeout=seconds,
-                          env=environment_of_ranks(**more), cwd=ROOT)  # fmt: skip
+                          env=environment_of_ranks(**more), cwd=cwd)  # fmt: skip

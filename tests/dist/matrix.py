@@ -1,11 +1,11 @@
 """Every case on every back end and number of ranks, fused or not, halos poisoned or not, with the same bits or not: the
 files, monitors, fields and checkpoints of a run without a launcher, to the last bit, or to round-off.
 
-    python -m tests.dist.matrix [--only CASE ...] [--backend cpu] [--again]        # make test-ranks
+    python -m tests.dist.matrix [--only CASE ...] [--backend cpu] [--jobs 4] [--again] [--json FILE]
 
-runs all of it, a launch of a few cases at a time. What a launch has found is kept in ``build/``, so that a run that was
-stopped goes on where it was, as long as the code is the same; what has failed is tried again. ``test_matrix.py`` takes
-a design in which every two of case, back end, number of ranks and so on meet.
+runs all of it, a launch of a few cases at a time (``make test-ranks``). What a launch has found is kept in ``build/``,
+so that a run that was stopped goes on where it was, as long as the code is the same; what has failed is tried again.
+``test_matrix.py`` takes a design in which every two of case, back end, number of ranks and so on meet.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from threading import Lock
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bench.measure import surroundings
+from bench.record import Record
 from bench.stamp import stamp
 from tests.covering import covering
 from tests.dist.launch import ROOT, launched
@@ -140,10 +144,11 @@ def code() -> str:
 
 @dataclass
 class Kept:
-    """What launches of before have found, in a file: a line for each case of each."""
+    """What launches of before have found, in a file: a line for each case of each. Several may add to it at once."""
 
     file: Path
     outcomes: dict[tuple[str, str], str] = field(default_factory=dict)  # of (launch, case)
+    _turn: Lock = field(default_factory=Lock)
 
     @classmethod
     def of(cls, file: Path) -> Kept:
@@ -156,7 +161,7 @@ class Kept:
 
     def add(self, launch: Launch, outcomes: Mapping[str, str]) -> None:
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.file, "a", encoding="utf-8") as file:
+        with self._turn, open(self.file, "a", encoding="utf-8") as file:
             for case, outcome in outcomes.items():
                 self.outcomes[str(launch), case] = outcome
                 file.write(json.dumps([[str(launch), case], outcome]) + "\n")
@@ -167,14 +172,16 @@ class Kept:
 
 
 class Alone:
-    """Runs without a launcher, made once."""
+    """Runs without a launcher, made once: who needs the same ones meanwhile waits."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Launch, str], Found] = {}
+        self._turns: dict[tuple[Launch, str], Lock] = {}
 
     def of(self, launch: Launch, names: Sequence[str]) -> dict[str, Found]:
-        if missing := [name for name in names if (launch, name) not in self._found]:
-            self._found |= {(launch, name): one for name, one in run(launch, missing).items()}
+        with self._turns.setdefault((launch, names[0]), Lock()):
+            if missing := [name for name in names if (launch, name) not in self._found]:
+                self._found.update({(launch, name): one for name, one in run(launch, missing).items()})
         return {name: self._found[launch, name] for name in names}
 
 
@@ -201,6 +208,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.dist.matrix", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="CASE", choices=NAMES, help="these cases, or scripts")
     parser.add_argument("--backend", choices=AXES[0], help="this one alone")
+    parser.add_argument("--jobs", type=int, default=1, help="launches at a time, of 1 to 4 ranks each")
+    parser.add_argument("--json", type=Path, help="a result file, for the docs")
     parser.add_argument("--again", action="store_true", help="from the beginning, whatever was found before")
     return parser.parse_args(arguments)
 
@@ -210,18 +219,36 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.again:
         file.unlink(missing_ok=True)
     kept, alone = Kept.of(file), Alone()
-    for launch, names in parts(chosen, kept):
+    record = Record(surroundings() | {"benchmark": "ranks_matrix", "backend": "cpu"}, chosen.json)
+
+    def one(part: tuple[Launch, list[str]]) -> None:
+        launch, names = part
         began = time.monotonic()
         found = outcomes(launch, names, alone)
         kept.add(launch, found)
-        print(f"{launch}: {sum(one == SAME for one in found.values())} of {len(found)} the same"
-              f" ({time.monotonic() - began:.0f} s)", flush=True)  # fmt: skip
-        for name, one in found.items():
-            if one != SAME:
-                print(f"  {name}: {one}", flush=True)
+        lines = [f"{launch}: {sum(one == SAME for one in found.values())} of {len(found)} the same"
+                 f" ({time.monotonic() - began:.0f} s)"]  # fmt: skip
+        print("\n".join(lines + [f"  {name}: {one}" for name, one in found.items() if one != SAME]), flush=True)
+
+    with ThreadPoolExecutor(chosen.jobs) as pool:
+        for _ in pool.map(one, [*parts(chosen, kept)]):
+            if chosen.json:
+                record.result["rows"] = rows_of(kept)
+                record.save()
     wrong = sum(one != SAME for one in kept.outcomes.values())
     print(f"{len(kept.outcomes) - wrong} the same, {wrong} not; {file}")
     return int(wrong > 0)
+
+
+# ----- on paper -----------------------------------------------------------------------------------------------------
+def rows_of(kept: Kept) -> list[dict[str, Any]]:
+    """A row for each launch of which something was found."""
+    rows = []
+    for launch in LAUNCHES:
+        found = {case: one for (name, case), one in [*kept.outcomes.items()] if name == str(launch)}
+        other = {case: one for case, one in found.items() if one != SAME}
+        rows += [{**launch._asdict(), "cases": len(found), "other": other}] if found else []
+    return rows
 
 
 if __name__ == "__main__":

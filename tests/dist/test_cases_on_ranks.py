@@ -26,18 +26,15 @@ from meshloom.io.vtk import Series
 from meshloom.process import ranks as of_process
 from meshloom.run.folder import RunFolder, claim
 from meshloom.run.stop import StopRequest
-from tests.dist import on_ranks_cases
-from tests.dist.launch import LAUNCHER, ROOT, SECONDS, environment_of_ranks
+from tests.dist import launch, on_ranks_cases
+from tests.dist.launch import ROOT
 
 SMALL = ("--set", "mesh.i=6", "--set", "mesh.j=8", "--set", "output.plot=false", "--backend", "numpy")
 
 
 def launched(ranks: int | None, *words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """A Python program on so many ranks; None: without a launcher."""
-    launcher = [] if ranks is None else [str(LAUNCHER), "-n", str(ranks)]
-    environment = environment_of_ranks()
-    return subprocess.run([*launcher, sys.executable, *words], capture_output=True, text=True, timeout=SECONDS,
-                          env=environment, cwd=cwd)  # fmt: skip
+    return launch.launched(ranks, [*words], cwd=cwd)
 
 
 def ran(ranks: int | None, backend: str, folder: Path, *runs: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from meshloom.dist import world
 from meshloom.dist.world import World
 from meshloom.errors import UserError
 from tests.dist import on_ranks
-from tests.dist.launch import LAUNCHER, ROOT, SECONDS, launched, over_ranks  # noqa: F401  for tests that start ranks, too
+from tests.dist.launch import launched, over_ranks
 
 
 def ran(backend: str, ranks: int | None, module: str = "tests.dist.on_ranks", *names: str) -> dict[str, Any]:

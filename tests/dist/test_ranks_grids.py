@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,25 +11,17 @@ import pytest
 
 import meshloom as ml
 from tests.dist import on_ranks_grids
-from tests.dist.launch import LAUNCHER, ROOT, SECONDS, environment_of_ranks, over_ranks
+from tests.dist.launch import launched, over_ranks
 from tests.dist.on_ranks import digest
 
 QUICK = (8, 16)  # periodic first axes: three axes with ghosts, and two without along the first
 SEEDS = {"numpy": tuple(range(24)), "cpu": tuple(range(12)), "emulated": (4,)}
 
 
-def started(ranks: int | None, *command: str) -> subprocess.CompletedProcess[str]:
-    """A run of Python on so many ranks; None: without a launcher."""
-    assert ranks is None or LAUNCHER.exists(), "the extra dev brings mpich"
-    launcher = [] if ranks is None else [str(LAUNCHER), "-n", str(ranks)]
-    return subprocess.run([*launcher, sys.executable, *command], capture_output=True, text=True, timeout=SECONDS,
-                          env=environment_of_ranks(), cwd=ROOT)  # fmt: skip
-
-
 @cache
 def ran(backend: str, seeds: tuple[int, ...], ranks: int | None) -> dict[str, Any]:
     """What ``on_ranks_grids`` prints."""
-    done = started(ranks, "-m", "tests.dist.on_ranks_grids", backend, *map(str, seeds))
+    done = launched(ranks, ["-m", "tests.dist.on_ranks_grids", backend, *map(str, seeds)])
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert found.pop("ranks") == (ranks or 1)
@@ -71,7 +61,7 @@ far(grid.box((4, 0), (5, 6)), u[grid.offsets((-4, 0), (3, 0))], v)
 def test_slabs_thinner_than_a_stencil_are_refused_on_all_ranks(tmp_path: Path) -> None:
     script = tmp_path / "far.py"
     script.write_text(TOO_FAR)
-    done = started(3, str(script))
+    done = launched(3, [str(script)])
     message = "3 ranks are too many for grid: it is cut into slabs along axis x, and has 8 planes there and stencils"
     assert done.returncode != 0 and f"{message} that look 3 planes far; at most 2" in done.stderr
-    assert started(2, str(script)).returncode == 0
+    assert launched(2, [str(script)]).returncode == 0
