@@ -1,5 +1,5 @@
-"""Ranks next to threads: the same step of a case on ranks of MPI and on threads of one process, and what the same bits
-on any number of ranks cost.
+"""Ranks next to threads: the same step of a case, a solver or a stencil on ranks of MPI and on threads of one process,
+and what the same bits on any number of ranks cost.
 
     python -m bench.ranks [--device cpu|cuda] [--cores 2|16] [--only airfoil lulesh] [--set KEY=VALUE] [--json FILE]
 
@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -27,6 +28,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
+from bench.grid import second_difference
 from bench.measure import surroundings
 from bench.record import Record
 from bench.report import Goal, goal_table, rows_table
@@ -35,35 +37,91 @@ from meshloom.solvers import find_case
 
 TIMINGS, SECONDS = 5, 300
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # what Open MPI's launcher wants there
-Timed = tuple[str, tuple[str, ...], int]  # a case, settings, steps of a timing
+Timed = tuple[str, tuple[str, ...], int]  # a case or a script, its settings, steps of a timing
 CASES: dict[int, dict[str, Timed]] = {  # by cores
-    2: {"airfoil": ("airfoil", ("mesh.i=400", "mesh.j=600"), 20), "lulesh": ("lulesh", ("mesh.size=45",), 10)},
+    2: {"airfoil": ("airfoil", ("mesh.i=400", "mesh.j=600"), 20), "lulesh": ("lulesh", ("mesh.size=45",), 10),
+        "onera_m6": ("onera_m6", ("mesh.level=1", "time.method=explicit"), 4), "cg": ("cg", ("1000",), 20),
+        "stencil": ("stencil", ("192",), 5)},
     16: {"airfoil": ("airfoil", ("mesh.i=800", "mesh.j=1200"), 20)},
-}
+}  # fmt: skip
 #: By cores, what is compared: ranks x threads, the first one with all others. On a GPU ranks share it.
 WAYS = {2: ((1, 2), (2, 1), (1, 1)), 16: ((1, 16), (16, 1), (4, 4))}
 SHARED = ((1, 1), (2, 1))
-AIMS = {("airfoil", (2, 1), (1, 2)): 1.05, ("lulesh", (2, 1), (1, 2)): 1.08, ("airfoil", (16, 1), (1, 16)): 1.05,
+AIMS = {("airfoil", (2, 1), (1, 2)): 1.05, ("lulesh", (2, 1), (1, 2)): 1.08, ("onera_m6", (2, 1), (1, 2)): 1.08,
+        ("cg", (2, 1), (1, 2)): 1.15, ("stencil", (2, 1), (1, 2)): 1.08, ("airfoil", (16, 1), (1, 16)): 1.05,
         ("airfoil", (4, 4), (1, 16)): 1.0}  # fmt: skip
 
 
 #: What 4 ranks may take, over one: memory of each after set-up, and the time until it is done.
 SET_UP = {"after_set_up_mb": ("memory of a rank after set-up", 0.35), "set_up_seconds": ("set-up", 1.5)}
-SAME_BITS = {"cpu": 1.1, "numpy": 1.1, "cuda": 1.02}  # on over off, of an iteration on one rank
+#: On over off, of an iteration on one rank, by back end: of cases, and of the solver, which is sums for the most part.
+SAME_BITS = {"cpu": 1.1, "numpy": 1.1, "cuda": 1.02}
+SAME_BITS_CG = {"cpu": 1.25, "numpy": 1.25, "cuda": 1.1}
+Steps = tuple[Callable[[int], object], str]  # what takes so many, and the size of it
+
+
+# ----- what is timed ------------------------------------------------------------------------------------------------
+@ml.kernel
+def conduct(area: ml.Read, m: ml.Inc):
+    m[0, 0] += 1.01 * area
+    m[1, 1] += 1.01 * area
+    m[0, 1] -= area
+    m[1, 0] -= area
+
+
+def conjugate_gradients(side: str) -> Steps:
+    """Iterations with a matrix through the faces of a mesh, assembled there."""
+    mesh = ml.generate.box((int(side), int(side)), cells="quad")
+    cells, both = mesh.cells, mesh.face_cells
+    matrix, area = ml.Matrix(cells, through=both), mesh.faces.field("area")
+    area.fill(1.0)
+    conduct(mesh.faces, area, matrix[both])
+    x, b = cells.field("x"), cells.field("b", data=lambda points: np.sin(7.0 * points[:, 0]) * points[:, 1])
+    solver = ml.linalg.ConjugateGradients(matrix)
+
+    def iterate(count: int) -> None:
+        x.fill(0.0)
+        report = solver.solve(x, b, tol=1e-30, at_most=count)
+        assert report.iterations == count, report
+
+    return iterate, f"{len(cells):,} rows, {matrix.entries.size:,} entries"
+
+
+def stencil(side: str) -> Steps:
+    """Steps of a program: second differences of fourth order, there and back again; 13 points each."""
+    grid = ml.Grid((int(side),) * 3, periodic=True)
+    kernel, points = second_difference(3, 2), grid.star(2)
+    u, v = grid.field("u", data=np.random.default_rng(1).random(grid.shape)), grid.field("v")
+
+    @ml.program
+    def step() -> None:
+        kernel(grid, u[points], v)
+        kernel(grid, v[points], u)
+
+    return step.run, f"{grid.size:,} points"
+
+
+def steps_of_case(name: str, *settings: str) -> Steps:
+    kind = find_case(name)
+    case = kind(build(kind.Config, [parse_set(one) for one in settings]))
+    return case.program.run, case.size_text()
+
+
+SCRIPTS: dict[str, Callable[[str], Steps]] = {"cg": conjugate_gradients, "stencil": stencil}
 
 
 def worker(device: str, reproducible: str, name: str, steps: str, *settings: str) -> None:
     """On a rank: time steps of a case; the root prints what all of them took."""
     ml.use(device, reproducible=reproducible == "on")
-    begin, kind = time.perf_counter(), find_case(name)
-    case = kind(build(kind.Config, [parse_set(one) for one in settings]))
-    case.program.run(2)
+    begin = time.perf_counter()
+    run, size = SCRIPTS[name](*settings) if name in SCRIPTS else steps_of_case(name, *settings)
+    run(2)
     set_up = np.array([[time.perf_counter() - begin, resident_mb()]])
     took = []
     for _ in range(TIMINGS):
         ml.world.gathered(np.zeros(1))  # all begin together
         begin = time.perf_counter()
-        case.program.run(int(steps))
+        run(int(steps))
         if device == "cuda":
             import cupy
 
@@ -74,7 +132,7 @@ def worker(device: str, reproducible: str, name: str, steps: str, *settings: str
     most = max(float(one[0]) for one in ml.world.gathered(memory))
     slowest, largest = np.concatenate(ml.world.gathered(set_up)).max(axis=0).tolist()
     if ml.world.rank == 0:
-        print("answer " + json.dumps({"seconds": took, "peak_mb_of_a_rank": most / 1024, "size": case.size_text(),
+        print("answer " + json.dumps({"seconds": took, "peak_mb_of_a_rank": most / 1024, "size": size,
                                       "set_up_seconds": slowest, "after_set_up_mb": largest}))  # fmt: skip
 
 
@@ -130,7 +188,8 @@ def goals(rows: list[dict[str, Any]], device: str) -> list[Goal]:
         if same and (name, way, False) in ms:
             named = f"{name}, same bits on over off, {way[0]} ranks x {way[1]} threads"
             cost = ms[name, way, True] / ms[name, way, False]
-            found += [Goal(named, cost, "at most", SAME_BITS[device])] if way[0] == 1 else []
+            aims = SAME_BITS_CG if name == "cg" else SAME_BITS
+            found += [Goal(named, cost, "at most", aims[device])] if way[0] == 1 else []
     return found
 
 
@@ -167,7 +226,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.ranks", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cpu", "cuda", "numpy"), default="cpu")
     parser.add_argument("--cores", type=int, choices=tuple(WAYS), default=2)
-    parser.add_argument("--only", nargs="+", choices=("airfoil", "lulesh"), default=("airfoil", "lulesh"))
+    parser.add_argument("--only", nargs="+", choices=tuple(CASES[2]), default=tuple(CASES[2]))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="settings of the cases")
     parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
     options = parser.parse_args(arguments)
@@ -182,7 +241,8 @@ def main(arguments: list[str] | None = None) -> int:
     ways = SHARED if options.device == "cuda" else WAYS[options.cores]
     chosen = [one for name, one in CASES[options.cores].items() if name in options.only]
     for (name, settings, steps), way, same in product(chosen, ways, (True, False)):
-        row = timed(way, options.device, same, (name, (*settings, *options.set), steps))
+        chosen_too = () if name in SCRIPTS else options.set
+        row = timed(way, options.device, same, (name, (*settings, *chosen_too), steps))
         result["rows"].append(row)
         result["goals"] = [one.as_json() for one in goals(result["rows"], options.device)]
         record.save()
