@@ -57,7 +57,8 @@ def test_random_programs_give_the_same_bits(backend: str, ranks: int, seeds: ran
 @pytest.mark.slow
 def test_the_public_surface_is_the_same_on_three_ranks() -> None:
     """A file of tests that knows nothing of ranks, on every back end: each of them runs it, and judges."""
-    done = launched(3, ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_surface.py"])
+    all_rows = "-m", "slow or not slow"
+    done = launched(3, ["-m", "pytest", "-q", "-p", "no:cacheprovider", *all_rows, "tests/test_surface.py"])
     assert done.returncode == 0 and done.stdout.count("6 passed") == 3, done.stdout[-3000:]
 
 
