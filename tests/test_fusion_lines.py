@@ -13,6 +13,7 @@ from meshloom import compact
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.into_lines import fuse_epilogues, fuse_prologues
 from meshloom.schedule.lines import methods as line_methods
+from tests.linalg.test_lines import dense, lele6
 
 BACK_ENDS = ["numpy", "cpu", "emulated"]
 
@@ -294,3 +295,38 @@ def test_a_gpu_keeps_its_light_passes() -> None:
     loops = ml.program(lambda: makers_for_both_axes(w)).loops
     for one in (fuse_prologues, fuse_epilogues):
         assert one(Dataflow(loops), on_gpu=True).operations == loops
+
+
+@ml.kernel
+def push(df: ml.Read, u: ml.Inc):
+    u += 0.5 * df
+
+
+@ml.kernel
+def lift(c: ml.Read, u: ml.Inc):
+    u += 0.25 * c
+
+
+@pytest.mark.parametrize("back_end", ["numpy", "cpu", "emulated"])
+def test_a_field_that_lines_read_is_incremented(back_end: str) -> None:
+    """By the loop itself, and by loops that it may take along: what lines read is there before."""
+    ml.use(back_end)
+    grid, rng = ml.Grid((5, 16)), np.random.default_rng(8)
+    u, c = grid.field("u", data=rng.random(grid.shape)), grid.field("c", data=rng.random(grid.shape))
+    full, expected = dense(lele6(False), 16), u.numpy().reshape(grid.shape)
+    line = ml.linalg.LineLoop(grid, 1, lele6(False), u, u, after=push, values=1)
+    lifted = 0.25 * c.numpy().reshape(grid.shape)
+    line()
+    expected = expected + 0.5 * expected @ full.T
+
+    @ml.program
+    def step() -> None:
+        lift(grid, c, u)
+        line()
+        lift(grid, c, u)
+
+    step.run(2)
+    for _ in range(2):
+        expected = expected + lifted
+        expected = expected + 0.5 * expected @ full.T + lifted
+    np.testing.assert_allclose(u.numpy().reshape(grid.shape), expected, rtol=1e-12)

@@ -147,8 +147,9 @@ class LineBody(Body):
 
     def line_operands(self) -> tuple[Operand, ...]:
         """One for each field or global: what is read before the solve is needed all along the line."""
-        read = [Operand(one, Read, ALONG_LINES, one.name) for one in (*self.sources, *self.coefficients)]
-        used = [Operand(one, mode, DIRECTLY, one.name)
+        along = (*self.sources, *self.coefficients)
+        read = [Operand(one, Read, ALONG_LINES, one.name) for one in along]
+        used = [Operand(one, ReadWrite if mode.combine and one in along else mode, DIRECTLY, one.name)
                 for one, mode in zip(self.targets, self.target_modes(), strict=True)]  # fmt: skip
         return merged_operands((*read, *used))
 
