@@ -110,7 +110,7 @@ class MapMatrix(Matrix):
                             f" of {left.source.name}: make it through that map")  # fmt: skip
         for one in (left, right):
             one.kept_for(f"matrix {self.name} has its entries by it")
-        numbered = left.source.by_number(place.reshape(left.source.total, -1))
+        numbered = left.source.by_number(place.reshape(len(place), left.arity * right.arity))
         return Map(left.source, self.entries, numbered, f"{self.name} by {left.name}")
 
     @cached_property

@@ -216,3 +216,21 @@ def test_what_does_not_fit_a_grid_is_refused() -> None:
     x = grid.field("x")
     with one_line_from(MeshError, "x and y are the same field, x"):
         matrix.multiply(x, x)
+
+
+@pytest.mark.parametrize("back_end", ["numpy", "cpu"])
+def test_a_map_without_elements_leads_to_no_entries(back_end: str) -> None:
+    """A single cell has no faces in between: a loop over them adds nothing."""
+    ml.use(back_end)
+    mesh = ml.generate.box((1, 1))
+    both, area = mesh.face_cells, mesh.faces.field("area")
+    matrix = ml.Matrix(mesh.cells, through=both)
+
+    @ml.kernel
+    def assemble(area: ml.Read, m: ml.Inc):
+        m[0, 1] += area
+        m[1, 0] += area
+
+    step = ml.program(lambda: assemble(mesh.faces, area, matrix[both]))
+    step.run(2)
+    assert len(mesh.faces) == 0 and matrix.to_scipy().nnz == 0
