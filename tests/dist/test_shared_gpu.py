@@ -19,7 +19,7 @@ HERE = [name for name in NAMES if name != "files" or find_spec("meshio")]
 #: Modules of runs, and which of them.
 RUNS = {
     "tests.dist.on_ranks": (),
-    "tests.dist.on_ranks_linalg": ("quick", "gmres jacobi", "assembled", "odd sets", "implicit flow"),
+    "tests.dist.on_ranks_linalg": ("quick", "assembled", "odd sets"),
     "tests.dist.on_ranks_overlap": tuple(on_ranks_overlap.RUNS),
     "tests.dist.on_ranks_programs": tuple(map(str, range(12))),
     "tests.dist.on_ranks_meshes": tuple(map(str, range(14))),
