@@ -217,7 +217,7 @@ def _tree(unit: TranslationUnit, output: Output, threads: int, *store: str) -> l
     def merge(other: Expr) -> str:
         return "".join(PRINTER.statement(by.merged(mine, other)))
 
-    if by.at_once:
+    if by.merges_many:
         of_warp, of_all = f"ml_merge_lanes({mine.name}, {lanes});", f"{mine.name} = ml_merged({room}, {warps});"
     else:
         of_warp = f"for (int h = {lanes // 2}; h > 0; h >>= 1) {merge(call('ml_lane', mine, Name('h')))}"

@@ -41,7 +41,8 @@ WAITING = 512  # summands that wait for the largest of them to be known: 4 kB, w
 class BinnedSum(Reduction):
     """Floating-point numbers, added up in bins."""
 
-    ctype, stored, operator, unroll, at_once = BINNED, WORDS, "", 4, True
+    ctype, stored, operator, unroll = BINNED, WORDS, "", 4
+    merges_many = True
 
     @property
     def start(self) -> Expr:
