@@ -22,10 +22,10 @@ SAID = ("PMI", "OMPI", "MV2", "SLURM") if launched_here(os.environ) > 1 else ()
 
 
 def over_ranks(backends: Iterable[str], numbers: Iterable[int]) -> pytest.MarkDecorator:
-    """Rows of ``backend`` and ``ranks``: each of either comes in some ``slow`` one, the rest of their product is
-    ``ranks``, which `make test-ranks` runs."""
+    """Rows of ``backend`` and ``ranks``: a ``slow`` one for each back end, each with another number of ranks, the first
+    of them; the rest of the product is ``ranks``, which `make test-ranks` runs."""
     backends, numbers = [*backends], [*numbers]
-    some = {(backends[k % len(backends)], numbers[k % len(numbers)]) for k in range(max(len(backends), len(numbers)))}
+    some = {*zip(backends, numbers, strict=False)}
     return pytest.mark.parametrize(
         ("backend", "ranks"),
         [pytest.param(*row, marks=pytest.mark.slow if row in some else pytest.mark.ranks)

@@ -35,7 +35,7 @@ def test_programs_on_grids_have_the_same_bits_on_two_ranks() -> None:
     assert ran("numpy", QUICK, 2) == alone
 
 
-@over_ranks(SEEDS, [1, 3, 2, 4])
+@over_ranks(SEEDS, [4, 3, 2, 1])
 def test_random_programs_on_grids_have_the_same_bits_on_any_number_of_ranks(backend: str, ranks: int) -> None:
     assert ran(backend, SEEDS[backend], ranks) == ran(backend, SEEDS[backend], None)
 
