@@ -82,7 +82,8 @@ def _whole(numbers: Iterable[Any]) -> tuple[int, ...]:
 # ----- made of what ranks tell ----------------------------------------------------------------------------------------
 def owned_elements(program: Program) -> list[tuple[str, int, int]]:
     """Of the sets that its loops visit: name, elements, and how many of them this rank owns."""
-    sets = dict.fromkeys(found for one in program.loops if (found := one.domain.set) is not None)
+    loops = [one.domain for one in program.loops if not one.domain.all_memory]
+    sets = dict.fromkeys(found for one in loops if (found := one.set) is not None)
     return [(one_line(one.name), one.size, len(one.mine)) for one in sets]
 
 

@@ -89,7 +89,8 @@ def test_in_words_and_on_the_page(tmp_path: Path) -> None:
     assert lines[1][:4] == ["loop", "seconds", "mean", "share"] and "1.000 0.750 50.0 % 10" in " ".join(lines[2])
     assert ["2", "ranks,", "10", "iterations"] in lines and ["0", "110", "60"] in [line[:3] for line in lines]
     html = page(facts(times=with_ranks()), Monitors(("rms",), np.ones((3, 1))), [], tmp_path)
-    assert "Balance and waits" in html and "exchange of q" in html and "<img src=x" not in html
+    assert "Balance and waits of 2 ranks in 10 iterations" in html and "exchange of q" in html
+    assert "<img src=x" not in html
     assert html.count('<svg class="bar"') == 1
     on_one = TimeTable(2.0, (LoopTime("a", "loop", 1.0, 1),), "")
     alone = page(facts(times=on_one), Monitors(("rms",), np.ones((3, 1))), [], tmp_path)
