@@ -61,12 +61,12 @@ class RankTable:
         """What ``asdict`` made of one; KeyError, TypeError or ValueError where it is something else."""
         table = cls(
             int(found["iterations"]),
-            tuple(OwnedElements(str(one["name"]), _whole(one["of_ranks"])) for one in found["elements"]),
+            tuple(OwnedElements(str(one["name"]), _integers(one["of_ranks"])) for one in found["elements"]),
             tuple(map(float, found["seconds"])),
             tuple(map(float, found["waited"])),
-            _whole(found["messages"]),
-            _whole(found["bytes"]),
-            tuple(MessageRow(str(one["name"]), *_whole([one["calls"], one["messages"], one["bytes"]]),
+            _integers(found["messages"]),
+            _integers(found["bytes"]),
+            tuple(MessageRow(str(one["name"]), int(one["calls"]), int(one["messages"]), int(one["bytes"]),
                              float(one["waited"]), float(one["mean_waited"])) for one in found["rows"]),
         )  # fmt: skip
         columns = (table.waited, table.messages, table.bytes, *(one.of_ranks for one in table.elements))
@@ -75,7 +75,7 @@ class RankTable:
         return table
 
 
-def _whole(numbers: Iterable[Any]) -> tuple[int, ...]:
+def _integers(numbers: Iterable[Any]) -> tuple[int, ...]:
     return tuple(map(int, numbers))
 
 
@@ -130,7 +130,7 @@ def between(before: MessageCounts, now: MessageCounts) -> dict[str, MessageCount
 
 def joined(one: MessageCounts, other: MessageCounts) -> dict[str, MessageCount]:
     """What was sent at one time and at another."""
-    return {name: one.get(name, _NOTHING).plus(other.get(name, _NOTHING)) for name in one | other}
+    return {name: one.get(name, _NOTHING).plus(other.get(name, _NOTHING)) for name in {**one, **other}}
 
 
 def mean(values: Sequence[float]) -> float:

@@ -363,8 +363,8 @@ def as_text(table: TimeTable | None) -> str:
         return "time by loop: nothing was iterated"
     head = f"time by loop, {table.seconds:.3g} s of iterations"
     rows = _aligned(headings(table), [cells(table, row) for row in table.rows])
-    lines = [head, *rows, f"  {table.unit}", f"  {limit_text(table)}"]
-    return "\n".join(lines if table.ranks is None else [*lines, *_ranks_as_text(table.ranks)])
+    text = [head, *rows, f"  {table.unit}", f"  {limit_text(table)}"]
+    return "\n".join(text if table.ranks is None else [*text, *_ranks_as_text(table.ranks)])
 
 
 def _ranks_as_text(table: RankTable) -> list[str]:
@@ -377,10 +377,10 @@ def _ranks_as_text(table: RankTable) -> list[str]:
 
 def _aligned(heads: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
     """Lines of a table; the first column is names."""
-    lines = [(_shortened(name), *rest) for name, *rest in (heads, *body)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    texts = [(_shortened(name), *rest) for name, *rest in (heads, *body)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     return [(f"  {row[0]:{widths[0]}}" + "".join(f"  {row[k]:>{widths[k]}}" for k in range(1, len(row)))).rstrip()
-            for row in lines]  # fmt: skip
+            for row in texts]  # fmt: skip
 
 
 class Profile(NamedTuple):
