@@ -123,6 +123,7 @@ class Recording:
     """Operations replayed one by one from Python; back ends have faster ones."""
 
     summary = ""  # what there is to know about how they are replayed, in one line
+    lowered: Any = None  # the recorded program that is replayed in their place, and keeps the times, where there is one
 
     def __init__(self, operations: Sequence[Callable[[], None]]):
         self.operations = tuple(operations)

@@ -164,12 +164,12 @@ class RankRecording(Recording):
         super().__init__(operations)
         self._local = local
         own = WeakSet(one.local for one in local.arrays.values())  # have the layouts that the whole has chosen
-        self._tape = Tape("on this rank", local.operations, own)
+        self.lowered = Tape("on this rank", local.operations, own)
 
     @property
     def summary(self) -> str:  # type: ignore[override]
         """What is exchanged at every replay, and which loops have become one."""
-        return "; ".join(filter(None, [self._local.summary, *(f"{one.name} as one" for one in self._tape.steps
+        return "; ".join(filter(None, [self._local.summary, *(f"{one.name} as one" for one in self.lowered.steps
                                                                if one.policy.as_one)]))  # fmt: skip
 
     def run(self, times: int, record: Sequence[Global]) -> Replayed:
@@ -179,7 +179,7 @@ class RankRecording(Recording):
         return self._replayed(at_most, lambda one, most: one.repeat(most, until), ())
 
     def _replayed(self, times: int, mode: RunMode, watched: Sequence[Global]) -> Replayed:
-        tape = self._tape
+        tape = self.lowered
         with self._local.running():
             if tape.calls:
                 done = executed_in_turn(lambda: tape, tape, times, mode, watched)

@@ -8,7 +8,9 @@ exchanged at the beginning of the next one, and what no operation writes is exch
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -21,6 +23,7 @@ from meshloom.dist.slabs import Slabs
 from meshloom.dist.usage import writes_elsewhere
 from meshloom.dist.world import world
 from meshloom.mesh.core import Field, on_host
+from meshloom.operation.call import CalledFunction
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.explain import amount
@@ -141,6 +144,14 @@ def traffic(arrays: Sequence[DistributedArray]) -> str:
     return f"with {f'rank {ranks}' if ranks else 'no rank'}, {amount(sent_bytes(arrays))} from here"
 
 
+@dataclass(frozen=True)
+class RankMessages(CalledFunction):
+    """What all ranks do together, for a body: an exchange or a reduction."""
+
+    what = "messages between ranks"
+    timed_as = "messages"
+
+
 class Parcel(NamedTuple):
     """What one message has of one array: the values at ``places`` (rows, dim) of its memory, so many ``bytes``."""
 
@@ -168,6 +179,9 @@ class Exchange:
                     parcel = Parcel(one, inside.place(at), at.size * one.dtype.itemsize)
                     listed.setdefault(rank, []).append(parcel)
 
+        self.name = f"exchange of {', '.join(one.local.name for one in arrays)}"
+        self._sizes = [sum(one.bytes for one in parcels) for parcels in self._sends.values()]  # of messages
+
     @cached_property
     def _names(self) -> dict[int, str]:
         """What is exchanged with each rank: neighbours of one field need not be those of another."""
@@ -189,7 +203,9 @@ class Exchange:
     def finish(self) -> None:
         """Wait for messages, and put what they bring into halos."""
         assert self._ended is not None, "what is finished was started"
+        before = time.perf_counter()
         found, self._ended = self._ended(), None
+        world().count(self.name, self._sizes, before)
         for message, parcels in zip(found, self._receives.values(), strict=True):
             first = 0
             for array, places, size in parcels:

@@ -13,7 +13,7 @@ from meshloom.backend.base import Backend
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import poison, poisons_halos
 from meshloom.dist.consistency import compare_given
-from meshloom.dist.exchange import Exchange, Exchanges, Halo, place_exchanges, traffic
+from meshloom.dist.exchange import Exchange, Exchanges, Halo, RankMessages, place_exchanges, traffic
 from meshloom.dist.halo import ALL_LAYERS, EXEC, IMPORT
 from meshloom.dist.local import Distribution, LocalSet
 from meshloom.dist.overlap import BlockingExchange, ExchangeStart, overlap_exchanges
@@ -131,8 +131,8 @@ def reduction(parts: Iterable[RankReduction]) -> Operation:
     """The operation by which all ranks put together what each has reduced: a call of Python's, that all ranks make."""
     each = tuple(parts)
     given, found = tuple(one.here for one in each), tuple(dict.fromkeys(one.total for one in each))
-    body = CalledFunction(Reductions(each), (*given, *found), found)
-    return called(body, f"{', '.join(one.name for one in found)} of all ranks")
+    reductions = Reductions(each)
+    return called(RankMessages(reductions, (*given, *found), found), reductions.name)
 
 
 def _told(call: Operation, function: object) -> str:
@@ -163,8 +163,8 @@ def layers_of(one: Set, cut: Distribution | None) -> Collection[str]:
 def exchange(due: tuple[Field, ...], here: Here) -> Operation:
     """The operation that brings the halos of fields up to date: a call of Python's, that all ranks make."""
     local = tuple(here.arrays[one].local for one in due)
-    body = CalledFunction(Exchange([here.arrays[one] for one in due], here.inside), local, local)
-    return called(body, f"exchange of {', '.join(one.name for one in due)}")
+    made = Exchange([here.arrays[one] for one in due], here.inside)
+    return called(RankMessages(made, local, local), made.name)
 
 
 def _poison(stale: tuple[Halo, ...], here: Here) -> Operation | None:

@@ -14,13 +14,13 @@ from itertools import takewhile
 
 import numpy as np
 
-from meshloom.dist.exchange import Exchange, sent_bytes
+from meshloom.dist.exchange import Exchange, RankMessages, sent_bytes
 from meshloom.dist.local import LocalSet
 from meshloom.mesh.box import IndexSpace
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.random import Random
-from meshloom.operation.call import CalledFunction, called, functions_of
+from meshloom.operation.call import called, functions_of
 from meshloom.operation.dataflow import Dataflow, Storage
 from meshloom.operation.domain import EVERYWHERE, BoxPoints, Part, Region, overlap, without
 from meshloom.operation.operation import Operation
@@ -92,7 +92,7 @@ def overlap_exchanges(graph: Dataflow) -> Dataflow:
 
 def _called(function: ExchangeStart | ExchangeEnd | BlockingExchange, exchange: Exchange, name: str) -> Operation:
     local = tuple(one.local for one in exchange.arrays)
-    return called(CalledFunction(function, local, () if isinstance(function, ExchangeStart) else local), name)
+    return called(RankMessages(function, local, () if isinstance(function, ExchangeStart) else local), name)
 
 
 def _objection(exchange: Exchange, early: Sequence[Operation], late: Sequence[Operation]) -> str:

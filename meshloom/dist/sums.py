@@ -4,6 +4,7 @@ summed up what."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -98,11 +99,13 @@ class Reductions:
 
     def __init__(self, each: Sequence[RankReduction]):
         self.each = tuple(each)
-        self._named = f"the parts of {', '.join(one.total.name for one in each)}"
+        self.name = f"{', '.join(dict.fromkeys(one.total.name for one in each))} of all ranks"
 
     def __call__(self) -> None:
         here = [on_host(one.here.storage).view(np.uint8) for one in self.each]
-        parts = world().stacked(np.concatenate(here), self._named)
+        sent, before = np.concatenate(here), time.perf_counter()
+        parts = world().stacked(sent, f"the parts of {self.name}")
+        world().count(self.name, [sent.nbytes], before)
         ends = np.cumsum([0, *(len(one) for one in here)])
         for one, first, last in zip(self.each, ends[:-1], ends[1:], strict=True):
             one.combine([np.ascontiguousarray(part[first:last]) for part in parts])

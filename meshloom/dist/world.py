@@ -53,6 +53,7 @@ class World(of_process.OneProcess):
     _notes: Any = field(default=None, repr=False, compare=False)  # another one, for what ranks are about to do
     _patience: float = field(default=0.0, repr=False, compare=False)  # seconds, where that is checked
     _node: Any = field(default=None, repr=False, compare=False)  # one of the ranks of this node
+    _sent: dict[str, of_process.MessageCount] = field(default_factory=dict, repr=False, compare=False)  # so far
 
     @property
     def checks(self) -> bool:
@@ -132,6 +133,14 @@ class World(of_process.OneProcess):
             return found
 
         return ended
+
+    def count(self, what: str, sizes: Sequence[int], since: float) -> None:
+        """This rank has sent messages of so many bytes, and waited ``since`` then (``time.perf_counter``)."""
+        one = of_process.MessageCount(1, len(sizes), sum(sizes), time.perf_counter() - since)
+        self._sent[what] = self._sent.get(what, of_process.MessageCount()).plus(one)
+
+    def sent(self) -> of_process.MessageCounts:
+        return dict(self._sent)
 
     def check(self, does: str) -> None:
         """Where calls are checked: RankError unless all other ranks are about to do the same; all must ask."""

@@ -61,6 +61,7 @@ class CalledFunction(Body):
     writes: Storages | None
     tells_failures = True
     what: ClassVar[str] = "a call from Python"
+    timed_as: ClassVar[str] = "functions"  # which kind of row it is among the times of a run
     #: The recorded program that is replayed there, where it stands for what is between two calls and is none itself.
     segment: ClassVar[Any] = None
 

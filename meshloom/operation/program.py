@@ -36,6 +36,7 @@ from meshloom.operation.repeated import RepeatedProgram
 from meshloom.operation.replay import CachedProgram, Replay, RunMode
 from meshloom.operation.run_arguments import check_condition, check_decides, check_inside, checked_record, whole_history
 from meshloom.operation.tape import Tape
+from meshloom.operation.tape_times import fused_times, timed_loops
 from meshloom.operation.weak_cache import WeakCache, weak_entry
 from meshloom.recording import outside_program, recorder
 
@@ -157,7 +158,7 @@ class Program(NoCopy, Distinct):
         self._tapes, dropped = [*others[-MOST_TAPES + 1 :], tape], others[: -MOST_TAPES + 1]
         for one in dropped:
             still = {loop for each in self._tapes for loop in each.loops}
-            self._past.add([loop for loop in one.loops if loop not in still], one.fused_times())
+            self._past.add([loop for loop in timed_loops(one) if loop not in still], fused_times(one))
         self._taped = reads, used
 
     def _found_or_recorded(self, given: Given, known: Sequence[T]) -> tuple[Captured, T | None, Recorded]:
@@ -405,8 +406,8 @@ class Program(NoCopy, Distinct):
         Nothing where a device replays all of it as one graph; what was recorded for other Python values long ago is
         among ``past_times``."""
         tapes = self._tapes or [self._tape()]
-        alone = self._past.since(loop for tape in tapes for loop in tape.loops)
-        return together([*alone, *[step for tape in tapes for step in tape.fused_times()]])
+        alone = self._past.since(loop for tape in tapes for loop in timed_loops(tape))
+        return together([*alone, *[step for tape in tapes for step in fused_times(tape)]])
 
     @exclusive
     def past_times(self) -> dict[tuple[str, str], Spent]:

@@ -35,7 +35,6 @@ from meshloom.operation.fusion.program import FusedProgram, fuse
 from meshloom.operation.measures import Measures, check_nodes_stay
 from meshloom.operation.operation import Operation, asking
 from meshloom.operation.passes import PASSES, RECORDED_PASSES, passed
-from meshloom.operation.past_times import Timed
 from meshloom.operation.recorded import Outline, Recorded
 from meshloom.operation.replay import (
     CachedProgram,
@@ -165,7 +164,7 @@ class Tape:
         finally:
             if times:
                 versions = mark_written(self.name, *self.left)
-                for one in self._made if done is not None and len(done.history) else ():
+                for one in self.made if done is not None and len(done.history) else ():
                     one.replay.left(versions)
         return done
 
@@ -282,18 +281,18 @@ class Tape:
 
     def note(self, replay: Replay | None, done: Replayed) -> None:
         """Somebody has replayed what was made ready of it: its times are kept, of the fused program or loop by loop."""
-        if any(one.replay is replay for one in self._made):
-            self._made[0].noted(done)
+        if any(one.replay is replay for one in self.made):
+            self.made[0].noted(done)
         elif len(done.seconds) == len(self.loops):
             self.noted(done)
 
-    def fused_times(self) -> list[Timed]:
-        """What the steps of the fused program have spent so far; nothing where a device replays all of it as one graph.
-        Loops that run by themselves know it themselves."""
-        return [step for one in self.segments for made in one._made for step in made.timed()]
+    @property
+    def lowered(self) -> Tape | None:
+        """What a back end has made of all of it and replays in its place: over ranks, what runs here."""
+        return None if self._ready is None else cast("Tape | None", self._ready[1].lowered)
 
     @property
-    def _made(self) -> Sequence[FusedRecording]:
+    def made(self) -> Sequence[FusedRecording]:
         """The fused program as a back end made it ready, if it has been: one at most."""
         return self._fused[2] if self._fused is not None else ()
 

@@ -32,6 +32,28 @@ class Ended(NamedTuple):
     rank: int = 0
 
 
+class MessageCount(NamedTuple):
+    """What a rank has sent so far: ``calls`` of exchanges or reductions, ``messages`` and ``bytes`` that it sent in
+    them, and how many seconds it ``waited`` for those of others."""
+
+    calls: int = 0
+    messages: int = 0
+    bytes: int = 0
+    waited: float = 0.0
+
+    def plus(self, other: MessageCount) -> MessageCount:
+        return MessageCount(self.calls + other.calls, self.messages + other.messages, self.bytes + other.bytes,
+                            self.waited + other.waited)  # fmt: skip
+
+    def minus(self, other: MessageCount) -> MessageCount:
+        return MessageCount(self.calls - other.calls, self.messages - other.messages, self.bytes - other.bytes,
+                            self.waited - other.waited)  # fmt: skip
+
+
+#: By what was sent: halos of some fields, parts of some Globals.
+MessageCounts = Mapping[str, MessageCount]
+
+
 class OneProcess:
     """What is asked of all ranks, answered by a process that is alone."""
 
@@ -57,6 +79,10 @@ class OneProcess:
         """Bytes ``sent[k]`` to rank ``neighbours[k]``; so many bytes as ``lengths`` says from each of the ``senders``.
         ``what`` they are, by rank: for messages. What it gives waits for them. Nobody is there."""
         return list
+
+    def sent(self) -> MessageCounts:
+        """What loops have made this rank send so far."""
+        return {}
 
     def check_given(self, given: Mapping[str, object]) -> None:
         """RankError where ranks were given other settings by name; all must ask."""

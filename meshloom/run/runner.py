@@ -25,6 +25,7 @@ from meshloom.run.guard import Guard
 from meshloom.run.names import REPORT
 from meshloom.run.pace import Pace
 from meshloom.run.place import is_mistake, mistake_text
+from meshloom.run.rank_table import between
 from meshloom.run.report import Advance, RunReport
 from meshloom.run.resume import history
 from meshloom.run.stop import StopRequest
@@ -177,7 +178,7 @@ class Runner:
 
     def _iterated(self, count: int) -> np.ndarray:
         """At most so many iterations: the values (n, recorded) after each. RunError where a system was not solved."""
-        before = time.perf_counter()
+        before, sent = time.perf_counter(), ranks().sent()
         try:
             found = self.task.advance(count)
         except SolveError as error:
@@ -185,7 +186,7 @@ class Runner:
             why = breakdown(self.task, self.good.state, self.good.iteration, last)
             again = f"{error} in iteration {last}; repeated from the last good state, it did not fail again"
             raise RunError(again if why.iteration is None else why.text) from None
-        self.times.done(len(found), time.perf_counter() - before)
+        self.times.done(len(found), time.perf_counter() - before, between(sent, ranks().sent()))
         return found
 
     def _good_now(self) -> _Good:

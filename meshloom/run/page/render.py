@@ -21,8 +21,9 @@ from meshloom.run.names import CHECKPOINT, CONFIG, FACTS, MONITORS, REPORT, SERI
 from meshloom.run.page import curves as of_curves
 from meshloom.run.page.curves import MOST_CURVES, Curve, curves_of, data, drawing
 from meshloom.run.page.numbers import number
+from meshloom.run.rank_table import EXPLAINED, MESSAGE_HEADINGS, message_rows, rank_headings, rank_rows
 from meshloom.run.report import duration
-from meshloom.run.times import HEADINGS, cells, limit_text
+from meshloom.run.times import cells, headings, limit_text
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -43,7 +44,8 @@ _PURPOSES = {
     FACTS: "what this page was made of besides the other files",
 }
 _CONSTANTS = {
-    "HEADINGS": HEADINGS,
+    "MESSAGE_HEADINGS": MESSAGE_HEADINGS,
+    "RANKS_EXPLAINED": EXPLAINED,
     "MANY_FILES": 12,  # of one kind, from which they are one row
     "MOST_ROWS": 300,
     "PURPOSES": _PURPOSES,
@@ -97,7 +99,8 @@ def _template() -> Template:
     html, css, js = (files(__package__).joinpath(f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
     environment = jinja2.Environment(autoescape=True, finalize=_in_one_line, undefined=jinja2.StrictUndefined,
                                      trim_blocks=True, lstrip_blocks=True)  # fmt: skip
-    written = (amount, cells, data, drawing, duration, limit_text, number)
+    written = (amount, cells, data, drawing, duration, headings, limit_text, message_rows, number, rank_headings,
+               rank_rows)  # fmt: skip
     environment.filters |= {one.__name__: one for one in written}
     environment.filters |= {"quoted": partial(quote, errors="replace"), "sha256": _sha256}
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
