@@ -59,6 +59,10 @@ class RowsCopy:
     source: Field
     target: Field
 
+    def __call__(self) -> None:
+        """Of all rows, as one process does it."""
+        self.target.repack(self.source.unpacked())
+
     def here(self, arrays: Mapping[Field, DistributedArray], inside: Backend) -> Operation:
         """It on this rank, for its own rows, in the memory of the back end that runs loops there."""
         source, target = arrays[self.source], arrays[self.target]

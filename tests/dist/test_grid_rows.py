@@ -70,6 +70,21 @@ def test_values_are_copied_where_they_are_looked_at_and_back_where_they_are_writ
     assert copies(on_rows(on_rows(loops, WORLD), WORLD)) == copies(on_rows(loops, WORLD))
 
 
+def test_on_rows_a_loop_does_what_it_does_on_the_grid() -> None:
+    """As one process shows: copies and loops one after the other, ghosts and padding included."""
+    grid, probes = ml.Grid((5, 4), ghosts=1, aligned=True), ml.Set(3, "probes")
+    where = ml.Map(probes, grid, np.setdiff1d(np.arange(grid.total), grid.padding)[[2, 9, 9]], "where")
+    u, seen = (on.field("u", 2, data=np.random.default_rng(1).standard_normal((*on.array_shape, 2)))
+               for on in (grid, probes))  # fmt: skip
+    other, before = u.copy(), grid.shaped(u, ghosts=True)
+    with ml.using("numpy"):
+        added.loop(probes, seen, u[where])()
+        for one in on_rows([added.loop(probes, seen, other[where])], WORLD):
+            one()
+    assert np.array_equal(grid.shaped(u, ghosts=True), grid.shaped(other, ghosts=True))
+    assert not np.array_equal(grid.shaped(u, ghosts=True), before)
+
+
 def test_halos_are_stale_behind_a_copy() -> None:
     """Those of rows before the loop that looks there, and those of slabs behind."""
     grid, probes = ml.Grid((6, 4)), ml.Set(24, "probes")
