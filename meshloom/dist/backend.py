@@ -21,6 +21,7 @@ from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.lowering import Launch, Launches
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.exchange import needs, traffic
+from meshloom.dist.grid_rows import on_rows, reaches_rows
 from meshloom.dist.local import LocalSet, distribution
 from meshloom.dist.lower import Here, LocalProgram, local_set, lowered, slabs_of
 from meshloom.dist.placement import Placement
@@ -29,6 +30,7 @@ from meshloom.dist.slabs import cut_for, grid_of, refusal
 from meshloom.dist.usage import maps_of, sets_of
 from meshloom.dist.world import World, world
 from meshloom.errors import ScheduleError
+from meshloom.mesh.box import IndexSpace
 from meshloom.mesh.core import Field, Global, on_host
 from meshloom.mesh.globals import Comparison
 from meshloom.mesh.numbering import Rows
@@ -93,6 +95,9 @@ class Ranks(Backend):
         fields = Dataflow([operation]).storages
         if not all(isinstance(one.storage, DistributedArray) for one in fields if isinstance(one, Field)):
             return ()
+        if reaches_rows(operation):
+            names = ", ".join(one.name for one in fields if isinstance(one, Field) and isinstance(one.set, IndexSpace))
+            return [("halos", f"of {names} by rows, which maps lead to: copied out of slabs before it")]
         seen = dict.fromkeys(field for field, _ in needs(operation, slabs_of(operation)))
         if not seen:
             return ()
@@ -105,15 +110,18 @@ class Ranks(Backend):
     ) -> Recording:
         if not of:
             return Recording(operations)
-        return RankRecording(operations, lowered(Dataflow(of), self._here(of)))
+        on = on_rows(of, self.world)
+        return RankRecording(operations, lowered(Dataflow(on), self._here(on)))
 
     def _here(self, operations: Sequence[Operation]) -> Here:
         """The sets of operations and their fields, over ranks."""
         loops = [one for one in operations if not one.domain.all_memory]
-        for one in loops:
+        begun, self._begun = self._begun, []
+        for one in (one for one in loops if not one.domain.is_call):
             refuse(one, self.world)
             one.apply_layout()
-        together, self._begun = [*self._begun, *loops], []
+            begun.append(one)
+        together = [one for one in on_rows(begun, self.world) if not one.domain.is_call]
         for one in together:
             if (grid := grid_of(one)) is not None:
                 cut_for(self.world, one, grid)
@@ -150,7 +158,8 @@ class LoneLoop:
     def __call__(self) -> None:
         if self._of is not None:
             operation, here = self._of
-            self._local, self._of = lowered(Dataflow([operation]), here([operation])), None
+            on = on_rows([operation], world())
+            self._local, self._of = lowered(Dataflow(on), here(on)), None
             self._steps = [one.prepare() for one in self._local.operations]
         with self._local.running():
             for step in self._steps:

@@ -112,6 +112,8 @@ def _after(of: Operation, valid: Valid, cut: Slabs | None) -> Valid:
     left = {halo: since for halo, since in valid.items() if halo[0] not in written}
     if of.domain.all_memory:
         return left | {(one, layer): frozenset() for one in written for layer in LAYERS}
+    if of.domain.is_call:  # which copies a rank's own rows
+        return left
     looked_at = [(one.storage, layer) for one in of.operands
                  if isinstance(one.storage, Field) and (one.mode.reads or one.mode.combine)
                  for layer in (LAYERS if one.pattern.map is not None else (EXEC,))]  # fmt: skip

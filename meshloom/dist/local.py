@@ -27,6 +27,7 @@ from meshloom.mesh.layout import Layout
 from meshloom.mesh.values import index_dtype
 
 KEPT = "ranks"  # where a set keeps its distribution
+OWNERS = "owners"  # where a set keeps who owns its elements, if that is known before it is cut
 HOW = "rcb"  # how cells of meshes are cut
 
 
@@ -85,12 +86,16 @@ class LocalSet:
         assert (found >= 0).all(), f"what leads to {self.set.name} is here"
         return found
 
+    def memory(self, layout: Layout, dim: int) -> np.ndarray:
+        """(total, dim): where the values of a field lie in its memory."""
+        total = self.set.total
+        return layout.unpack(np.arange(layout.stride(total) * dim), total, dim)
+
     def places(self, layout: Layout, dim: int) -> tuple[tuple[np.ndarray, ...], ...]:
         """Where the values (rows, dim) of each message lie in the memory of a field: of those that are sent, and of
         those that are received."""
         if (layout, dim) not in self._places:
-            total = self.set.total
-            at = layout.unpack(np.arange(layout.stride(total) * dim), total, dim)
+            at = self.memory(layout, dim)
             self._places[layout, dim] = tuple(tuple(at[rows] for rows in messages.rows)
                                               for messages in (self.sends, self.receives))  # fmt: skip
         return self._places[layout, dim]
@@ -175,7 +180,8 @@ class Distribution:
         """Cut those that are not, all sets of a mesh at once. Gives those that lived on every rank, and do so no
         longer."""
         used = usage_of([*sets, *sets_of_meshes(all_sets(sets, maps))], maps, known=self.owners)
-        known = {one: self.owners[one] for one in used.sizes if one in self.owners}
+        known = {one: owner for one in used.sizes
+                 if (owner := self.owners.get(one, one.kept.get(OWNERS))) is not None}  # fmt: skip
         found = owned(used, HOW, self.world.size, known)
         self.uncompared += [one for one in found if one not in known]
         for one in found:

@@ -14,6 +14,7 @@ from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import poison, poisons_halos
 from meshloom.dist.consistency import compare_given
 from meshloom.dist.exchange import Exchange, Exchanges, Halo, RankMessages, place_exchanges, traffic
+from meshloom.dist.grid_rows import copied
 from meshloom.dist.halo import ALL_LAYERS, EXEC, IMPORT
 from meshloom.dist.local import Distribution, LocalSet
 from meshloom.dist.overlap import BlockingExchange, ExchangeStart, overlap_exchanges
@@ -193,6 +194,9 @@ def _local_operations(of: Operation, here: Here, totals: list[RankReduction]) ->
     """What runs here of an operation. ``totals`` get its Globals that are reduced here, with what stands for them."""
     if of.domain.all_memory:
         yield _in_memory(of, here)
+        return
+    if of.domain.is_call:
+        yield copied(of, here.arrays, here.inside)
         return
     cut = slabs_of(of)
     local = (on_elements(of, here, totals) if cut is None

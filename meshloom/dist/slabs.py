@@ -262,10 +262,9 @@ def refusal(of: Operation) -> str:
     if is_along_cut(of):
         return (f"grids are cut along axis {AXES[0]}, and no loops run along lines that are cut yet, but along other"
                 " axes, and over points and boxes, with stencils")  # fmt: skip
-    maps = maps_of([of])
-    sets = (*sets_of([of]), *(end for one in maps for end in (one.source, one.target)))
-    if (maps or grid_of(of) is None) and any(isinstance(one.outermost, IndexSpace) for one in sets):
-        return "loops reach points of a grid at offsets and in boxes, but not through maps or in other parts yet"
+    sets = (*sets_of([of]), *(end for one in maps_of([of]) for end in (one.source, one.target)))
+    if any(isinstance(one.outermost, IndexSpace) and one.outermost is not one for one in sets):
+        return "loops reach points of a grid at offsets, in boxes and through maps, but not in other parts yet"
     return ""
 
 

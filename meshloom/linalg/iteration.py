@@ -18,7 +18,8 @@ from meshloom.operation.program import Program
 MOST_ITERATIONS = 10**6
 TOLERANCE = 1e-8  # of the residual, as a multiple of the norm of b, unless a person asks for another
 RESTARTS = 4  # as often the residual is computed anew where that which was carried along had lost touch with it
-ON_RANKS = "cg, bicgstab and gmres of a Matrix through a map do, alone or with jacobi, block_jacobi or lu_sgs"
+ON_RANKS = ("cg, bicgstab and gmres of a Matrix through a map do, alone or with jacobi, block_jacobi or lu_sgs, and"
+            " PICCG in stencil form")  # fmt: skip
 SMALLEST = 100.0  # times the least normal number: what is below has lost digits
 
 

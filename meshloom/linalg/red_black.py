@@ -36,7 +36,7 @@ from meshloom.backend import current
 from meshloom.linalg.axis_cells import AxisCells
 from meshloom.linalg.cell_level import Formula, leading
 from meshloom.linalg.grid_matrix import GridMatrix
-from meshloom.linalg.iteration import Iteration, check_alone
+from meshloom.linalg.iteration import Iteration
 from meshloom.linalg.krylov_kernels import set_to
 from meshloom.linalg.ordered import Ordered, Parts
 from meshloom.linalg.poisson import Poisson
@@ -106,7 +106,6 @@ class RedBlack(Ordered):
     colors, shift = 2, 0.0
 
     def __init__(self, links: PointLinks, precision: np.dtype | None):
-        check_alone("piccg in stencil form")  # its cells are reached through maps to points of a grid
         self.rows, self.dtype, self.name, self.shape = links.cells, links.dtype, links.name, links.cells.shape
         self._half = tuple(-(-n // 2) for n in self.shape)
         many = 2 ** (len(self.shape) - 1)

@@ -52,6 +52,24 @@ def shaken(u: ml.ReadWrite, r: ml.Random):
     u += 0.1 * r.normal()
 
 
+@ml.kernel
+def looked_up(u: ml.Read, seen: ml.ReadWrite):
+    seen[...] = 0.5 * seen + u[0] - 0.25 * u[1]
+
+
+@ml.kernel
+def spread(seen: ml.Read, u: ml.Inc):
+    u[0] += 0.125 * seen
+    u[1] -= 0.0625 * seen
+
+
+@ml.kernel
+def from_points(u: ml.Read, v: ml.ReadWrite, seen: ml.Inc, total: ml.Sum):
+    v[...] = 0.5 * v + u
+    seen[0] += 0.01 * v
+    total += np.sum(v)
+
+
 @dataclass(frozen=True)
 class Sample:
     """A grid at random, with three fields, and what loops on it are made of."""
@@ -103,6 +121,18 @@ class Sample:
         box = self.box(reach, whole=self.random.random() < 0.7)
         return lambda u, v: kernel(box, u[self.grid.offsets(*offsets)], v)
 
+    def through_maps(self) -> list[Callable[[], None]]:
+        """Between a set and points, ghosts among them; from all points, where there is nothing else in memory."""
+        grid, probes, (u, v), (s, t) = self.grid, ml.Set(11, "probes"), self.two(), self.two()
+        rows = np.setdiff1d(np.arange(grid.total), grid.padding)
+        where = ml.Map(probes, grid, self.random.choice(rows, (11, 2)), "where")
+        seen = probes.field("seen", u.components, dtype=u.dtype)
+        found = [lambda: looked_up(probes, u[where], seen), lambda: spread(probes, seen, v[where])]
+        if grid.total == grid.size:
+            home = ml.Map(grid, probes, self.random.integers(0, 11, grid.total), "home")
+            found.append(lambda: from_points(grid, s, t, seen[home], self.totals[0]))
+        return found
+
     def loops(self) -> list[Callable[[], None]]:
         """What a program consists of: each kind once at least, in any order."""
         grid, (u, v), (p, q), (s, t) = self.grid, self.two(), self.two(), self.two()
@@ -120,7 +150,7 @@ class Sample:
                  lambda: raise_by(parts[1], v, -0.5), lambda: shaken(grid, q, self.source),
                  lambda: shaken(parts[2], p, self.source), lambda: measured(grid, u, *self.totals),
                  lambda: measured(parts[1], s, *self.totals), lambda: ml.fill_ghosts(u, p, closed=closed),
-                 lambda: t.fill(0.125)]  # fmt: skip
+                 lambda: t.fill(0.125), *self.through_maps()]  # fmt: skip
         return [found[k] for k in self.random.permutation(len(found))]
 
 

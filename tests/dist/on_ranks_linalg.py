@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -174,6 +175,72 @@ def odd_sets() -> list[np.ndarray]:
     return [*found, x.numpy()]
 
 
+# --- PICCG in stencil form ----------------------------------------------------------------------------------------
+
+
+#: By name: a grid, its Poisson operator, and its solver. Slabs are of one plane on four ranks, cells of two planes lie
+#: on two of them, or around the end of the axis.
+POISSON: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "thin slabs": ({"shape": (4, 6), "ghosts": 1}, {"low": "dirichlet"}, {}),
+    "periodic": ({"shape": (10, 8), "periodic": True}, {}, {}),
+    "neumann": ({"shape": (9, 7), "ghosts": (2, 0)}, {}, {}),
+    "periodic and neumann": ({"shape": (6, 5), "periodic": (True, False), "ghosts": 1, "aligned": True}, {}, {}),
+    "three axes": ({"shape": (7, 5, 4), "periodic": (False, False, True)},
+                   {"low": ("dirichlet", "neumann", None)}, {"precision": "float32"}),
+    "one axis": ({"shape": 17}, {"high": "dirichlet"}, {}),
+    "stretched": ({"shape": (11, 6), "coordinates": [np.linspace(0.0, 1.0, 11) ** 2, None]}, {"low": "dirichlet"}, {}),
+    "single": ({"shape": (8, 6)}, {"low": "dirichlet", "dtype": np.float32}, {}),
+}  # fmt: skip
+
+
+def poisson_solved(name: str) -> list[np.ndarray]:
+    """From zero and again from there, in a program, too; the operator, and factors by themselves and with others."""
+    of_grid, of_operator, of_solver = POISSON[name]
+    grid, dice = ml.Grid(**of_grid), np.random.default_rng(len(name))
+    poisson = ml.linalg.Poisson(grid, **of_operator)
+    b, x, y, z = (grid.field(which, dtype=poisson.dtype) for which in "bxyz")
+    b.assign(dice.standard_normal(grid.shape).astype(poisson.dtype))
+    tol = 1e-4 if poisson.dtype == np.float32 else 1e-9
+    piccg = ml.linalg.PICCG(poisson, **of_solver)
+    report = piccg.solve(x, b, tol=tol)
+    assert report.converged and report.iterations > 2, report
+    found = [*outcome(x, report), np.array([piccg.bytes_per_iteration])]
+    poisson(x, y)
+    piccg(b, z)
+    found += [y.numpy(), z.numpy()]
+    with_factors = ml.linalg.cg(poisson, z, b, tol=tol, preconditioner=piccg, at_most=9)
+
+    @ml.program
+    def step() -> None:
+        add_scaled(grid, x, b)
+        piccg.solve(x, b, tol=tol)
+
+    step.run(2)
+    return [*found, *outcome(z, with_factors), x.numpy()]
+
+
+def grid_matrix_solved() -> list[np.ndarray]:
+    """With ghosts that count for the right-hand side; then with other entries."""
+    grid, dice = ml.Grid((7, 6), periodic=(False, True), ghosts=(1, 0)), np.random.default_rng(7)
+    matrix = ml.Matrix(grid, through=grid.star(1))
+    x, b = grid.field("x", data=0.25), grid.field("b", data=dice.standard_normal(grid.shape))
+    ml.fill_ghosts(x)
+    entries = np.array([4.5, -1.0, -1.0, -0.75, -0.75])
+    matrix.values.assign(np.broadcast_to(entries, (7, 6, 5)))
+    piccg, found = ml.linalg.PICCG(matrix), []
+    for _ in range(2):
+        report = piccg.solve(x, b, tol=1e-10)
+        assert report.converged, report
+        found += outcome(x, report)
+        matrix.values.assign(np.broadcast_to(entries + 1.5 * (entries > 0.0), (7, 6, 5)))
+    return [*found, grid.shaped(x, ghosts=True)]
+
+
+@ml.kernel
+def add_scaled(x: ml.Read, b: ml.ReadWrite):
+    b += 0.5 * x
+
+
 def implicit_flow() -> list[np.ndarray]:
     """Three implicit steps of a compressible flow, as a script makes them."""
     gas, mesh = IdealGas(), ml.generate.box((6, 4), cells="triangle")
@@ -197,6 +264,8 @@ RUNS: dict[str, Callable[[], list[np.ndarray]]] = {
     "assembled": assembled,
     "assembled, single": partial(assembled, np.float32),
     "odd sets": odd_sets,
+    **{f"piccg, {name}": partial(poisson_solved, name) for name in POISSON},
+    "piccg of a matrix on a grid": grid_matrix_solved,
     "implicit flow": implicit_flow,
 }  # fmt: skip
 

@@ -23,8 +23,9 @@ SERVES = {
     "pickle": "ml.save and ml.load do",
     "study": "cases do, and scripts with loops over sets and grids",
     "along the cut axis": "stencils",
-    "through a map to a grid": "at offsets and in boxes",
+    "in a part of a grid": "at offsets, in boxes and through maps",
     **dict.fromkeys(("fast_poisson", "solid cells", "multigrid", "piccg by rows"), "cg, bicgstab and gmres"),
+    "piccg by rows of a grid": "PICCG in stencil form",
 }  # fmt: skip
 #: Of cases: some solve Poisson's equation, others go along lines of a grid.
 IN_CASES = SERVES["fast_poisson"], SERVES["along the cut axis"]

@@ -141,7 +141,7 @@ def test_what_does_not_run_is_told() -> None:
 
     with ml.using("numpy"):
         assert refusal(doubled.loop(grid, u, v)) == refusal(doubled.loop(points, seen, points.field("twice"))) == ""
-        assert "not through maps" in refusal(probe.loop(points, u[where], seen))
+        assert refusal(probe.loop(points, u[where], seen)) == ""
         assert "in other parts" in refusal(doubled.loop(part, u, v))
         line = ml.linalg.LineOperator(ml.linalg.Tridiagonal(0.25, 1.0, 0.25, periodic=False))
         cut, whole = (refusal(ml.linalg.LineLoop(grid, axis, line, u, v)) for axis in (0, 1))
