@@ -144,8 +144,8 @@ def _check_reach(where: str, box: Box | None, operand: Operand) -> None:
                 continue
             points = grid.shape[a]
             around = f"has only {points} points, and goes around once; {step % points} there is the same point"
-            ends = (f"ends there and has {grid.ghosts[a]} ghost layers; loop over grid.interior({abs(step)}) or a smaller"
-                    " box, or give the grid ghosts")  # fmt: skip
+            ends = (f"ends there and has {grid.ghosts[a]} ghost layers; loop over grid.interior({abs(step)}) or a"
+                    " smaller box, or give the grid ghosts")  # fmt: skip
             raise MeshError(
                 f"{where}: offset {index_text(offset)} of {name} leads out of grid {grid.name} from {box}: axis"
                 f" {AXES[a]} {around if grid.wraps[a] else ends}"
