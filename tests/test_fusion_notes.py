@@ -59,3 +59,23 @@ def test_what_was_written_beside_its_place_is_told_in_words(monkeypatch: pytest.
     (case,) = compare(in_place, ["cpu"], periodic=True)
     text = case.program.explain().split("\n\n")[0]
     assert "laplace over plane[0:11, 0:9]" in text and "u copied back" in text and "_" not in text, text
+
+
+@pytest.mark.parametrize("backend", ["cpu", "emulated"])
+def test_a_fused_loop_without_elements_is_told(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it moves for each of its elements was divided by their number."""
+    changed(monkeypatch, fusion={"worth": math.inf})
+    ml.use(backend)
+    cells = ml.Set(0, "cells")
+    a, b, c = (cells.field(name) for name in "abc")
+
+    @ml.kernel
+    def copy(a: ml.Read, b: ml.Write) -> None:
+        b[...] = a
+
+    @ml.program
+    def twice() -> None:
+        copy(cells, a, b)
+        copy(cells, b, c)
+
+    assert "copy+copy as one loop over cells: 0 bytes per element" in twice.explain()

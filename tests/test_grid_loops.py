@@ -406,7 +406,8 @@ def writes_around(u: ml.Write):
     (lambda u, out: star2(ROUND, u[CLOSED.star(1)], out), "field u lives on g, but the loop runs over r"),
     (lambda u, out: star2(3, u[CLOSED.star(1)], out), r"the set \(or box of a grid\) to loop over, got int"),
     (lambda u, out: through(ROUND, ROUND.field("w")[ROUND.offsets((1, 0), (0, 3))], ROUND.field("o")),
-     r"offset \(0, 3\) of w leads out of grid r .*: axis y has only 2 points"),
+     r"offset \(0, 3\) of w leads out of grid r .*: axis y has only 2 points, and goes around once;"
+     " 1 there is the same point$"),
 ])  # fmt: skip
 def test_wrong_input_gets_one_clear_line(act: Any, words: str) -> None:
     u, out = CLOSED.field("u"), CLOSED.field("out")

@@ -142,11 +142,13 @@ def _check_reach(where: str, box: Box | None, operand: Operand) -> None:
         for a, step in enumerate(offset):
             if not box.reaches_out(a, step) or (grid.wraps[a] and abs(step) <= grid.shape[a]):
                 continue
-            ends = f"ends there and has {grid.ghosts[a]} ghost layers"
-            why = f"has only {grid.shape[a]} points" if grid.wraps[a] else ends
+            points = grid.shape[a]
+            around = f"has only {points} points, and goes around once; {step % points} there is the same point"
+            ends = (f"ends there and has {grid.ghosts[a]} ghost layers; loop over grid.interior({abs(step)}) or a"
+                    " smaller box, or give the grid ghosts")  # fmt: skip
             raise MeshError(
                 f"{where}: offset {index_text(offset)} of {name} leads out of grid {grid.name} from {box}: axis"
-                f" {AXES[a]} {why}; loop over grid.interior({abs(step)}) or a smaller box, or give the grid ghosts"
+                f" {AXES[a]} {around if grid.wraps[a] else ends}"
             )
 
 

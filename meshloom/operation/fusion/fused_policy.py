@@ -53,8 +53,9 @@ class FusedPolicy(ExecutionPolicy):
     def _rows(self, of: Operation, param: int, slots: Sequence[int]) -> int:
         """How many rows of a parameter's buffer are used, where these slots of it are read."""
         offsets = self.made.params[param].offsets
-        if of.box is None:
-            return of.storages[param].storage.size // of.storages[param].dim
+        storage = of.storages[param]
+        if of.box is None:  # not all of its memory: a layout rounds that up, and where there are none there is one row
+            return storage.set.total if isinstance(storage, Field) else 1
         return of.box.touched(offsets[slot] for slot in slots) if offsets else of.box.size
 
     def compulsory(self, of: Operation) -> int:
@@ -98,7 +99,7 @@ class FusedPolicy(ExecutionPolicy):
 
     def explain(self, of: Operation) -> str:
         bytes_apart = sum(part.compulsory for part in dict.fromkeys(_as_recorded(of)))
-        here, apart = (f"{moved / of.elements:.0f}" for moved in (of.compulsory, bytes_apart))
+        here, apart = (f"{moved / max(of.elements, 1):.0f}" for moved in (of.compulsory, bytes_apart))
         instead = "" if here == apart else f" instead of {apart}"
         said = [*(["formulas as written (strict)"] if of.strict else []),
                 *([f"sums {REPRODUCIBLE}"] if self.made.binned else [])]  # fmt: skip
