@@ -24,10 +24,10 @@ from meshloom.dist.verify import verify
 from meshloom.dist.world import World
 from meshloom.mesh.core import Field, Map, Set
 from meshloom.mesh.layout import Layout
+from meshloom.mesh.numbering import Rows
 from meshloom.mesh.values import index_dtype
 
 KEPT = "ranks"  # where a set keeps its distribution
-HOW = "rcb"  # how cells of meshes are cut
 
 
 class SetHere(Set):
@@ -176,7 +176,7 @@ class Distribution:
         longer."""
         used = usage_of([*sets, *sets_of_meshes(all_sets(sets, maps))], maps, known=self.owners)
         known = {one: self.owners[one] for one in used.sizes if one in self.owners}
-        found = owned(used, HOW, self.world.size, known)
+        found = owned(used, Rows.placement.partition, self.world.size, known)
         self.uncompared += [one for one in found if one not in known]
         for one in found:
             one.kept[KEPT] = self
