@@ -54,7 +54,7 @@ def planes(polygons: int) -> Any:
     x = np.linspace(0.0, 2.0 * np.pi, max(round((polygons / 3) ** 0.5) + 1, 2))
     waves = np.sin(x)[:, None, None] * np.cos(x)[:, None] * np.sin(2.0 * x)
     found = cut_planes((x, x, x), waves, "u")
-    return _shown(found.points, np.asarray(found.polygons), found.values)
+    return _shown(*map(np.asarray, (found.points, found.polygons, found.values)))
 
 
 def _shown(points: np.ndarray, rows: np.ndarray, values: np.ndarray) -> Any:

@@ -114,14 +114,14 @@ def lulesh_fields(case: Any) -> dict[str, np.ndarray]:
     """Values by the names of the original."""
     found = {name: getattr(case, name).numpy() for name in ("e", "p", "q", "v")}
     found["ss"] = case.sound.numpy()
-    for name, values in (("", case.node_positions()), ("d", case.node_fields()["velocity"])):
+    for name, values in (("", case.x.numpy()), ("d", case.velocity.numpy())):
         found |= {axis + name: values[:, k] for k, axis in enumerate("xyz")}
     return found
 
 
 def lulesh_energies(case: Any) -> tuple[float, float]:
     """Internal and kinetic energy of the gas."""
-    mass, velocity = case.mass.numpy(), case.node_fields()["velocity"]
+    mass, velocity = case.mass.numpy(), case.velocity.numpy()
     internal = float(case.e.numpy() @ case.volume0.numpy())
     return internal, float(0.5 * mass @ (velocity**2).sum(axis=1))
 
@@ -190,8 +190,8 @@ def bookleaf_fields_file() -> dict[str, np.ndarray]:
 
 def bookleaf_fields(case: Any) -> dict[str, np.ndarray]:
     """Values by the names of the original."""
-    x, u = case.node_positions(), case.node_fields()["velocity"]
-    found: dict[str, np.ndarray] = case.cell_fields() | {"x": x[:, 0], "y": x[:, 1], "u": u[:, 0], "v": u[:, 1]}
+    x, u = case.x.numpy(), case.u.numpy()
+    found: dict[str, np.ndarray] = case.fields_by_name() | {"x": x[:, 0], "y": x[:, 1], "u": u[:, 0], "v": u[:, 1]}
     return {name: found[name] for name in BOOKLEAF_NAMES}
 
 
@@ -281,7 +281,7 @@ MINIAERO_RUNS: dict[tuple[str, int], BoundLoop] = {
 
 def miniaero_conserved(case: Any) -> np.ndarray:
     """(cells, 5) in the user's numbering."""
-    fields = case.cell_fields()
+    fields = case.fields_by_name()
     return np.stack([fields[name] for name in MINIAERO_CONSERVED], axis=1)
 
 

@@ -36,6 +36,7 @@ from meshloom.operation.loop import Kernel, kernel
 from meshloom.operation.operation import Operation
 from meshloom.operation.program import Program, program
 from meshloom.order import names as orderings
+from meshloom.order.partition import partitioners
 from meshloom.process.tracebacks import shorten as _shorten
 from meshloom.process.version import VERSION as _VERSION
 from meshloom.run.march import Done, march
@@ -52,8 +53,8 @@ __all__ = [
     "Arg", "Done", "Field", "Global", "Grid", "Inc", "Kernel", "Loop", "Map", "Matrix", "Max", "Mesh", "Min",
     "Operation", "Program", "Random", "Read", "ReadWrite", "Schedule", "Set", "Subset", "Sum", "Write",
     "backend", "backends", "call", "compact", "debug", "errors", "fill_ghosts", "generate", "jacobian", "kernel",
-    "linalg", "load", "locate", "march", "orderings", "plot", "program", "read", "run_case", "save", "strategies",
-    "study", "threads", "use", "using", "variants", "world", "write",
+    "linalg", "load", "locate", "march", "orderings", "partitioners", "plot", "program", "read", "run_case", "save",
+    "strategies", "study", "threads", "use", "using", "variants", "world", "write",
 ]  # fmt: skip
 
 _join()

@@ -39,18 +39,17 @@ def option(
     low: float | None = None,
     above: float | None = None,
     high: float | None = None,
-    path: bool = False,
+    path: bool | str = False,
     accepts: tuple[str, Callable[[Any], bool]] | None = None,
 ) -> Any:
     """A dataclass field for one value.
 
-    ``allowed`` lists the words a string may be (or is a function that does); ``low`` <= value, ``above`` <
-    value and value <= ``high`` bound a number; ``path`` marks a file name, taken relative to the file that
-    says it; ``accepts`` is any other condition, in words and as a test.
+    ``allowed`` lists the words a string may be (or is a function that does); ``low`` <= value, ``above`` < value and
+    value <= ``high`` bound a number; ``path`` marks a file name, taken relative to the file that says it, or is the
+    ending of files that may stand in place of the words; ``accepts`` is any other condition, in words and as a test.
     """
-    rule = {
-        "doc": doc, "allowed": allowed, "low": low, "above": above, "high": high, "path": path, "accepts": accepts
-    }  # fmt: skip
+    rule = {"doc": doc, "allowed": allowed, "low": low, "above": above, "high": high, "path": path,
+            "accepts": accepts}  # fmt: skip
     return field(default=default, metadata=rule)
 
 
@@ -377,7 +376,8 @@ def _checked(setting: Setting, entry: _Entry) -> Any:
         guess = similar if "did you mean" in similar else ""
         must = f"{setting.where}: {setting.name} must be {_expected(entry)}{_size_text(entry.type, value)}"
         raise ConfigError(f"{must}, got {toml_shown(value)}{guess}")
-    return _absolute(setting, converted) if entry.rule["path"] and converted else converted
+    is_file = entry.rule["path"] and converted and converted not in _names(entry.rule)
+    return _absolute(setting, converted) if is_file else converted
 
 
 def _absolute(setting: Setting, path: str) -> str:
@@ -421,14 +421,14 @@ def _converted(kind: Any, value: Any) -> Any:
 
 def _within(value: Any, rule: Mapping[str, Any]) -> bool:
     allowed = _names(rule)
-    if (allowed and value not in allowed) or (rule["accepts"] and not rule["accepts"][1](value)):
+    if allowed and value not in allowed and not (rule["path"] and value.endswith(rule["path"])):
+        return False
+    if rule["accepts"] and not rule["accepts"][1](value):
         return False
     parts = value if isinstance(value, tuple) else (value,)
     low, above, high = rule["low"], rule["above"], rule["high"]
-    return all(
-        (low is None or low <= part) and (above is None or above < part) and (high is None or part <= high)
-        for part in parts
-    )
+    return all((low is None or low <= part) and (above is None or above < part) and (high is None or part <= high)
+               for part in parts)  # fmt: skip
 
 
 def _names(rule: Mapping[str, Any]) -> tuple[str, ...]:
@@ -440,7 +440,7 @@ def _expected(entry: _Entry) -> str:
     """In words: ``a whole number from 1 to 10``, ``one of double, single``, ``4 numbers``."""
     allowed, rule = _names(entry.rule), entry.rule
     if allowed:
-        return f"one of {', '.join(allowed)}"
+        return f"one of {', '.join(allowed)}" + (f", or a {rule['path']} file" if rule["path"] else "")
     if get_origin(entry.type) is tuple:
         inner = get_args(entry.type)
         many = "" if inner[-1] is Ellipsis else f"{len(inner)} "

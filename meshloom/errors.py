@@ -60,6 +60,10 @@ class ConfigError(UserError):
     """A configuration key or value that is not allowed; names file and line."""
 
 
+class PartitionError(UserError):
+    """A partitioner that there is not, or a partition that does not fit a mesh, or its ranks."""
+
+
 class RankError(UserError):
     """Ranks that make different calls, or were given different things; names both."""
 

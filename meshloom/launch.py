@@ -27,6 +27,7 @@ from meshloom.process.ranks import by_root, on_root, ranks
 from meshloom.run.files import Start
 from meshloom.run.folder import COMMAND, Options, RunFolder, claim, recover, shared
 from meshloom.run.names import CHECKPOINT, CONFIG
+from meshloom.run.partition import naming_partition, read_partition
 from meshloom.run.place import one_line_for
 from meshloom.run.rehearsal import rehearse
 from meshloom.run.report import RunReport
@@ -239,9 +240,11 @@ def _claimed(request: Request, job: Job, options: Options) -> RunFolder:
 
 def set_up(job: Job) -> Case:
     """The case, built on the back end that it asks for; a restart's state is put in."""
-    _choose_backend(job.config.run)
-    case = _made(job.case, job.config)
-    check_made(case)
+    with naming_partition(job.config.run.partition):
+        _choose_backend(job.config.run)
+        case = _made(job.case, job.config)
+        check_made(case)
+        _check_partition(case, job.config.run)
     _check_schedules(job, case)
     if job.start is not None:
         _continue_from(case, job.start)
@@ -270,7 +273,26 @@ def _choose_backend(options: RunOptions) -> None:
         if name == "numpy":
             # A warning, which --quiet does not hide.
             warnings.warn(f"the numpy back end is used, which is slow: {found['cpu']}", stacklevel=2)
-    ml.use(name, threads=options.threads or USUAL_THREADS, reproducible=options.reproducible)
+    ml.use(name, threads=options.threads or USUAL_THREADS, reproducible=options.reproducible,
+           partition=_partition_of(options))  # fmt: skip
+
+
+def _partition_of(options: RunOptions) -> str | np.ndarray:
+    """What ``run.partition`` says: a name, or what is in the file that it names, which nobody needs without ranks."""
+    said = options.partition
+    if said in ml.partitioners():
+        return said
+    return read_partition(Path(said), "run.partition = ") if ml.world.size > 1 else ml.partitioners()[0]
+
+
+def _check_partition(case: Case, options: RunOptions) -> None:
+    """UserError where a file has no rank for each cell; nothing has been run yet."""
+    if ml.world.size == 1 or options.partition in ml.partitioners():
+        return
+    if case.partitioned is None:
+        raise ConfigError(f"run.partition = {options.partition}: case '{case.name}' has no mesh whose cells could be"
+                          " given to ranks")  # fmt: skip
+    _ = case.partitioned.mine
 
 
 def _check_schedules(job: Job, case: Case) -> None:
@@ -439,9 +461,10 @@ def _ranks_text(options: RunOptions) -> str:
     """How many there are, and whether that changes the results; '' where there is one."""
     if ml.world.size == 1:
         return ""
+    cut = "" if options.partition == ml.partitioners()[0] else f" cut by {options.partition}"
     bits = ("the same bits as on any other number" if options.reproducible else
             "bits depend on their number (not with --set run.reproducible=true)")  # fmt: skip
-    return f"; {ml.world.size} ranks, {bits}"
+    return f"; {ml.world.size} ranks{cut}, {bits}"
 
 
 def long_compilations(program: ml.Program) -> list[str]:

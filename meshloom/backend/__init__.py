@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from meshloom.backend.base import Backend
 from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.cpu import CpuBackend
@@ -17,6 +19,7 @@ from meshloom.backend.cuda.backend import CudaBackend, EmulatedCuda
 from meshloom.backend.hip import HipBackend
 from meshloom.backend.numpy import NumpyBackend
 from meshloom.errors import ScheduleError, shown, whole_number
+from meshloom.mesh.numbering import Rows
 from meshloom.native import threads as native_threads
 from meshloom.native.cache import tell
 from meshloom.recording import not_in_program
@@ -100,6 +103,7 @@ native_threads.choose(USUAL_THREADS)
 def use(
     name: str, *, threads: int | None = None, contract: bool | None = None, strict: bool | None = None,
     lanes: int | None = None, target: str | None = None, reproducible: bool | None = None,
+    partition: str | ArrayLike | None = None,
 ) -> None:  # fmt: skip
     """Choose the back end of everything that follows.
 
@@ -112,7 +116,8 @@ def use(
     target has. ``reproducible``: True makes every floating-point ``Sum`` to a Global, of loops that are made from now
     on, independent of the order: the same bits for any schedule, number of threads and ranks and back end, where the
     summands have them; and the automatic schedule takes strategies that add up in the order of elements. False leaves
-    that again.
+    that again. ``partition``: how meshes that are used from now on are cut over ranks: one of ``ml.partitioners()``, or
+    the rank of every cell by number; without ranks nothing is cut.
     """
     global _current
     if not isinstance(name, str) or name not in _BACKENDS:
@@ -123,6 +128,8 @@ def use(
     for option, value in (("contract", contract), ("strict", strict), ("reproducible", reproducible)):
         if value is not None and not isinstance(value, bool):
             raise ScheduleError(f"{option} must be True or False, got {shown(value)}")
+    if partition is not None:
+        Rows.placement.cut_by(partition)
     chosen = _BACKENDS[name] if lanes is None and target is None else _emulated(name, lanes, target)
     if threads is not None:
         wanted = whole_number("threads", threads, 1, MOST_THREADS, error=ScheduleError)
@@ -143,6 +150,7 @@ def using(name: str, **options: Any) -> Iterator[None]:
     with its own."""
     global _current
     before, own = current(), (threads(), cpu().contract, Backend.strict, Backend.reproducible)
+    partition = Rows.placement.partition
     use(name, **options)
     try:
         yield
@@ -150,6 +158,7 @@ def using(name: str, **options: Any) -> Iterator[None]:
         _current = before
         native_threads.choose(own[0])
         cpu().contract, Backend.strict, Backend.reproducible = own[1:]
+        Rows.placement.partition = partition
 
 
 def _emulated(name: str, lanes: int | None, target: str | None) -> Backend:

@@ -15,6 +15,7 @@ from meshloom.case.settings import (
     order_option,
 )
 from meshloom.config import option, section, table
+from meshloom.run.own_rows import by_root_from_all, own_values_at, rows_at, values_at
 from meshloom.run.task import Limit
 from meshloom.run.verdict import BROKEN, GROWING, STALLED
 from meshloom.run.views import Chart, Image, Picture, SpacePicture, Streamlines, cut_planes, on_surface
@@ -40,6 +41,7 @@ __all__ = [
     "SpacePicture",
     "Streamlines",
     "UnknownLoop",
+    "by_root_from_all",
     "cut_planes",
     "defaults",
     "is_ready",
@@ -48,8 +50,11 @@ __all__ = [
     "on_surface",
     "option",
     "order_option",
+    "own_values_at",
     "registry",
+    "rows_at",
     "schedule_table",
     "section",
     "table",
+    "values_at",
 ]

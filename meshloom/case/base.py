@@ -36,6 +36,7 @@ from meshloom.config import flatten, to_toml
 from meshloom.errors import ConfigError, nearest, shown
 from meshloom.run.names import CHECKPOINT, restart_command
 from meshloom.run.output import check_sizes, write_on_mesh
+from meshloom.run.own_rows import AnyRows, on_every_rank, rows_of, rows_on, values_at
 from meshloom.run.samples import Sampled, Wishes
 from meshloom.run.task import Limit, Point, ResidualStop, RunTask, SettingRow, by_global, is_due, shortened_text
 from meshloom.run.verdict import Verdict, judged
@@ -82,7 +83,8 @@ class Case(RunTask):
 
     @abstractmethod
     def cell_fields(self) -> dict[str, np.ndarray]:
-        """What goes into VTU files: name -> (cells,) or (cells, dim)."""
+        """What goes into VTU files: name -> (cells,) or (cells, dim), or a field. Of several ranks each makes it of its
+        own cells, ``mesh.cells.mine``, whose values ``field.local()`` has; that of all cells will do."""
 
     def monitor_rows(self, recorded: np.ndarray) -> np.ndarray:
         """Monitors (n, monitors) from the values (n, recorded) of ``recorded`` after n iterations: these themselves,
@@ -97,6 +99,11 @@ class Case(RunTask):
 
     element_name: ClassVar[str] = "cells"
     domain: ClassVar[str] = "mesh"  # the section of the configuration that says what the case runs on
+
+    @property
+    def partitioned(self) -> ml.Set | None:
+        """What ``run.partition`` cuts over ranks; None: there is no mesh."""
+        return self.mesh.cells
 
     def sizes(self) -> dict[str, int]:
         """What there is, by name."""
@@ -117,9 +124,10 @@ class Case(RunTask):
 
     def location_of(self, on: ml.Set, element: int) -> str:
         if on is self.mesh.cells:
-            place = self.node_positions()[self.mesh.lists.cells.nodes[element]].mean(axis=0)
+            corners = np.asarray(self.mesh.lists.cells.nodes[element])
+            place = values_at(self.mesh.nodes, self._node_places(), corners).mean(axis=0)
         elif on is self.mesh.nodes:
-            place = self.node_positions()[element]
+            place = values_at(self.mesh.nodes, self._node_places(), np.array([element]))[0]
         elif type(self).node_positions is Case.node_positions:
             return RunTask.location_of(self, on, element)
         else:  # a set of its own does not know that nodes have moved
@@ -130,8 +138,16 @@ class Case(RunTask):
     fields_method: ClassVar[str] = "cell_fields"
 
     def write_fields(self, stem: Path) -> Path:
-        return write_on_mesh(stem, self.mesh, self.cell_fields(), self.node_fields(), self.node_positions(),
-                             pieces=self.in_pieces)  # fmt: skip
+        return write_on_mesh(stem, self.mesh, *self._rows_on_mesh(), self._node_places(), pieces=self.in_pieces)
+
+    def _rows_on_mesh(self) -> tuple[dict[str, AnyRows], dict[str, AnyRows]]:
+        """What is to be seen on cells and on nodes, by number: of several ranks each may have its own."""
+        return rows_on(self.mesh.cells, self.cell_fields()), rows_on(self.mesh.nodes, self.node_fields())
+
+    def _node_places(self) -> AnyRows:
+        """``node_positions``, of which each rank may have those of its own nodes."""
+        moves = type(self).node_positions is not Case.node_positions
+        return rows_of(self.mesh.nodes, self.node_positions() if moves else self.mesh.coordinates)
 
     @property
     def in_pieces(self) -> bool:
@@ -139,22 +155,28 @@ class Case(RunTask):
         return getattr(self.config.output, "pieces", False)
 
     def fields_by_name(self) -> dict[str, Any]:
-        """All that is written for ParaView, on cells and nodes."""
-        return {**self.cell_fields(), **self.node_fields()}
+        """All that is written for ParaView, on cells and nodes; of several ranks each gets all of it."""
+        cells, nodes = self._rows_on_mesh()
+        return {name: on_every_rank(rows) for name, rows in {**cells, **nodes}.items()}
 
     def try_fields(self) -> None:
-        check_sizes(self.cell_fields(), (len(self.mesh.cells),), "one for each cell")
-        check_sizes(self.node_fields(), (len(self.mesh.nodes),), "one for each node")
+        cells, nodes = self._rows_on_mesh()
+        check_sizes(cells, (len(self.mesh.cells),), "one for each cell")
+        check_sizes(nodes, (len(self.mesh.nodes),), "one for each node")
 
-    def drawn_over(self) -> tuple[np.ndarray, Corners] | None:
-        return self.node_positions(), self.mesh.lists.cells.nodes
+    def drawn_over(self) -> tuple[AnyRows, Corners] | None:
+        return self._node_places(), self.mesh.lists.cells.nodes
+
+    def drawn_rows(self, values: ml.Field | AnyRows) -> AnyRows:
+        return rows_of(self.mesh.cells, values)
 
     def node_fields(self) -> dict[str, np.ndarray]:
         """The same for values on nodes."""
         return {}
 
     def node_positions(self) -> np.ndarray:
-        """Where the nodes are now, (nodes, dim); other than the mesh's coordinates where it moves."""
+        """Where the nodes are now, (nodes, dim), or this rank's own, ``mesh.nodes.mine``; other than the mesh's
+        coordinates where it moves."""
         return self.mesh.coordinates.numpy()
 
     def restored(self) -> None:
@@ -324,13 +346,11 @@ class Case(RunTask):
         return wishes_of(self.config)
 
     def sampled(self) -> Sampled | None:
-        cells, nodes = ({name: np.asarray(one) for name, one in found.items()}
-                        for found in (self.cell_fields(), self.node_fields()))  # fmt: skip
-        return Sampled(self.mesh, cells, nodes, positions=self.node_positions())
+        # Places are looked for among all cells of the mesh.
+        return Sampled(self.mesh, *self._rows_on_mesh(), positions=on_every_rank(self._node_places()))
 
     def write_surface(self, stem: Path, groups: tuple[str, ...]) -> Path:
-        fields = self.cell_fields(), self.node_fields()
-        return write_on_mesh(stem, self.mesh, *fields, self.node_positions(), groups=groups)
+        return write_on_mesh(stem, self.mesh, *self._rows_on_mesh(), self._node_places(), groups=groups)
 
     def __init_subclass__(cls) -> None:
         if "Config" in cls.__dict__ and is_dataclass(cls.Config):

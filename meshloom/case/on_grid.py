@@ -16,6 +16,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.case.base import Case
 from meshloom.run.output import check_sizes, write_on_grid
+from meshloom.run.own_rows import AnyRows, as_rows, root_points
 from meshloom.run.samples import Sampled
 from meshloom.run.task import RunTask
 from meshloom.run.views import Chart, Image, Picture, SpacePicture
@@ -46,9 +47,16 @@ class GridCase(Case):
     def drawn_over(self) -> None:
         return None
 
+    def drawn_rows(self, values: ml.Field | AnyRows) -> AnyRows:
+        return RunTask.drawn_rows(self, values)
+
     @property
     def elements(self) -> int:
         return self.grid.inside.size
+
+    @property
+    def partitioned(self) -> None:
+        return None
 
     def sizes(self) -> dict[str, int]:
         return {"points": self.elements} | {f"points_{AXES[a]}": n for a, n in enumerate(self.grid.shape)}
@@ -74,9 +82,7 @@ class GridCase(Case):
         check_sizes(self.grid_fields(), self.grid.shape, "one for each point")
 
     def sampled(self) -> Sampled | None:
-        found = self.grid_fields().items()
-        arrays = {n: self.grid.shaped(one) if isinstance(one, ml.Field) else np.asarray(one) for n, one in found}
-        return Sampled(self.grid, points=arrays)
+        return Sampled(self.grid, points={name: as_rows(one) for name, one in self.grid_fields().items()})
 
     def location_of(self, on: ml.Set, element: int) -> str:
         return RunTask.location_of(self, on, element)
@@ -88,7 +94,7 @@ class GridCase(Case):
     def drawing(self, name: str, label: str = "") -> Image | Chart:
         """A picture of one of ``grid_fields`` with one value at a point."""
         found = self.grid_fields()[name]
-        values = self.grid.shaped(found) if isinstance(found, ml.Field) else np.asarray(found)
+        values = root_points(self.grid, found)
         if self.grid.rank == 1:
             return Chart(name, self.grid.coordinates[0], {label or name: values}, AXES[0], label or name)
         return self.plane_image(values, label or name)

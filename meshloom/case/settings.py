@@ -52,6 +52,13 @@ class RunOptions:
     precision: str = option("double", "type of the numbers in all fields", allowed=tuple(PRECISIONS))
     threads: int = option(0, "threads of the cpu back end; 0 takes OMP_NUM_THREADS, or all cores", low=0, high=4096)
     reproducible: bool = option(False, "sums over elements, such as residuals, have the same bits in any order")
+    partition: str = option(
+        ml.partitioners()[0],
+        "how the cells of a mesh are cut over ranks, by a partitioner or by the rank of each cell in a file of"
+        " numpy.save; without ranks it does nothing",
+        allowed=ml.partitioners,
+        path=".npy",
+    )
     stop: StopOptions = section(StopOptions, "When to end before the last iteration: at a residual.")
 
 

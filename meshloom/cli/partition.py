@@ -20,6 +20,7 @@ from meshloom.dist.verify import verify
 from meshloom.errors import CompilerError, UserError, one_line, shown
 from meshloom.launch import Request, check, recorded_loops
 from meshloom.process.activity import busy
+from meshloom.run.partition import read_partition
 
 _HEADINGS = ("by", "set", "elements", "balance", "rim", "halo", "neighbours", "exchange")
 _MEANING = (
@@ -45,7 +46,7 @@ def text_lines(
     n = int(ranks) if ranks.isdecimal() and len(ranks) <= len(str(MOST_RANKS)) else 0
     if not 1 <= n <= MOST_RANKS:
         raise UserError(f"-n must be a whole number from 1 to {MOST_RANKS}, got {shown(ranks)}")
-    own = None if array is None else _read(array)
+    own = None if array is None else read_partition(array, "--array ")
     case, loops = recorded_loops(check(Request(target, settings)))
     used = usage(loops)
     if array is not None and not used.tasks:
@@ -63,18 +64,6 @@ def text_lines(
     if used.across:
         names = ", ".join(map(one_line, used.across))
         yield f"  not counted: what solves along lines of the first axis, which are cut: {names}"
-
-
-def _read(path: Path) -> np.ndarray:
-    """The array in a file; UserError where there is none."""
-    try:
-        found = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        what = error.strerror if isinstance(error, OSError) and error.strerror else "it is no NumPy file of an array"
-        raise UserError(f"--array {path}: cannot be read: {what}") from None
-    if not isinstance(found, np.ndarray):
-        raise UserError(f"--array {path}: holds several arrays; write one with numpy.save")
-    return found
 
 
 def _results(used: Usage, ranks: int, own: np.ndarray | None, name: str) -> Iterator[_Result]:

@@ -22,6 +22,7 @@ from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import CALLS, HALOS, digest
 from meshloom.dist.local import Distribution
 from meshloom.dist.shared import share
+from meshloom.dist.usage import meshes_of
 from meshloom.dist.world import World
 from meshloom.errors import CompilerError, RankError, shown
 from meshloom.mesh.core import Global, Map, Set, on_host
@@ -33,6 +34,7 @@ VARIABLES = (CALLS, HALOS, "MESHLOOM_CXXFLAGS")  # what they say must be said to
 POINTS = "digest of points"  # where a set keeps it
 SAME_MESH = "all ranks must be given the same mesh"
 SAME_COMPILER = "name the same by CXX on all nodes"
+SAME_PARTITION = "name the same partitioner, of one version, or give the same array on all ranks"
 SAME_SCRIPT = "all ranks must run the same script"
 
 _compared: WeakSet[Global] = WeakSet()
@@ -100,7 +102,7 @@ def compare_sets(world: World, cut: Distribution) -> None:
     """RankError where ranks were given other sets or maps; asked once for each of those that are cut together. What is
     the same on all ranks is shared by those of a node from then on."""
     if cut.uncompared:
-        compare(world, _given(cut.uncompared), "of meshes")
+        compare(world, [*_given(cut.uncompared), *_partitions(cut)], "of meshes")
         cut.uncompared = []
         share(world, cut)
 
@@ -131,6 +133,13 @@ def _given(some: Sequence[Set | Map]) -> Iterator[GivenToRank]:
     for map_ in (one for one in some if isinstance(one, Map)):
         ends = f"from {map_.source.name} to {map_.arity} of {map_.target.name}"
         yield GivenToRank(f"map {map_.name}", ends, SAME_MESH, map_.digest, "leads elsewhere")
+
+
+def _partitions(cut: Distribution) -> Iterator[GivenToRank]:
+    """Who owns cells of meshes: a file may be another one elsewhere, a partitioner of another version."""
+    for mesh in meshes_of(one for one in cut.uncompared if isinstance(one, Set)):
+        yield GivenToRank(f"the partition of {mesh.cells.name}", "", SAME_PARTITION, digest(cut.owners[mesh.cells]),
+                          "is another one")  # fmt: skip
 
 
 def _places(of: Set) -> str:

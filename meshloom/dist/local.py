@@ -24,11 +24,11 @@ from meshloom.dist.verify import verify
 from meshloom.dist.world import World
 from meshloom.mesh.core import Field, Map, Set
 from meshloom.mesh.layout import Layout
+from meshloom.mesh.numbering import Rows
 from meshloom.mesh.values import index_dtype
 
 KEPT = "ranks"  # where a set keeps its distribution
 OWNERS = "owners"  # where a set keeps who owns its elements, if that is known before it is cut
-HOW = "rcb"  # how cells of meshes are cut
 
 
 class SetHere(Set):
@@ -182,7 +182,7 @@ class Distribution:
         used = usage_of([*sets, *sets_of_meshes(all_sets(sets, maps))], maps, known=self.owners)
         known = {one: owner for one in used.sizes
                  if (owner := self.owners.get(one, one.kept.get(OWNERS))) is not None}  # fmt: skip
-        found = owned(used, HOW, self.world.size, known)
+        found = owned(used, Rows.placement.partition, self.world.size, known)
         self.uncompared += [one for one in found if one not in known]
         for one in found:
             one.kept[KEPT] = self

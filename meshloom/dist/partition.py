@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import UserError, known_name
+from meshloom.errors import PartitionError, known_name
 from meshloom.order.curves import hilbert_order
 from meshloom.order.graph import Graph, target_graph
-from meshloom.order.partition import kaminpar_labels, metis_labels, missing
+from meshloom.order.partition import kaminpar_labels, metis_labels, missing, partitioners
 
 MOST_RANKS = 2**16
 _BINS = 4096  # of the cells that are cut in two
@@ -39,19 +39,19 @@ def partition(how: str | ArrayLike, task: PartitionTask, ranks: int) -> np.ndarr
     """The rank (n,) int32 of every cell: by the partitioner of this name, or as given. Ranks may be left empty."""
     if not isinstance(how, str):
         return given(how, task.n, ranks)
-    found = PARTITIONERS[known_name("partitioner", how, PARTITIONERS)](task, ranks)
+    found = PARTITIONERS[known_name("partitioner", how, PARTITIONERS, error=PartitionError)](task, ranks)
     return found.astype(np.int32, copy=False)
 
 
 def given(ranks_of_cells: ArrayLike, n: int, ranks: int) -> np.ndarray:
-    """A given partition (n,) int32 of the cells; UserError where it is none."""
+    """A given partition (n,) int32 of the cells; PartitionError where it is none."""
     found = np.asarray(ranks_of_cells)
     if found.shape != (n,) or found.dtype.kind not in "iu":
-        raise UserError(f"a partition of {n} cells is {n} whole numbers, got {found.dtype} of shape {found.shape}")
+        raise PartitionError(f"a partition of {n} cells is {n} whole numbers, got {found.dtype} of shape {found.shape}")
     outside = np.flatnonzero((found < 0) | (found >= ranks))
     if len(outside):
-        raise UserError(f"a partition among {ranks} ranks has numbers from 0 to {ranks - 1}, got"
-                        f" {found[outside[0]]} for cell {outside[0]}")  # fmt: skip
+        raise PartitionError(f"a partition among {ranks} ranks has numbers from 0 to {ranks - 1}, got"
+                             f" {found[outside[0]]} for cell {outside[0]}")  # fmt: skip
     return found.astype(np.int32)
 
 
@@ -120,13 +120,18 @@ def metis(task: PartitionTask, ranks: int) -> np.ndarray:
     return _by_graph("metis", metis_labels, task, ranks)
 
 
+def check_installed(name: str) -> None:
+    """PartitionError where the package of a partitioner is missing."""
+    if lacks := missing(name):
+        raise PartitionError(f"partitioner '{name}' needs {lacks}")
+
+
 def _by_graph(
     name: str, labels: Callable[[Graph, np.ndarray, int], np.ndarray], task: PartitionTask, ranks: int
 ) -> np.ndarray:
-    if lacks := missing(name):
-        raise UserError(f"partitioner '{name}' needs {lacks}")
+    check_installed(name)
     sizes = np.bincount(runs(np.ones(task.n), ranks), minlength=ranks)
     return labels(target_graph(task.joined, task.n, weighted=True), sizes, _SEED)
 
 
-PARTITIONERS: dict[str, Partitioner] = {"rcb": rcb, "hilbert": hilbert, "kaminpar": kaminpar, "metis": metis}
+PARTITIONERS: dict[str, Partitioner] = dict(zip(partitioners(), (rcb, hilbert, kaminpar, metis), strict=True))

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from meshloom.dist.consistency import compare_sets
 from meshloom.dist.local import distribution
+from meshloom.dist.partition import check_installed, given
 from meshloom.dist.slabs import slabs
 from meshloom.dist.world import world
 from meshloom.mesh.box import IndexSpace
 from meshloom.mesh.core import Set
-from meshloom.mesh.numbering import OneRank, Rows
+from meshloom.mesh.numbering import OneRank, Rows, checked_partition
 
 
 class Placement(OneRank):
     """Over the ranks of this run."""
+
+    def cut_by(self, how: str | ArrayLike) -> None:
+        found = checked_partition(how)
+        if isinstance(found, str):
+            check_installed(found)
+            self.partition = found
+        else:  # a copy; whether there are as many as cells is seen when a mesh is cut
+            self.partition = given(found, len(found), world().size)
 
     def mine(self, on: Rows) -> np.ndarray:
         assert isinstance(on, Set)

@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 
 from meshloom.errors import MeshError
-from meshloom.io.field_rows import shown_rows
-from meshloom.io.rank_rows import AnyRows, RankRows, followed_by, row_by_row, taken
+from meshloom.io.field_rows import as_rows
+from meshloom.io.rank_rows import AnyRows, followed_by, row_by_row, taken
 from meshloom.mesh.cell_kinds import DIMENSIONS, FACE_KINDS, NAMES, POLYGON
 from meshloom.mesh.connectivity import CellTable, NodeLists
 from meshloom.mesh.core import Field
@@ -146,13 +146,6 @@ def field_rows(
             raise MeshError(f"field {name}: shape {rows.shape} does not fit the {count} {where}")
         found[name] = row_by_row(row_by_row(rows, partial(flat_rows, points=1)), partial(checked_numbers, name))
     return found
-
-
-def as_rows(values: Field | AnyRows) -> AnyRows:
-    """What a person sees of a field, or has given."""
-    if isinstance(values, Field):
-        return shown_rows(values)
-    return values if isinstance(values, RankRows) else np.asarray(values)
 
 
 def flat_rows(array: np.ndarray, points: int) -> np.ndarray:

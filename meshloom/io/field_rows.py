@@ -5,7 +5,7 @@ Where a field is over ranks every rank has the rows of its own elements, and gat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from typing import TypeGuard
 
@@ -33,6 +33,29 @@ def saved_rows(one: Values) -> AnyRows:
 def shown_rows(one: Field) -> AnyRows:
     """What a person sees, as ``one.numpy()``; of a grid over ranks its points in a row."""
     return _rows(one, prod(one.set.array_shape), lambda on, at: on.numbers_at(at)) if _over_ranks(one) else one.numpy()
+
+
+def as_rows(values: Field | AnyRows) -> AnyRows:
+    """What a person sees of a field, or has given."""
+    if isinstance(values, Field):
+        return shown_rows(values)
+    return values if isinstance(values, RankRows) else np.asarray(values)
+
+
+def rows_on(on: Set, fields: Mapping[str, Field | AnyRows]) -> dict[str, AnyRows]:
+    """Values on a set as rows by number: arrays of this rank's own elements, as ``field.local()`` gives them, are its
+    part of all; others stay as they are. All ranks must ask."""
+    found = {name: as_rows(one) for name, one in fields.items()}
+    arrays = {name: np.asarray(found[name]) for name, one in fields.items() if not isinstance(one, Field | RankRows)}
+    if ranks().size == 1 or not arrays:
+        return found
+    mine, count = on.mine, prod(on.array_shape)
+    # Where a rank owns all elements, both look alike there: others know.
+    has_own = [one.ndim > 0 and len(one) == len(mine) for one in arrays.values()]
+    everybody = zip(*ranks().allgathered(has_own, "which rows it has"), strict=True)
+    own = {name: RankRows(count, mine, arrays[name]) for name, is_own in zip(arrays, map(all, everybody), strict=True)
+           if is_own}  # fmt: skip
+    return found | own
 
 
 def restore(one: Values, saved: AnyRows) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from meshloom.errors import MeshError
-from meshloom.io.blocks import as_rows, checked_numbers, flat_rows
+from meshloom.io.blocks import checked_numbers, flat_rows
 from meshloom.io.collective import Segment, Text, write_collectively
+from meshloom.io.field_rows import as_rows
 from meshloom.io.rank_rows import AnyRows, Range, RankRows
 from meshloom.io.vtk import head, section
 from meshloom.mesh.core import Field

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from meshloom.io.blocks import as_rows, checked_numbers, field_rows
+from meshloom.io.blocks import checked_numbers, field_rows
 from meshloom.io.collective import Segment
+from meshloom.io.field_rows import as_rows
 from meshloom.io.files import write_atomically, write_own, writing
 from meshloom.io.grids import RECTILINEAR, extent, grid_segments, places_of, suffix_of, tag_of, x_fastest
 from meshloom.io.rank_rows import AnyRows, RankRows
@@ -26,7 +27,7 @@ Sections = Mapping[str, Mapping[str, np.ndarray]]  # arrays by the names of the 
 
 
 def write_mesh_pieces(
-    stem: Path, mesh: Mesh, cell_fields: Fields, node_fields: Fields, points: np.ndarray | None = None
+    stem: Path, mesh: Mesh, cell_fields: Fields, node_fields: Fields, points: AnyRows | None = None
 ) -> Path:
     """The cells of each rank with their nodes; returns the list, ``stem`` with an ending. All ranks must call it."""
     mine, table = mesh.cells.mine, mesh.lists.cells

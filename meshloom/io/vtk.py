@@ -16,8 +16,9 @@ from xml.etree import ElementTree
 import numpy as np
 
 from meshloom.errors import MeshError, UserError, one_line
-from meshloom.io.blocks import as_rows, field_rows, with_boundary
+from meshloom.io.blocks import field_rows, with_boundary
 from meshloom.io.collective import Base64, Raw, Segment, Text, write_collectively
+from meshloom.io.field_rows import as_rows
 from meshloom.io.files import write_atomically, writing
 from meshloom.io.rank_rows import AnyRows, row_by_row, taken
 from meshloom.mesh.cell_kinds import FACE_KINDS
@@ -44,7 +45,7 @@ def write_vtu(
     node_fields: Mapping[str, Field | AnyRows] | None = None,
     *,
     boundary: bool = False,
-    points: np.ndarray | None = None,
+    points: AnyRows | None = None,
 ) -> None:
     """Write a mesh with fields for ParaView, replacing the file in one step.
 
@@ -65,7 +66,7 @@ def vtu_segments(
     node_fields: Mapping[str, AnyRows],
     *,
     boundary: bool,
-    at: np.ndarray | None = None,
+    at: AnyRows | None = None,
 ) -> Iterator[Segment]:
     """The file in segments."""
     points = points_in_space(mesh.coordinates if at is None else at)
@@ -92,7 +93,7 @@ def write_surface(
     cell_fields: Mapping[str, Field | AnyRows] | None = None,
     node_fields: Mapping[str, Field | AnyRows] | None = None,
     *,
-    points: np.ndarray | None = None,
+    points: AnyRows | None = None,
 ) -> None:
     """Write the boundary faces of some groups for ParaView, with the values of the cells that they bound and of their
     nodes; the array "group" holds the number of their group, as field data "group:<name>" name it."""
@@ -110,7 +111,7 @@ def write_surface(
     write_collectively(Path(path), unstructured(places, elements, on_faces, on_nodes, numbers))
 
 
-def points_in_space(points: Field | np.ndarray) -> AnyRows:
+def points_in_space(points: Field | AnyRows) -> AnyRows:
     """Points with three coordinates, of which a plane has the last one 0."""
 
     def padded(values: np.ndarray) -> np.ndarray:

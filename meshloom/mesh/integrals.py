@@ -31,7 +31,9 @@ class Shares:
 
     def of(self, values: np.ndarray) -> np.ndarray:
         """The integral of values (n, ...): (k,), its components, or those of the normal."""
-        rows = np.asarray(values[self.elements], float).reshape(len(self.weights), math.prod(values.shape[1:]))
+        # However they lie in memory: BLAS adds up a column of a larger array in another order.
+        found = np.ascontiguousarray(values[self.elements], float)
+        rows = found.reshape(len(self.weights), math.prod(values.shape[1:]))
         return (self.weights.T @ rows).reshape(-1)
 
 

@@ -14,14 +14,23 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.errors import MeshError
+from meshloom.errors import MeshError, PartitionError, known_name
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.values import as_array, named, whole_numbers
+from meshloom.order.partition import partitioners
 
 
 class OneRank:
     """Whose the elements of a set are: here all of them are this process's own. Where there are several, ``dist`` puts
-    another one in its place."""
+    another one in its place. ``partition``: what cuts cells of meshes over ranks, by name, or the rank of every cell by
+    number, (cells,)."""
+
+    partition: str | np.ndarray = partitioners()[0]
+
+    def cut_by(self, how: str | ArrayLike) -> None:
+        """Meshes that are cut over ranks from now on are cut so; here none is. PartitionError as by
+        ``checked_partition``."""
+        checked_partition(how)
 
     def mine(self, on: Rows) -> np.ndarray:
         """The numbers of the elements that this rank owns, ascending."""
@@ -34,6 +43,18 @@ class OneRank:
     def check_alone(self, what: str, others: str = "") -> None:
         """An error where there are several ranks, on which something does not run; ``others``: "loops over sets do"."""
         return
+
+
+def checked_partition(how: str | ArrayLike) -> str | np.ndarray:
+    """The name of a partitioner, or ranks (cells,) of a whole-number type; PartitionError where there
+    is no such partitioner, or what is given are no ranks."""
+    if isinstance(how, str):
+        return known_name("partitioner", how, partitioners(), error=PartitionError)
+    found = as_array(how, "partition")
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise PartitionError(f"partition must be one of {', '.join(partitioners())}, or a rank for each cell, got"
+                             f" {found.dtype} of shape {found.shape}")  # fmt: skip
+    return found
 
 
 class Rows(ItsOwnCopy):

@@ -22,6 +22,7 @@ _NO_EDGE_WEIGHTS, _NO_VERTEX_WEIGHTS = 1, 2
 # In thousandths. Held to 1, METIS makes blocks 5 % worse than with 10, whose surplus is a quarter percent to move.
 _METIS_IMBALANCE = 10
 
+_NAMES = ("rcb", "hilbert", "kaminpar", "metis")  # of what cuts cells over ranks
 _PACKAGES = {"kaminpar": ("kaminpar", "partition"), "metis": ("pymetis", "metis")}  # module, and extra that has it
 
 
@@ -114,8 +115,15 @@ def write_parhip(file: Path, graph: Graph) -> None:
             graph.weights.astype(np.int64).tofile(stream)
 
 
+def partitioners() -> tuple[str, ...]:
+    """The names of what cuts the cells of a mesh over ranks, for ``ml.use(..., partition=...)``; the first is usual."""
+    return _NAMES
+
+
 def missing(partitioner: str) -> str:
-    """The package that "kaminpar" or "metis" lacks here, and how to get it; '' where it is installed."""
+    """The package that a partitioner lacks here, and how to get it; '' where it is installed, or needs none."""
+    if partitioner not in _PACKAGES:
+        return ""
     module, extra = _PACKAGES[partitioner]
     try:
         importlib.import_module(module)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from meshloom.errors import MeshError, shown
-from meshloom.io.blocks import as_rows
+from meshloom.io.field_rows import as_rows
 from meshloom.io.grids import suffix_of, write_grid
 from meshloom.io.pieces import write_grid_pieces, write_mesh_pieces
 from meshloom.io.rank_rows import AnyRows, RankRows, row_by_row
@@ -16,6 +16,8 @@ from meshloom.io.vtk import write_surface, write_vtu
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
+from meshloom.process.ranks import on_root
+from meshloom.run.own_rows import root_rows
 from meshloom.run.task import RunTask
 from meshloom.run.views import Chart, Image, Picture, SpacePicture
 
@@ -34,9 +36,9 @@ def write_on_grid(stem: Path, grid: Grid, fields: Mapping[str, Field | np.ndarra
 def write_on_mesh(
     stem: Path,
     mesh: Mesh,
-    cell_fields: Mapping[str, Field | np.ndarray],
-    node_fields: Mapping[str, Field | np.ndarray],
-    points: np.ndarray | None = None,
+    cell_fields: Mapping[str, Field | AnyRows],
+    node_fields: Mapping[str, Field | AnyRows],
+    points: AnyRows | None = None,
     *,
     groups: tuple[str, ...] | None = None,
     pieces: bool = False,
@@ -54,12 +56,12 @@ def write_on_mesh(
     return path
 
 
-def check_sizes(fields: Mapping[str, Field | np.ndarray], shape: tuple[int, ...], why: str) -> None:
+def check_sizes(fields: Mapping[str, Field | AnyRows], shape: tuple[int, ...], why: str) -> None:
     """ValueError or TypeError unless every field has a name, and a number, or several, for each place of ``shape``."""
     for name, values in fields.items():
         if not isinstance(name, str):
             raise TypeError(f"a field is called {shown(name)} where a text is right")
-        found = np.asarray(values)
+        found = values if isinstance(values, Field | RankRows) else np.asarray(values)
         if found.shape[: len(shape)] != shape or found.dtype.kind not in "biuf":
             raise ValueError(f"{shown(name)} is an array of shape {found.shape} and type {found.dtype} where {shape} is"
                              f" right, {why}, with a further axis for components")  # fmt: skip
@@ -104,7 +106,8 @@ def draw(
         )  # fmt: skip
     if isinstance(picture, SpacePicture):
         return save_surface(
-            path, picture.points, picture.polygons, picture.values, label=picture.label, view=picture.view,
+            path, root_rows(picture.points), picture.polygons, root_rows(as_rows(picture.values)),
+            label=picture.label, view=picture.view,
             history=curves, title=title,
         )  # fmt: skip
     points, polygons = picture.points, picture.polygons
@@ -113,17 +116,24 @@ def draw(
         if usual is None:
             raise MeshError("there is no mesh to draw a Picture over: give its points and polygons, or an Image")
         points, polygons = (usual[0] if points is None else points), (usual[1] if polygons is None else polygons)
+    places = root_rows(points)
     return save_picture(
         path,
-        points,
+        places,
         polygons,
-        np.asarray(picture.values),
+        root_rows(drawn_values(task, picture)),
         label=picture.label,
-        window=_extent(points) if picture.window is None else picture.window,
+        window=on_root(lambda: _extent(places)) if picture.window is None else picture.window,
         history=curves,
         title=title,
         axes=picture.axes,
     )
+
+
+def drawn_values(task: RunTask, picture: Picture | SpacePicture) -> AnyRows:
+    """Those of all polygons; of several ranks each may have its own. All must ask."""
+    of_mesh = isinstance(picture, Picture) and picture.polygons is None
+    return task.drawn_rows(picture.values) if of_mesh else as_rows(picture.values)
 
 
 def _extent(points: np.ndarray) -> tuple[float, float, float, float]:

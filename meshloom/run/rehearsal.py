@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from meshloom.errors import UserError, shown
+from meshloom.io.rank_rows import RankRows
 from meshloom.run.guard import Guard
+from meshloom.run.output import drawn_values
 from meshloom.run.report import RunReport
 from meshloom.run.task import RunTask
 from meshloom.run.views import Chart, Image, Picture, SpacePicture
@@ -101,7 +103,7 @@ def _check_polygons(task: RunTask, view: Picture | SpacePicture) -> None:
     if view.polygons is None and over is None:
         raise ValueError("it brings no points and polygons, and the case has no mesh to draw it over")
     polygons = view.polygons if view.polygons is not None or over is None else over[1]
-    _expect("values", view.values, (len(polygons),), "one for each cell")  # type: ignore[arg-type]
+    _expect("values", drawn_values(task, view), (len(polygons),), "one for each cell")  # type: ignore[arg-type]
     if isinstance(view, Picture) and view.window is not None:
         _check_window(view.window)
 
@@ -132,6 +134,6 @@ def _are_numbers(values: Sequence[Any]) -> bool:
 
 
 def _expect(what: str, values: Any, shape: tuple[int, ...], why: str) -> None:
-    found = np.asarray(values)
+    found = values if isinstance(values, RankRows) else np.asarray(values)
     if found.shape != shape or found.dtype.kind not in _NUMBERS:
         raise ValueError(f"{what}: shape {found.shape} and type {found.dtype} where {shape} is right, {why}")

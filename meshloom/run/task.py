@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
+from meshloom.io.field_rows import as_rows
+from meshloom.io.rank_rows import AnyRows
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.location import location_of
 from meshloom.run.samples import Sampled, Wishes
@@ -303,10 +305,14 @@ class RunTask(ABC):
         """Curves to write and draw at the end, from the monitors (n,) after every iteration."""
         return ()
 
-    def drawn_over(self) -> tuple[np.ndarray, Corners] | None:
+    def drawn_over(self) -> tuple[AnyRows, Corners] | None:
         """What a Picture that brings none is drawn over: points (n, d), and the corners of every cell; None: it has to
         bring them."""
         return None
+
+    def drawn_rows(self, values: Field | AnyRows) -> AnyRows:
+        """The values of such a Picture by number; of several ranks each may have its own."""
+        return as_rows(values)
 
 
 def by_global(several: Iterable[Global], values: np.ndarray) -> Iterator[tuple[Global, np.ndarray]]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError, known_name
+from meshloom.io.rank_rows import AnyRows, taken
 from meshloom.mesh.connectivity import NodeLists
+from meshloom.mesh.core import Field
+from meshloom.run.own_rows import rows_of
 
 if TYPE_CHECKING:
     from meshloom.mesh.mesh import Mesh
@@ -21,16 +23,17 @@ Corners = np.ndarray | NodeLists  # of the cells of a picture: points of each, (
 
 @dataclass(frozen=True)
 class Picture:
-    """A field to draw over the mesh: ``values`` (cells,).
+    """A field to draw over the mesh: ``values`` (cells,), or those of this rank's own cells (``mesh.cells.mine``).
 
-    ``points`` (m, 2) and the corners ``polygons`` of its cells where not the mesh itself is drawn, but a cut.
+    ``points`` (m, 2) and the corners ``polygons`` of its cells where not the mesh itself is drawn, but a cut; values
+    are then those of all of them, which ``rows_at`` gives. The root alone has what it draws.
     """
 
-    values: np.ndarray
+    values: Field | AnyRows
     label: str
     window: tuple[float, float, float, float] | None = None  # xmin, xmax, ymin, ymax; None: all of it
     axes: tuple[str, str] = ("x", "y")
-    points: np.ndarray | None = None
+    points: AnyRows | None = None
     polygons: Corners | None = None
     curves: tuple[str, ...] | None = None  # the monitors to draw beside it; None: all
 
@@ -61,9 +64,9 @@ class SpacePicture:
     """A surface in space, shaded: ``values`` (n,) on ``polygons`` over ``points`` (m, 3), seen from ``view``, a
     direction towards who looks."""
 
-    values: np.ndarray
+    values: AnyRows
     label: str
-    points: np.ndarray
+    points: AnyRows
     polygons: Corners
     view: tuple[float, float, float] = (1.0, -1.6, 0.9)
     curves: tuple[str, ...] | None = None  # the monitors to draw beside it; None: all
@@ -71,26 +74,27 @@ class SpacePicture:
 
 def on_surface(
     mesh: Mesh,
-    values: ArrayLike,
+    values: Field | AnyRows,
     label: str,
     groups: Sequence[str] = (),
     *,
     view: tuple[float, float, float] = (1.0, -1.6, 0.9),
     curves: tuple[str, ...] | None = None,
 ) -> SpacePicture:
-    """The boundary of a mesh in space with the ``values`` (cells,) of the cells behind it: some groups, or all."""
+    """The boundary of a mesh in space with the ``values`` of the cells behind it, (cells,), or of this rank's own: some
+    groups, or all. All ranks must ask."""
     if mesh.dim != 3:
         raise MeshError(f"on_surface: the mesh has {mesh.dim} dimensions; a Picture draws a plane one")
     for name in groups:
         known_name("boundary group", name, mesh.groups, error=MeshError)
-    found = np.asarray(values)
+    found = rows_of(mesh.cells, values)
     if found.shape != (len(mesh.cells),):
         raise MeshError(f"on_surface: values of shape {found.shape}, expected ({len(mesh.cells)},), one for each cell")
     chosen = np.isin(mesh.boundary_group.numpy(), [mesh.groups[name] for name in groups or mesh.groups])
     if not chosen.any():
         raise MeshError(f"on_surface: there are no boundary faces{' in ' + ', '.join(groups) if groups else ''}")
     polygons, cells = mesh.lists.boundary_faces.taken(np.flatnonzero(chosen)), mesh.boundary_cells.indices[chosen, 0]
-    return SpacePicture(found[cells], label, mesh.coordinates.numpy(), polygons, view, curves)
+    return SpacePicture(taken(found, cells), label, mesh.coordinates.numpy(), polygons, view, curves)
 
 
 def cut_planes(

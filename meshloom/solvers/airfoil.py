@@ -27,6 +27,7 @@ from meshloom.case import (
     RunOptions,
     order_option,
     schedule_table,
+    values_at,
 )
 from meshloom.config import option, section
 from meshloom.errors import MeshError, nearest, shown
@@ -232,6 +233,7 @@ class Airfoil(Case):
         cells, faces, boundary = mesh.cells, mesh.faces, mesh.boundary_faces
         x = mesh.nodes.field("x", 2, dtype=dtype, data=mesh.coordinates.numpy())
         self.kind = kind = _boundary_kind(mesh, self.config.mesh)
+        self.walls = np.flatnonzero(kind.numpy() == WALL)
         parts: list[tuple[ml.Set, ml.Map]] = [(cells, mesh.cell_nodes)]
         if mesh.kind not in cells.kinds:  # several kinds: a loop for each
             parts = [(part, part.nodes) for part in map(cells.of, cells.kinds)]
@@ -257,7 +259,7 @@ class Airfoil(Case):
         return np.sqrt(recorded / len(self.mesh.cells))
 
     def cell_fields(self) -> dict[str, np.ndarray]:
-        q = self.q.numpy().astype(np.float64)
+        q = self.q.local().astype(np.float64)
         velocity, pressure = q[:, 1:3] / q[:, :1], self.gas.pressure(q)
         mach = np.hypot(velocity[:, 0], velocity[:, 1]) / np.sqrt(self.gas.gamma * pressure / q[:, 0])
         cp = self.gas.pressure_coefficient(pressure)
@@ -274,9 +276,8 @@ class Airfoil(Case):
 
     def _on_walls(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The wall faces (w,), their normals times length (w, 2), into the body, and pressure coefficients (w,)."""
-        mesh = self.mesh
-        walls = np.flatnonzero(self.kind.numpy() == WALL)
-        q = self.q.numpy()[mesh.boundary_cells.indices[walls, 0]].astype(np.float64)
+        mesh, walls = self.mesh, self.walls
+        q = values_at(mesh.cells, self.q, mesh.boundary_cells.indices[walls, 0]).astype(np.float64)
         return walls, mesh.boundary_normals[walls], self.gas.pressure_coefficient(self.gas.pressure(q))
 
     def _chord(self, walls: np.ndarray) -> tuple[float, float]:

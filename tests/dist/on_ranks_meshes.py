@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from meshloom.dist import local
 from meshloom.dist.partition import PARTITIONERS, PartitionTask
+from meshloom.mesh.numbering import Rows
 from tests.dist.on_ranks import report
 from tests.dist.on_ranks_programs import flux, given
 from tests.mesh.mixed_samples import plane, space
@@ -192,7 +192,7 @@ def main(backend: str, *seeds: str) -> None:
     PARTITIONERS[AT_RANDOM] = at_random
     found = {}
     for one in seeds:
-        local.HOW = "rcb" if int(one) % 3 == 0 else AT_RANDOM
+        Rows.placement.partition = "rcb" if int(one) % 3 == 0 else AT_RANDOM
         found[one] = left_by(int(one))
     report(found)
     assert asked or ml.world.size == 1 or all(int(one) % 3 == 0 for one in seeds), "some are cut at random"

@@ -132,7 +132,7 @@ def words(name: str) -> Iterator[tuple[str, str]]:
     for key, allowed in choices(cases()[name].Config).items():
         for word in allowed:
             here = key != "run.backend" or word == "auto" or _runs_here(word)
-            if here and has_sense(name, key, word):
+            if here and key != "run.partition" and has_sense(name, key, word):  # without ranks it does nothing
                 yield key, word
 
 

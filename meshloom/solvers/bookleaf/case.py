@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import BROKEN, Case, Limit, Picture
+from meshloom.case import BROKEN, Case, Limit, Picture, own_values_at
 from meshloom.solvers.bookleaf import problems
 from meshloom.solvers.bookleaf.connect import surroundings
 from meshloom.solvers.bookleaf.kernels import kernels
@@ -155,14 +155,15 @@ class BookLeaf(Case):
     def cell_fields(self) -> dict[str, np.ndarray]:
         fields = (self.density, self.pressure, self.energy)
         # Volumes from where the nodes are, since a restart knows that before it makes a step.
-        corners = np.moveaxis(self.node_positions()[self.mesh.cell_nodes.indices], 0, -1)
-        return {one.name: one.numpy().astype(np.float64) for one in fields} | {"volume": volume(corners)}
+        nodes, own = self.mesh.nodes, self.mesh.cell_nodes.indices[self.mesh.cells.mine]
+        corners = np.moveaxis(own_values_at(nodes, self.node_positions(), own), 0, -1)
+        return {one.name: one.local().astype(np.float64) for one in fields} | {"volume": volume(corners)}
 
     def node_fields(self) -> dict[str, np.ndarray]:
-        return {"velocity": self.u.numpy().astype(np.float64)}
+        return {"velocity": self.u.local().astype(np.float64)}
 
     def node_positions(self) -> np.ndarray:
-        return self.x.numpy().astype(np.float64)
+        return self.x.local().astype(np.float64)
 
     def picture(self) -> Picture:
         return Picture(self.cell_fields()["density"], "density", curves=("internal_energy", "kinetic_energy"))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, defaults, order_option
+from meshloom.case import Chart, defaults, order_option, values_at
 from meshloom.config import option, section
 from meshloom.solvers.finite_volume.case import FiniteVolumeCase
 from meshloom.solvers.finite_volume.options import FiniteVolumeConfig, boundary_table
@@ -75,12 +75,13 @@ class Cylinder(FiniteVolumeCase):
         x, centre = self.mesh.coordinates.numpy(), self.mesh.cell_centroids
         on_axis = (np.abs(x[:, 1]) < 1e-9 * np.abs(x[:, 0])) & (x[:, 0] > 0.0)
         at_axis = self.mesh.lists.cells.nodes.measured(lambda nodes: on_axis[nodes].sum(axis=1).astype(float)) >= 2.0
-        speed = float(np.linalg.norm(self.stream[1:-1]))
-        rise = self.gradients()[:, 1, 1]
-        u = (self.cell_fields()["velocity"][:, 0] - 0.5 * rise * centre[:, 1]) / speed
+        speed, cells = float(np.linalg.norm(self.stream[1:-1])), self.mesh.cells
+        rise, height = self.gradients()[:, 1, 1], centre[cells.mine, 1]
+        u = (self.cell_fields()["velocity"][:, 0] - 0.5 * rise * height) / speed
         upper, lower = (np.flatnonzero(at_axis & side) for side in (centre[:, 1] > 0.0, centre[:, 1] < 0.0))
         first, second = (side[np.argsort(centre[side, 0])] for side in (upper, lower))
-        return 0.5 * (centre[first, 0] + centre[second, 0]), 0.5 * (u[first] + u[second])
+        above, below = (values_at(cells, u, side) for side in (first, second))
+        return 0.5 * (centre[first, 0] + centre[second, 0]), 0.5 * (above + below)
 
     def wake_length(self) -> float:
         """From the back of the cylinder to where the flow on the axis goes downstream again, in diameters; 0:

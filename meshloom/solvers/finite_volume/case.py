@@ -221,7 +221,7 @@ class FiniteVolumeCase(Case):
         return ""
 
     def cell_fields(self) -> dict[str, np.ndarray]:
-        U = self.flow.u.numpy().astype(np.float64).T
+        U = self.flow.u.local().astype(np.float64).T
         V = self.gas.primitives(U)
         speed = np.sqrt((V[1:-1] ** 2).sum(axis=0))
         return {
@@ -237,9 +237,9 @@ class FiniteVolumeCase(Case):
     def _model_fields(self, V: np.ndarray) -> dict[str, np.ndarray]:
         if self.turbulence is None:
             return {}
-        eddy = self.turbulence.eddy.numpy().astype(np.float64)
+        eddy = self.turbulence.eddy.local().astype(np.float64)
         return {
-            "nu_tilde": self.turbulence.nu.numpy().astype(np.float64),
+            "nu_tilde": self.turbulence.nu.local().astype(np.float64),
             "eddy_ratio": eddy / self.gas.viscosity(V[-1]),
         }
 
@@ -292,7 +292,8 @@ class FiniteVolumeCase(Case):
         return [side for side in self.flow.at.sides if side.condition.is_wall]
 
     def gradients(self) -> np.ndarray:
-        """Of pressure, velocity and temperature in all cells, (cells, d + 2, d); 0 where the scheme has none."""
+        """Of pressure, velocity and temperature in this rank's cells, (cells, d + 2, d); 0 where the scheme has
+        none."""
         flow, dim = self.flow, self.mesh.dim
         kept = self.mesh.cells.field("gradients", (dim + 2, dim), dtype=flow.dtype)
 
@@ -302,7 +303,7 @@ class FiniteVolumeCase(Case):
                 keep(self.mesh.cells, slope, kept)
 
         ml.program(find).run()
-        return kept.numpy().astype(np.float64)
+        return kept.local().astype(np.float64)
 
     def surface(self, side: GroupFaces) -> tuple[np.ndarray, np.ndarray]:
         """Pressure (n,) and friction (n, d) per area at the faces of a wall."""

@@ -22,6 +22,7 @@ from typing import ClassVar
 import numpy as np
 
 import meshloom as ml
+from meshloom.case import by_root_from_all
 from meshloom.case.even_steps import EvenSteps
 from meshloom.errors import SolveError
 from meshloom.solvers.finite_volume.flow import CompressibleFlow
@@ -276,8 +277,9 @@ class Newton:
 
 def worst_cell(mesh: ml.Mesh, inflow: ml.Field) -> str:
     """Where most flows into a volume, or something that is no number does: which cell, and its place."""
-    rates = np.abs(inflow.numpy()).max(axis=1) / mesh.cell_volumes
-    cell = int(np.argmax(np.where(np.isfinite(rates), rates, np.inf)))
+    cells = mesh.cells
+    rates = np.abs(inflow.local()).max(axis=1) / mesh.cell_volumes[cells.mine]
+    cell = by_root_from_all(cells, np.where(np.isfinite(rates), rates, np.inf), lambda every: int(np.argmax(every)))
     return f"cell {cell} at ({', '.join(f'{part:.4g}' for part in mesh.cell_centroids[cell])})"
 
 

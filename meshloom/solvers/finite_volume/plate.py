@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, defaults, order_option
+from meshloom.case import Chart, defaults, order_option, values_at
 from meshloom.config import option, section
 from meshloom.solvers.finite_volume.case import FiniteVolumeCase
 from meshloom.solvers.finite_volume.geometry import GroupFaces
@@ -90,7 +90,7 @@ class TurbulentPlate(FiniteVolumeCase):
         half = 0.5 * float(np.linalg.norm(side.area.numpy()[face]))
         above = np.flatnonzero(np.abs(centres[:, 0] - middle[face]) < 0.999 * half)
         above = above[np.argsort(centres[above, 1])]
-        V = self.gas.primitives(self.flow.u.numpy().astype(np.float64).T)[:, above]
+        V = self.gas.primitives(values_at(self.mesh.cells, self.flow.u, above).astype(np.float64).T)
         stress = float(np.interp(middle[face], x, cf)) * self.dynamic_pressure
         density = float(self.gas.density(V[:, 0]))  # the wall is adiabatic, and has the state of the cell on it
         u_tau, laminar = np.sqrt(abs(stress) / density), float(self.gas.viscosity(V[-1, 0])) / density

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import Chart, Picture, defaults, order_option
+from meshloom.case import Chart, Picture, by_root_from_all, defaults, order_option, rows_at
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.exact import GasState, Riemann, sod
@@ -97,8 +97,9 @@ class Sod3d(FiniteVolumeCase):
 
     def solution(self) -> GasState:
         """The exact state in all cells now."""
-        time = float(self.recorded_now()[0])
-        x = self.mesh.cell_centroids[:, 0]
+        return self._exact_at(self.mesh.cell_centroids[:, 0], float(self.recorded_now()[0]))
+
+    def _exact_at(self, x: np.ndarray, time: float) -> GasState:
         if time > 0.0:
             return self.exact.at(x, time)
         at_left = x < self.exact.middle
@@ -108,7 +109,7 @@ class Sod3d(FiniteVolumeCase):
         """The tube from the side: the faces where z is smallest, each in the colour of its cell."""
         mesh, (name, label), side = self.mesh, self.drawn, self.mesh.group("zmin")
         return Picture(
-            self.cell_fields()[name][mesh.boundary_cells.indices[side, 0]],
+            rows_at(mesh.cells, self.cell_fields()[name], mesh.boundary_cells.indices[side, 0]),
             label,
             (0.0, 1.0, 0.0, self.config.mesh.extent[0]),
             points=mesh.coordinates.numpy()[:, :2],
@@ -118,14 +119,17 @@ class Sod3d(FiniteVolumeCase):
 
     def charts(self, history: Mapping[str, np.ndarray]) -> tuple[Chart, ...]:
         """Means over slices of the tube, and the exact solution."""
-        x, weight = self.mesh.cell_centroids[:, 0], self.mesh.cell_volumes
+        cells, x, weight = self.mesh.cells, self.mesh.cell_centroids[:, 0], self.mesh.cell_volumes
         bins = min(_BINS, self.config.mesh.cells[0])
         at = np.minimum((x * bins).astype(int), bins - 1)
         total = np.bincount(at, weight, minlength=bins)
-        fields, exact = self.cell_fields(), self.solution()
+        fields, exact = self.cell_fields(), self._exact_at(x[cells.mine], float(self.recorded_now()[0]))
+
+        def means(everywhere: np.ndarray) -> np.ndarray:
+            return np.bincount(at, weight * everywhere, minlength=bins) / np.where(total > 0.0, total, np.nan)
 
         def mean(values: np.ndarray) -> np.ndarray:
-            return np.bincount(at, weight * values, minlength=bins) / np.where(total > 0.0, total, np.nan)
+            return by_root_from_all(cells, values, means)
 
         found = {"density": fields["density"], "velocity": fields["velocity"][:, 0], "pressure": fields["pressure"]}
         curves: dict[str, np.ndarray] = {}

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import BROKEN, Case, Limit, Picture
+from meshloom.case import BROKEN, Case, Limit, Picture, rows_at, values_at
 from meshloom.solvers.lulesh.kernels import ENDS, NO_LIMIT, free_bit, kernels, masses, mirror_bit
 from meshloom.solvers.lulesh.options import LuleshConfig, LuleshMeshOptions
 from meshloom.solvers.stable import doubts_longer
@@ -71,7 +71,8 @@ class Lulesh(Case):
         def number(name: str, value: float = 0.0) -> ml.Global:
             return ml.Global(value, name, dtype=self.dtype)
 
-        first = 0.5 * np.cbrt(self.volume0.numpy()[0]) / math.sqrt(2.0 * self.origin_energy)
+        volume = values_at(self.mesh.cells, self.volume0, np.zeros(1, int))[0]
+        first = 0.5 * np.cbrt(volume) / math.sqrt(2.0 * self.origin_energy)
         self.dt, self.time = number("dt", first), ml.Global(0.0, "time")
         self.cycle = ml.Global(0, "cycle", dtype=np.int64)
         self.courant, self.hydro = number("courant", NO_LIMIT), number("hydro", NO_LIMIT)
@@ -143,23 +144,24 @@ class Lulesh(Case):
         return max(1, math.floor(max(growing, left / self.config.time.largest) * (1.0 - 1e-9)))
 
     def cell_fields(self) -> dict[str, np.ndarray]:
-        e, p, q, v = (field.numpy() for field in (self.e, self.p, self.q, self.v))
+        e, p, q, v = (field.local() for field in (self.e, self.p, self.q, self.v))
         return {"energy": e, "pressure": p, "viscosity": q, "relative_volume": v, "density": 1.0 / v}
 
     def node_fields(self) -> dict[str, np.ndarray]:
-        return {"velocity": self.velocity.numpy()}
+        return {"velocity": self.velocity.local()}
 
     def node_positions(self) -> np.ndarray:
-        return self.x.numpy().astype(np.float64)
+        return self.x.local().astype(np.float64)
 
     def picture(self) -> Picture:
         """The lowest layer of elements, seen along z."""
         n, side = self.config.mesh.size, self.config.mesh.side
-        layer = slice(0, n * n)
-        density = self.cell_fields()["density"][layer]
-        polygons = self.mesh.cell_nodes.indices[layer, :4]
+        layer = np.arange(n * n)
+        density = rows_at(self.mesh.cells, self.cell_fields()["density"], layer)
+        used, polygons = np.unique(self.mesh.cell_nodes.indices[layer, :4], return_inverse=True)
+        points = rows_at(self.mesh.nodes, self.node_positions()[:, :2], used)
         window = (0.0, 1.05 * side, 0.0, 1.05 * side)
-        return Picture(density, "density", window, points=self.node_positions()[:, :2], polygons=polygons,
+        return Picture(density, "density", window, points=points, polygons=polygons.reshape(n * n, 4),
                        curves=("origin_energy",))  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import meshloom as ml
-from meshloom.case import BROKEN, Case, Limit, Picture
+from meshloom.case import BROKEN, Case, Limit, Picture, rows_at
 from meshloom.solvers.exact import GasState, Riemann
 from meshloom.solvers.finite_volume.stability import longest_cfl
 from meshloom.solvers.miniaero.gas import MiniAeroGas
@@ -86,7 +86,7 @@ class MiniAero(Case):
         return rows
 
     def cell_fields(self) -> dict[str, np.ndarray]:
-        U = self.u.numpy().astype(np.float64).T
+        U = self.u.local().astype(np.float64).T
         V = self.gas.primitives(U)
         names = ("rho", "rho_u", "rho_v", "rho_w", "rho_E")
         speed = np.sqrt((V[1:4] ** 2).sum(axis=0))
@@ -103,7 +103,7 @@ class MiniAero(Case):
         side = mesh.group("zmin")
         length, height, _ = self.config.mesh.extent
         return Picture(
-            self.cell_fields()[field][mesh.boundary_cells.indices[side, 0]],
+            rows_at(mesh.cells, self.cell_fields()[field], mesh.boundary_cells.indices[side, 0]),
             label,
             (0.0, length, 0.0, height),
             ("x / m", "y / m"),

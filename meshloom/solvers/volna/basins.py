@@ -184,7 +184,7 @@ class WaterCase(Case):
         return float(recorded[0]), self.config.time.end
 
     def cell_fields(self) -> dict[str, np.ndarray]:
-        w = self.flow.w.numpy().astype(np.float64)
+        w = self.flow.w.local().astype(np.float64)
         return {"surface": w[:, H] + w[:, BED], "depth": w[:, H], "velocity": w[:, [U, V]], "bed": w[:, BED]}
 
     def picture(self) -> Picture:

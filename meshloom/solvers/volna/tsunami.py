@@ -200,13 +200,13 @@ class Tsunami(WaterCase):
 
     def cell_fields(self) -> dict[str, np.ndarray]:
         """With the highest surface, and the greatest depth of water that stood on land, 0 at sea."""
-        surface, depth = self.peak.numpy().astype(np.float64).T
+        surface, depth = self.peak.local().astype(np.float64).T
         inundation = np.where(self._is_land(), depth, 0.0)
         return super().cell_fields() | {"highest_surface": surface, "inundation": inundation}
 
     def _is_land(self) -> np.ndarray:
-        """Where the floor stood above the sea before it moved, (cells,)."""
-        return self.bed(*cell_centres(self.mesh, self.dtype).T) > 0.0
+        """Where the floor stood above the sea before it moved, of this rank's cells."""
+        return self.bed(*cell_centres(self.mesh, self.dtype)[self.mesh.cells.mine].T) > 0.0
 
     def picture(self) -> Picture:
         fields = self.cell_fields()
@@ -226,11 +226,14 @@ class Tsunami(WaterCase):
         }
 
     def _coast(self, flooded: np.ndarray) -> Region | None:
-        """A window around what was flooded; None, everything, where nothing was."""
-        if not flooded.any():
+        """A window around what was flooded of this rank's cells, and of others'; None, everything, where nothing
+        was."""
+        own = self.mesh.cell_nodes.indices[self.mesh.cells.mine[flooded]].reshape(-1)
+        corners = self.mesh.coordinates.numpy()[own]
+        ends = np.array([*corners.min(axis=0, initial=np.inf), *-corners.max(axis=0, initial=-np.inf)])
+        xmin, ymin, xmax, ymax = np.min(ml.world.allgathered(ends, "what was flooded"), axis=0) * (1, 1, -1, -1)
+        if xmin > xmax:
             return None
-        corners = self.mesh.coordinates.numpy()[self.mesh.cell_nodes.indices[flooded]].reshape(-1, 2)
-        (xmin, ymin), (xmax, ymax) = corners.min(axis=0), corners.max(axis=0)
         margin = 0.05 * max(xmax - xmin, ymax - ymin)
         return float(xmin - margin), float(xmax + margin), float(ymin - margin), float(ymax + margin)
 
