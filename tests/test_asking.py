@@ -272,3 +272,8 @@ def test_a_schedule_is_checked_when_it_is_made() -> None:
     with one_line_from(ml.errors.ScheduleError, "unknown ordering 'hilber'; did you mean 'hilbert'"):
         ml.Schedule(order="hilber")
     assert all(ml.Schedule(order=name).order == name for name in ("given", *ml.orderings()))
+
+
+def test_an_unknown_ordering_is_told_each_that_there_is_once() -> None:
+    with one_line_from(ml.errors.ScheduleError, f"unknown ordering 'zigzag'; allowed: {', '.join(ml.orderings())}"):
+        ml.Schedule(order="zigzag")

@@ -455,3 +455,9 @@ def test_which_fields_are_one_number_when_a_replay_ends() -> None:
 
     uniform = sets.dataflow.uniform_at_end()
     assert {one.name: str(value) for one, value in uniform.items()} == {"a": "-0.0", "d": "3.0"}
+
+
+def test_dependences_show_themselves_in_a_line_each() -> None:
+    assert repr(diffusion()[0].dataflow.dependences("difference", "gather")) == (
+        "(Dependence(difference -> gather: flow of flux, same element),)"
+    )

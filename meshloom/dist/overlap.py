@@ -108,7 +108,8 @@ def _objection(exchange: Exchange, early: Sequence[Operation], late: Sequence[Op
     hidden = min(travels, sum(one.estimate for one in early))
     if hidden > numbers.per_cut:
         return ""
-    hides = f"to run {early[0].name} meanwhile hides {in_microseconds(hidden)}"
+    loop = next((one for one in early if not one.domain.all_memory), early[0])
+    hides = f"to run {loop.name} meanwhile hides {in_microseconds(hidden)}"
     return f"{hides}, and takes {in_microseconds(numbers.per_cut)} more"
 
 

@@ -81,6 +81,10 @@ class Dependence:
         later = ", in the next replay" if self.replays else ""
         return f"{self.producer.name} -> {self.consumer.name}: {self.kind} of {self.field.name}, {self.distance}{later}"
 
+    def __repr__(self) -> str:
+        """Short, since many of them are shown at once."""
+        return f"Dependence({self})"
+
 
 class Dataflow:
     """The operations of a program, in order, and what passes between them."""

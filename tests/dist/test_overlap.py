@@ -306,3 +306,32 @@ def test_loops_over_sets_that_do_not_wait_go_first(monkeypatch: pytest.MonkeyPat
 @ml.kernel
 def doubled(u: ml.ReadWrite):
     u[...] = 2.0 * u
+
+
+def test_what_would_hide_too_little_is_named_by_its_loop() -> None:
+    """Not by a fill that comes before it."""
+    with ml.using("numpy"):
+        things, places, clock = ml.Set(8, "things"), ml.Set(8, "places"), ml.Set(1, "clock")
+        ends = ml.Map(things, places, np.stack([np.arange(8), np.roll(np.arange(8), 1)], axis=1), "ends")
+        u, to, w = places.field("u"), places.field("to"), clock.field("w")
+        rest, total = ml.Global(1.0, "rest"), ml.Global(0.0, "total")
+
+        @ml.kernel
+        def gathered(u: ml.Read, to: ml.Inc):
+            to[0] += u[1]
+            to[1] += u[0]
+
+        @ml.kernel
+        def moved(to: ml.Read, u: ml.ReadWrite):
+            u += to
+
+        def step() -> None:
+            to.fill(0.0)
+            total.value = 0.0
+            gathered(things, u[ends], to[ends])
+            moved(places, to, u)
+            summed(places, u, total)
+            scaled(clock, rest, w)
+
+        summary = on_rank(step).summary
+    assert "not hidden: to run scaled meanwhile hides" in summary

@@ -268,3 +268,11 @@ def test_they_print_as_a_table() -> None:
     assert str(Candidates(layout=rank([Candidate("aos"), Candidate("soa", declined="no")]))) == (
         "layout\n  aos\n  soa  declined: no")
     assert set(OVERLAPPING) <= set(Cost(1.0, 1.0).parts(CPU.rates))
+
+
+def test_a_variant_is_offered_with_the_strategies_that_have_it() -> None:
+    mesh = ml.generate.naca0012(12, 9)
+    wish = ml.Schedule("color", variant="indices")
+    loop = res_calc.loop(mesh.faces, *Data(mesh).fields("float64", "aos"), schedule=wish)
+    offered = {one.what.strategy: one.what.variant for one in loop.candidates["strategy"]}
+    assert offered.pop("color") == "indices" and set(offered.values()) == {"plain"}

@@ -58,7 +58,8 @@ def candidates(
         if decided is not None and one.name == decided[0].strategy:
             what, forbidden = decided[0], None
         else:
-            what, forbidden = _with_block(wish, one.name, target, elements), _forbidden(one, spec, wish, decided)
+            mine = wish if wish.variant in one.variants else wish.having(variant="plain")
+            what, forbidden = _with_block(mine, one.name, target, elements), _forbidden(one, spec, wish, decided)
         if (declined := one.declines(spec)) is not None:
             return Candidate(what, declined=declined, forbidden=forbidden)
         cost = one.cost(spec, work, target=target)

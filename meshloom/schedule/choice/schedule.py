@@ -51,7 +51,7 @@ class Schedule:
             if not isinstance(getattr(self, name), str):
                 raise ScheduleError(f"schedule: {name} is a name, got {shown(getattr(self, name))}")
         if self.order != "given":
-            known_name("ordering", self.order, ("given", *ORDERINGS), error=ScheduleError)
+            known_name("ordering", self.order, ORDERINGS, error=ScheduleError)
         if self.layout is not None:
             parse_layout(self.layout)
 
