@@ -236,6 +236,7 @@ HARMLESS: dict[str, Action] = {
     "jacobian": lambda w: ml.jacobian(np.sin, 1.0),
     "backend": lambda w: ml.backend(), "backends": lambda w: ml.backends(), "threads": lambda w: ml.threads(),
     "orderings": lambda w: ml.orderings(), "strategies": lambda w: ml.strategies(),
+    "partitioners": lambda w: ml.partitioners(),
     "variants": lambda w: ml.variants("owner"), "world": lambda w: ml.world,
     "Set.size": lambda w: w.cells.size, "Set.total": lambda w: w.cells.total, "Set.__len__": lambda w: len(w.cells),
     "Set.choices": lambda w: w.grid.choices, "Set.outermost": lambda w: w.edges.subset([1]).outermost,

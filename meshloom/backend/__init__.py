@@ -150,7 +150,7 @@ def using(name: str, **options: Any) -> Iterator[None]:
     with its own."""
     global _current
     before, own = current(), (threads(), cpu().contract, Backend.strict, Backend.reproducible)
-    partition = Rows.placement.partition
+    partition = Rows.placement.cutting
     use(name, **options)
     try:
         yield
@@ -158,7 +158,7 @@ def using(name: str, **options: Any) -> Iterator[None]:
         _current = before
         native_threads.choose(own[0])
         cpu().contract, Backend.strict, Backend.reproducible = own[1:]
-        Rows.placement.partition = partition
+        Rows.placement.cutting = partition
 
 
 def _emulated(name: str, lanes: int | None, target: str | None) -> Backend:

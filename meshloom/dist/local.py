@@ -182,7 +182,7 @@ class Distribution:
         used = usage_of([*sets, *sets_of_meshes(all_sets(sets, maps))], maps, known=self.owners)
         known = {one: owner for one in used.sizes
                  if (owner := self.owners.get(one, one.kept.get(OWNERS))) is not None}  # fmt: skip
-        found = owned(used, Rows.placement.partition, self.world.size, known)
+        found = owned(used, Rows.placement.cutting, self.world.size, known)
         self.uncompared += [one for one in found if one not in known]
         for one in found:
             one.kept[KEPT] = self

@@ -22,9 +22,9 @@ class Placement(OneRank):
         found = checked_partition(how)
         if isinstance(found, str):
             check_installed(found)
-            self.partition = found
+            self.cutting = found
         else:  # a copy; whether there are as many as cells is seen when a mesh is cut
-            self.partition = given(found, len(found), world().size)
+            self.cutting = given(found, len(found), world().size)
 
     def mine(self, on: Rows) -> np.ndarray:
         assert isinstance(on, Set)

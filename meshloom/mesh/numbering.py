@@ -22,10 +22,10 @@ from meshloom.order.partition import partitioners
 
 class OneRank:
     """Whose the elements of a set are: here all of them are this process's own. Where there are several, ``dist`` puts
-    another one in its place. ``partition``: what cuts cells of meshes over ranks, by name, or the rank of every cell by
+    another one in its place. ``cutting``: what cuts cells of meshes over ranks, by name, or the rank of every cell by
     number, (cells,)."""
 
-    partition: str | np.ndarray = partitioners()[0]
+    cutting: str | np.ndarray = partitioners()[0]
 
     def cut_by(self, how: str | ArrayLike) -> None:
         """Meshes that are cut over ranks from now on are cut so; here none is. PartitionError as by

@@ -192,7 +192,7 @@ def main(backend: str, *seeds: str) -> None:
     PARTITIONERS[AT_RANDOM] = at_random
     found = {}
     for one in seeds:
-        Rows.placement.partition = "rcb" if int(one) % 3 == 0 else AT_RANDOM
+        Rows.placement.cutting = "rcb" if int(one) % 3 == 0 else AT_RANDOM
         found[one] = left_by(int(one))
     report(found)
     assert asked or ml.world.size == 1 or all(int(one) % 3 == 0 for one in seeds), "some are cut at random"

@@ -50,7 +50,7 @@ def by_array() -> list[np.ndarray]:
     """The same bits however cells are given to ranks, and the usual partition again behind it."""
     found = [given(dealt), given(to_last), given(lambda cells: np.zeros(cells, np.uint8))]
     assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
-    assert Rows.placement.partition == "rcb"
+    assert Rows.placement.cutting == "rcb"
     return found[:1]
 
 
@@ -113,7 +113,7 @@ def refused(folder: Path) -> list[np.ndarray]:
         patched.setitem(sys.modules, "pymetis", None)
         with pytest.raises(PartitionError, match="partitioner 'metis' needs the package pymetis: pip install"):
             using("metis")
-    assert Rows.placement.partition == "rcb"
+    assert Rows.placement.cutting == "rcb"
     mesh = ml.generate.naca0012(4, 6)
     with ml.using(ml.backend(), partition=[0, 0]), pytest.raises(PartitionError, match=f"a partition of {CELLS} cells"):
         _ = mesh.cells.mine

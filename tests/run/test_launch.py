@@ -25,13 +25,14 @@ NO_COMPILER, NO_GPU = "no C++ compiler was found", "there is no CUDA device"
 )
 def test_auto_takes_the_fastest(monkeypatch: pytest.MonkeyPatch, cpu: str | None, cuda: str | None, chosen: str):
     found = {"numpy": None, "cpu": cpu, "cuda": cuda}
-    used: list[tuple[str, int, bool]] = []
+    used: list[tuple[str, int, bool, str]] = []
     monkeypatch.setattr(ml, "backends", lambda ask=True: found)
-    monkeypatch.setattr(ml, "use", lambda name, threads, reproducible: used.append((name, threads, reproducible)))
+    monkeypatch.setattr(ml, "use", lambda name, threads, reproducible, partition: used.append(
+        (name, threads, reproducible, partition)))  # fmt: skip
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         _choose_backend(RunOptions(threads=3, reproducible=True))
-    assert automatic_backend(found) == chosen and used == [(chosen, 3, True)]
+    assert automatic_backend(found) == chosen and used == [(chosen, 3, True, "rcb")]
     slow = [f"the numpy back end is used, which is slow: {NO_COMPILER}"]
     assert [str(warning.message) for warning in told] == (slow if chosen == "numpy" else [])
 
