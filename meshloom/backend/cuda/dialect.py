@@ -212,23 +212,18 @@ def _range(phase: Phase) -> tuple[str, str]:
 def _tree(unit: TranslationUnit, output: Output, threads: int, *store: str) -> list[str]:
     """Reduce one value per thread by a fixed tree, within warps and then over them; thread 0 does the ``store``."""
     by, lanes, mine = unit.spec.reduction(output), unit.target.lanes, Name(partial_name(output))
-    room, warps = f"tree_{mine.name}", threads // lanes
+    room = f"tree_{mine.name}"
 
     def merge(other: Expr) -> str:
         return "".join(PRINTER.statement(by.merged(mine, other)))
 
-    if by.merges_many:
-        of_warp, of_all = f"ml_merge_lanes({mine.name}, {lanes});", f"{mine.name} = ml_merged({room}, {warps});"
-    else:
-        of_warp = f"for (int h = {lanes // 2}; h > 0; h >>= 1) {merge(call('ml_lane', mine, Name('h')))}"
-        of_all = f"for (int w = 1; w < {warps}; ++w) {merge(Name(room)[Name('w')])}"
     return [
-        f"__shared__ {by.ctype} {room}[{warps}];",
-        of_warp,
+        f"__shared__ {by.ctype} {room}[{threads // lanes}];",
+        f"for (int h = {lanes // 2}; h > 0; h >>= 1) {merge(call('ml_lane', mine, Name('h')))}",
         f"if (threadIdx.x % {lanes} == 0) {room}[threadIdx.x / {lanes}] = {mine.name};",
         "__syncthreads();",
         "if (threadIdx.x == 0) {",
-        of_all,
+        f"for (int w = 1; w < {threads // lanes}; ++w) {merge(Name(room)[Name('w')])}",
         *store,
         "}",
     ]

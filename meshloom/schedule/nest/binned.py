@@ -42,7 +42,6 @@ class BinnedSum(Reduction):
     """Floating-point numbers, added up in bins."""
 
     ctype, stored, operator, unroll = BINNED, WORDS, "", 4
-    merges_many = True
 
     @property
     def start(self) -> Expr:

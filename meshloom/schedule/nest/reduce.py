@@ -44,7 +44,6 @@ class Reduction:
     combine: str
     dtype: np.dtype
     unroll: ClassVar[int] = 16  # shares that a thread of a GPU loads before it merges the first of them
-    merges_many: ClassVar[bool] = False  # whether a GPU merges the shares of a warp, or of all warps, by one function
 
     @property
     def ctype(self) -> str:
