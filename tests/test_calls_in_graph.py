@@ -131,6 +131,31 @@ def test_a_temporary_field_lives_across_calls_that_leave_it_alone(said: bool) ->
         room.numpy()
 
 
+@pytest.mark.parametrize("back_end", ["cpu", "emulated"], indirect=True)
+def test_what_lives_across_a_call_is_stored_by_fused_loops(back_end: None) -> None:
+    """And what does not is not."""
+    cells, seen = ml.Set(1000, "cells"), list[float]()
+    u, out = cells.field("u", data=np.arange(1000.0)), cells.field("out")
+    room, spare = cells.field("room", temporary=True), cells.field("spare", temporary=True)
+
+    def look() -> None:
+        seen.append(float(room.numpy()[3]))
+
+    def step() -> None:
+        double(cells, u)
+        to(cells, u, spare)
+        to(cells, spare, room)
+        ml.call(look, reads=(room,), writes=())
+        double(cells, room)
+        to(cells, room, out)
+
+    program = ml.program(step)
+    program.run(2)
+    assert np.array_equal(out.numpy(), 8.0 * np.arange(1000.0)) and seen == [6.0, 12.0]
+    stored = {step.spec.name: {p.name for p in step.spec.params if p.mode.writes} for step in program.fused_steps}
+    assert stored == {"double+to+to": {"u", "room"}, "double+to": {"out"}}
+
+
 def test_a_temporary_field_is_free_again_behind_a_call_that_says_nothing() -> None:
     work = Work()
     room = work.cells.field("room", temporary=True)

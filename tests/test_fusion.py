@@ -370,6 +370,14 @@ OPERATIONS = ("mix", "relax", "copy", "clear", "spread", "lopsided", "edge", "co
               "part")  # fmt: skip
 
 
+def between(name: str, total: ml.Global) -> None:
+    """What is no loop, nor a fill; temporary fields live across the call."""
+    if name == "call":
+        ml.call(lambda: None, reads=(), writes=())
+    else:
+        total.value = 0.0
+
+
 def recorded(
     mesh: ml.Mesh, steps: list[tuple[str, tuple[int, ...]]], colored: bool, within: bool
 ) -> tuple[Callable, dict]:
@@ -410,19 +418,17 @@ def recorded(
                     scaled(mesh.cells, f[a], total)
                 case "fill":
                     f[a].fill(0.5)
-                case "reset":
-                    total.value = 0.0
+                case "reset" | "call":
+                    between(name, total)
 
     return body, {one.name: one for one in f if not one.temporary} | {"total": total}
 
 
 @st.composite
 def programs(draw: st.DrawFn) -> list[tuple[str, tuple[int, ...]]]:
-    """Operations on distinct fields."""
-    count = draw(st.integers(2, 8))
-    return [
-        (draw(st.sampled_from(OPERATIONS)), tuple(draw(st.permutations(range(len(FIELDS))))[:3])) for _ in range(count)
-    ]
+    """Operations on distinct fields, and calls between them."""
+    count, names = draw(st.integers(2, 8)), (*OPERATIONS, "call")
+    return [(draw(st.sampled_from(names)), tuple(draw(st.permutations(range(len(FIELDS))))[:3])) for _ in range(count)]
 
 
 @given(steps=programs(), colored=st.booleans(), within=st.booleans())
@@ -441,7 +447,7 @@ def run_on(
     backends: tuple[str, ...], steps: list[tuple[str, tuple[int, ...]]], colored: bool, within: bool
 ) -> list[dict[str, np.ndarray]]:
     """What lasts of three replays of a program, on each back end."""
-    if all(name in ("fill", "reset") for name, _ in steps):
+    if all(name in ("fill", "reset", "call") for name, _ in steps):
         steps = [*steps, ("copy", (0, 1, 2))]
     if within:  # such a field must be written before it is read
         steps = [("fill", (len(FIELDS) - 1, 0, 1)), *steps]

@@ -57,7 +57,8 @@ ALLOWED = {
 #: Functions that take a graph and give one, and are no pass.
 NO_PASS = {"passed": "goes through a list of them", "without_store": "a trial of recompute, which that may leave",
            "fuse": "goes through them as far as they pay", "_fused": "the same without those that are weighed",
-           "fused": "the same, kept for whoever weighs it", "_straight": "what contract_edges weighs",
+           "fused": "the same, kept for whoever weighs it", "with_operations": "of a graph, what passes make theirs by",
+           "_straight": "what contract_edges weighs",
            "_rotated": "the same"}  # fmt: skip
 
 

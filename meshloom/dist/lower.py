@@ -91,7 +91,8 @@ def lowered(graph: Dataflow, here: Here) -> LocalProgram:
             found.append(exchange(due, here))
         totals: list[RankReduction] = []
         found += _local_operations(one, here, totals)
-        waiting += [(_next_look(graph, each.total, position, here), each) for each in totals]
+        waiting += [(_next_look(graph, each.total, position, here), each) for each in totals
+                    if graph.is_live(each.total, position + 1)]  # fmt: skip
         if poisons_halos() and (poisoned := _poison(exchanges.stale[position], here)):
             found.append(poisoned)
     found += [reduction(each for _, each in waiting)] if waiting else []
@@ -202,6 +203,8 @@ def _local_operations(of: Operation, here: Here, totals: list[RankReduction]) ->
     local = (on_elements(of, here, totals) if cut is None
              else on_lines(of, cut, here.arrays, here.inside) if of.domain.along_lines
              else on_points(of, cut, here.arrays, here.inside, totals))  # fmt: skip
+    for one in totals:  # a fill is of memory where it is, so it must be where the loop brings it
+        here.inside.bring(one.here)
     yield from (in_memory.fill(one.here, identity(one.mode.combine, one.here.dtype)) for one in totals
                 if not one.mode.open)  # fmt: skip
     if local is not None:

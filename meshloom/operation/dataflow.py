@@ -7,10 +7,11 @@ value is needed, or a store is dead, are questions to this graph, which is made 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, product
+from types import MappingProxyType
 from typing import NamedTuple
 
 from meshloom.errors import ProgramError, one_line, shown
@@ -87,10 +88,21 @@ class Dependence:
 
 
 class Dataflow:
-    """The operations of a program, in order, and what passes between them."""
+    """The operations of a program, in order, and what passes between them. ``carried``: where they are those between
+    two calls, temporary fields whose values live across one, each with whether somebody looks at it behind them."""
 
-    def __init__(self, operations: Sequence[Operation]):
-        self.operations = tuple(operations)
+    carried: Mapping[Field, bool] = MappingProxyType({})
+
+    def __init__(self, operations: Sequence[Operation], carried: Mapping[Field, bool] = carried):
+        self.operations, self.carried = tuple(operations), carried
+
+    def with_operations(self, operations: Sequence[Operation]) -> Dataflow:
+        """Others that do the same."""
+        return Dataflow(operations, self.carried)
+
+    def is_temporary(self, one: Storage) -> bool:
+        """Is it a field that has no values before a replay, nor behind it?"""
+        return isinstance(one, Field) and one.temporary and one not in self.carried
 
     @cached_property
     def accesses(self) -> dict[Storage, list[DataAccess]]:
@@ -258,12 +270,12 @@ class Dataflow:
         """Will a value that is there before the operation at a position be read before it is replaced? ``region``:
         where it was written. After a replay a user may look at any field and global but temporary ones, and the next
         replay at these."""
-        temporary = isinstance(one, Field) and one.temporary
+        temporary = self.is_temporary(one)
         touching = self._touching.get(one, ())
         rest, again = ([k for k in touching if (k >= position) == here] for here in (True, False))
         for k in self._readers(one, (*rest, *(again if temporary else ())), region):
             return k is not None
-        return not temporary
+        return not temporary and (not isinstance(one, Field) or self.carried.get(one, True))
 
     def is_read_first(self, one: Storage, region: Region = EVERYWHERE) -> bool:
         """Does a replay look at a value that was there before it?"""

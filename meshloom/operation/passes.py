@@ -25,7 +25,7 @@ def complete_calls(graph: Dataflow) -> Dataflow:
         return graph
     used = [one for one in graph.storages if not isinstance(one, PlainNumber)]
     made = {one: called(cast(CalledFunction, one.body), one.name, used) for one in vague}
-    return Dataflow([made.get(one, one) for one in graph.operations])
+    return graph.with_operations([made.get(one, one) for one in graph.operations])
 
 
 def check_defined(graph: Dataflow) -> Dataflow:
@@ -48,7 +48,7 @@ def eliminate_dead_stores(graph: Dataflow) -> Dataflow:
     where there are no others they stay. Ghosts that a set does not show, and copies of another rank's elements, are
     set by fills only, so that another operation does not replace them."""
     left = [one for k, one in enumerate(graph.operations) if not is_dead_fill(graph, k)]
-    return Dataflow(left) if left else graph
+    return graph.with_operations(left) if left else graph
 
 
 def is_dead_fill(graph: Dataflow, position: int) -> bool:
@@ -65,7 +65,7 @@ def sink_initialisers(graph: Dataflow) -> Dataflow:
             return k, True
         return min(graph.next_use(one, k + 1) for one in graph.operations[k].writes), False
 
-    return Dataflow([graph.operations[k] for k in sorted(range(len(graph.operations)), key=place)])
+    return graph.with_operations([graph.operations[k] for k in sorted(range(len(graph.operations)), key=place)])
 
 
 Pass = Callable[[Dataflow], Dataflow]

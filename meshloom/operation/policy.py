@@ -222,7 +222,7 @@ class StrategyPolicy(ExecutionPolicy):
 
     def _alone(self, of: Operation) -> tuple[Candidate[str], ...]:
         """What one thread may do where nothing else was asked for, ranked; see ``alone``."""
-        if not of.strict or self._ruled(of, self.wish) is not None:
+        if not of.spec.in_order or self._ruled(of, self.wish) is not None:
             return ()
         return alone(of.spec, of.work, of.schedule, target=of.backend.target)
 

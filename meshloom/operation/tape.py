@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -59,7 +59,7 @@ class Tape:
         self.name, self.recorded = name, recorded
         self.operations = passed(Dataflow(recorded), RECORDED_PASSES).operations
         self.fuse = self.branches = True
-        self.carries = set[Field]()  # as a segment: temporary fields across a call, which fused loops need not store
+        self.carries: Mapping[Field, bool] = {}  # as a segment: temporary fields across calls, and are they read later?
         self.rotates = True  # may a replay do what the next one begins with? a segment runs one at a time
         self.followed = True  # as a segment: may a function of the user's have set a value that kernels read?
         self.spent = Spent()  # as a segment, in all
@@ -82,23 +82,24 @@ class Tape:
     @cached_property
     def _graph(self) -> Dataflow:
         """The graph of these."""
-        return Dataflow(self.loops)
+        return Dataflow(self.loops, self.carries)
 
     @cached_property
     def pieces(self) -> tuple[Operation, ...]:
         """Calls, and all that is between two of them as one operation, in the order in which they run."""
-        across = self._graph.temporaries_across_calls()
+        across, end = self._graph.temporaries_across_calls(), 0
         found: list[Operation] = []
         for is_call, between in groupby(self.loops, _is_call):
             listed = tuple(between)
-            found += listed if is_call else [self._segment(listed, across)]
+            end += len(listed)
+            carried = {one: self._graph.is_live(one, end) for one in across.intersection(Dataflow(listed).storages)}
+            found += listed if is_call else [self._segment(listed, carried)]
         return tuple(found)
 
-    def _segment(self, loops: tuple[Operation, ...], across: set[Field]) -> Operation:
-        """Some of its operations, none of them a call, as one; ``across``: temporary fields that live across calls."""
+    def _segment(self, loops: tuple[Operation, ...], carried: dict[Field, bool]) -> Operation:
+        """Some of its operations, none of them a call, as one; ``carried``: temporary fields that live across calls."""
         made = Tape(self.name, loops, self._voted)
-        made.loops, made.rotates = made.operations, False
-        made.carries = across.intersection(made._graph.storages)
+        made.loops, made.rotates, made.carries = made.operations, False, carried
         return called(SegmentBody(made, made._graph.read, made._graph.written), self.name)
 
     @cached_property
@@ -117,7 +118,7 @@ class Tape:
     def _pieces_now(self) -> tuple[Operation, ...]:
         """The pieces, to run as all of it is to run now."""
         for one in filter(None, map(segment_of, self.pieces)):
-            one.fuse, one.branches = self.fuse and not one.carries, self.branches
+            one.fuse, one.branches = self.fuse, self.branches
             one.layouts = {f: best for f, best in self.layouts.items() if f in one._graph.storages}
         return self.pieces
 

@@ -11,6 +11,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend import current
+from meshloom.backend.numpy import NumpyBackend
 from meshloom.dist import lower, overlap
 from meshloom.dist.backend import Ranks
 from meshloom.dist.exchange import EXEC, place_exchanges
@@ -97,6 +98,49 @@ def test_reductions_wait_for_each_other_until_somebody_looks() -> None:
     names = [one.name for one in found.operations if not one.domain.all_memory]
     assert names == ["summed", "highest", "summed", "total, most of all ranks", "scaled", "summed", "last of all ranks"]
     assert "total, most of all ranks in one message" in found.summary
+
+
+def test_a_reduction_that_nobody_looks_at_is_not_sent() -> None:
+    """The airfoil's residual of the first of two stages, which the second sets anew."""
+    with ml.using("numpy"):
+        things = ml.Set(8, "things")
+        u, total = things.field("u"), ml.Global(0.0, "total")
+
+        def step() -> None:
+            for _ in range(2):
+                total.value = 0.0
+                summed(things, u, total)
+
+        names = [one.name for one in on_rank(step).operations if not one.domain.all_memory]
+    assert names == ["summed", "summed", "total of all ranks"]
+
+
+class There(np.ndarray):
+    """Memory of its own."""
+
+
+class Elsewhere(NumpyBackend):
+    """Loops find values in other memory than where these are made, as on a GPU."""
+
+    def place(self, storage: Any) -> Any:
+        return storage if isinstance(storage, There) else storage.copy().view(There)
+
+    zeros = place
+
+
+@pytest.mark.parametrize("size", [8, 0])
+def test_what_is_reduced_begins_where_the_loop_finds_it(size: int) -> None:
+    """Also where no element is: a fill of memory that a loop by itself brings elsewhere afterwards would be lost."""
+    with ml.using("numpy"):
+        things = ml.Set(size, "things")
+        u, most = things.field("u", data=np.full(size, -3.0)), ml.Global(-5.0, "most")
+        graph = ml.program(lambda: highest(things, u, most)).dataflow
+        found = lowered(graph, Ranks(Elsewhere(), World(0, 2))._here(graph.operations))
+        for one in [one.prepare() for one in found.operations if not one.domain.is_call]:
+            one()
+    ((made,),) = [each.each for each in functions(found)]
+    assert isinstance(made.here.storage, There)
+    assert float(made.here.value) == (-3.0 if size else -np.inf)
 
 
 def test_a_global_that_every_rank_computes_by_itself_is_known_before() -> None:

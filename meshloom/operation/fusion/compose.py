@@ -257,7 +257,7 @@ def _composed(group: Group, memory: Memory) -> list[Operation]:
 
 def _assign_buffers(composer: _Composer) -> None:
     """Decide for every field that was written where its values stay, and add the outputs that bring them there."""
-    memory, part = composer.memory, composer.group.part
+    memory, part, temporary = composer.memory, composer.group.part, composer.memory.graph.is_temporary
     given = [one for one in Dataflow(composer.group.parts).written if isinstance(one, Field)]
     written = [one for one in given if one in composer.values]  # not those that may be written, and keep what they are
     moved: dict[Field, Field | None] = {}
@@ -267,12 +267,12 @@ def _assign_buffers(composer: _Composer) -> None:
             moved[one] = None
         elif composer.is_there(one):
             moved[one] = one
-        elif source is not None and ((one.temporary and not part) or source is memory.buffers.get(one, one)):
+        elif source is not None and ((temporary(one) and not part) or source is memory.buffers.get(one, one)):
             moved[one] = source
     taken = composer.far | {b for b in moved.values() if b is not None}
     taken |= {b for f, b in memory.buffers.items() if f not in written and b is not None and memory.is_live(f)}
-    for one in sorted((w for w in written if w not in moved), key=lambda w: w.temporary):
-        twin = next((f for f in moved if one.temporary and moved[f] is not None and composer.alike(one, f)), None)
+    for one in sorted((w for w in written if w not in moved), key=temporary):
+        twin = next((f for f in moved if temporary(one) and moved[f] is not None and composer.alike(one, f)), None)
         if twin is not None and not part:
             moved[one] = moved[twin]
             continue

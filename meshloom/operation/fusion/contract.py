@@ -47,21 +47,21 @@ def _head(graph: Dataflow, gathers: bool, cache: FusionCache) -> int:
 def _rotated(graph: Dataflow, gathers: bool, head: int, cache: FusionCache) -> FusedProgram | None:
     """With the first ``head`` operations at the end; None where a replay would not find what it asks for."""
     first = graph.operations[:head]
-    cycle = Dataflow([*graph.operations[head:], *first])
+    cycle = graph.with_operations([*graph.operations[head:], *first])
     memory = Memory(cycle, cache)
-    prologue = tuple(_steps(Dataflow(first), memory, len(cycle.operations) - head, gathers))
+    prologue = tuple(_steps(graph.with_operations(first), memory, len(cycle.operations) - head, gathers))
     start = dict(memory.buffers)
     body = tuple(_steps(cycle, memory, 0, gathers))
     # The next replay must find everything that it asks for where the first one did.
     asked = [f for f in memory.buffers if memory.is_live(f)]
-    same = all(memory.buffers[f] is start.get(f, None if f.temporary else f) for f in asked)
+    same = all(memory.buffers[f] is start.get(f, None if graph.is_temporary(f) else f) for f in asked)
     return _done(body, prologue, memory, gathers) if same else None
 
 
 def _straight(graph: Dataflow, gathers: bool, cache: FusionCache) -> FusedProgram:
     memory = Memory(graph, cache)
     body = list(_steps(graph, memory, 0, gathers))
-    for one in [f for f in memory.buffers if not f.temporary]:
+    for one in [f for f in memory.buffers if not graph.is_temporary(f) and memory.is_live(f)]:
         body += _copy_back(one, (), memory)
     return _done(tuple(body), (), memory, gathers)
 
@@ -123,8 +123,8 @@ def _gains(operation: Operation, memory: Memory) -> bool:
     nobody will ask for it, or it is a copy of another."""
     fields = [f for f in (*operation.reads, *operation.writes) if isinstance(f, Field)]
     away = any(memory.buffers.get(f, f) is not f for f in fields)
-    written = [f for f in operation.writes if isinstance(f, Field)]
-    return away or any(not memory.is_live(f) or (f.temporary and _only_copied(operation, f)) for f in written)
+    written, temporary = [f for f in operation.writes if isinstance(f, Field)], memory.graph.is_temporary
+    return away or any(not memory.is_live(f) or (temporary(f) and _only_copied(operation, f)) for f in written)
 
 
 def _only_copied(operation: Operation, one: Field) -> bool:

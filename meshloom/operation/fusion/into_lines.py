@@ -34,7 +34,7 @@ def fuse_prologues(graph: Dataflow, *, on_gpu: bool | None = None) -> Dataflow:
         new = {k: composed_lines(graph.operations[k], dict.fromkeys(fields, producer.loop), (), ())
                for k, fields in producer.consumers.items()}  # fmt: skip
         if all(one.applies for one in new.values()):
-            graph = Dataflow([new.get(k, one) for k, one in enumerate(graph.operations) if k != position])
+            graph = graph.with_operations([new.get(k, one) for k, one in enumerate(graph.operations) if k != position])
     return graph
 
 
@@ -50,7 +50,7 @@ def fuse_epilogues(graph: Dataflow, *, on_gpu: bool | None = None) -> Dataflow:
             line, taken = _with_epilogue(graph, position)
         found.append(line)
         position += 1 + taken
-    return Dataflow(found)
+    return graph.with_operations(found)
 
 
 def _stay(graph: Dataflow, on_gpu: bool | None) -> bool:
@@ -92,7 +92,7 @@ def _producer(graph: Dataflow, position: int) -> _Producer | None:
     if not at_points(loop):
         return None
     made = [w for w in loop.writes if isinstance(w, Field)]
-    if not all(one.temporary and loop.defines(one) for one in made):
+    if not all(graph.is_temporary(one) and loop.defines(one) for one in made):
         return None
     consumers: dict[int, list[Field]] = {}
     for one in made:
@@ -171,6 +171,6 @@ def _epilogue(graph: Dataflow, position: int) -> Iterator[Operation]:
 def _dead(graph: Dataflow, position: int, end: int) -> list[Field]:
     """Temporary fields that the operations from a position on write, before ``end``, and nobody reads behind them
     before they are written again."""
-    temporary = [one for one in graph.storages if isinstance(one, Field) and one.temporary]
+    temporary = [one for one in graph.storages if isinstance(one, Field) and graph.is_temporary(one)]
     made = [one for one in temporary if graph.definitions(one, position, end)]
     return [one for one in made if not graph.consumers(one, end, graph.written_region(one, position, end))]

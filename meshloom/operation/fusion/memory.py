@@ -90,7 +90,7 @@ class Memory:
             self.constants.pop(one, None)
 
     def buffer(self, one: Field) -> Field:
-        where = self.buffers.get(one, None if one.temporary else one)
+        where = self.buffers.get(one, None if self.graph.is_temporary(one) else one)
         if where is None:
             raise KernelError(
                 f"field {one.name} is temporary, but a program reads it before it is written; write it first, or make"

@@ -260,11 +260,11 @@ def without_store(graph: Dataflow, position: int, pairs: list[StencilPair]) -> t
             pairs[k] = replace(pair, refused=_too_long(loops[0]))
             new |= {} if pairs[k].refused else {pair.position: [*loops]}
     rest = [one for k in range(position + 1, len(operations)) for one in new.get(k, [operations[k]])]
-    changed = Dataflow([*operations[: position + 1], *rest])
+    changed = graph.with_operations([*operations[: position + 1], *rest])
     regions = {one: graph.written_region(one, position, position + 1) for one in producer.writes}
-    temporary = all(isinstance(one, Field) and one.temporary for one in regions)
+    temporary = all(map(graph.is_temporary, regions))
     if temporary and not any(changed.is_live(one, position + 1, region) for one, region in regions.items()):
-        changed = Dataflow([*operations[:position], *rest])
+        changed = graph.with_operations([*operations[:position], *rest])
     return changed, pairs
 
 

@@ -71,7 +71,9 @@ def _cut(graph: Dataflow, first: Group, then: Group) -> _Cut | None:
     if before is None or behind is None or not before + behind or _points(before + behind) >= common.size:
         return None
     inner = [_piece(one, common) for one in (*first.parts, *then.parts)]
-    made = Dataflow([*graph.operations[: first.begin], *before, *inner, *behind, *graph.operations[then.end :]])
+    made = graph.with_operations(
+        [*graph.operations[: first.begin], *before, *inner, *behind, *graph.operations[then.end :]]
+    )
     begin = first.begin + len(before)
     one = next((group for group in grouped(made) if group.begin <= begin and begin + len(inner) <= group.end), None)
     return None if one is None else _Cut(graph, (first, then), made, one, (*before, *behind))

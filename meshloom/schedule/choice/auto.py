@@ -76,10 +76,10 @@ def alone(spec: LoopSpec, work: Work, chosen: Schedule, *, target: Target) -> tu
 
     One thread needs no protection: it may go through the elements, and add up as it goes (``serial``). Generated code
     has both and asks for the number of threads at every call, so bits must be the same, whoever changes it. They are
-    where formulas are as written (each value is rounded in one way, in vectors or not), where what is chosen adds up in
-    the order of elements too, these are visited in that order, and no Global is summed, which is done by blocks.
+    where targets must add up in the order of elements (each value is rounded in one way, in vectors or not), what is
+    chosen does, these are visited in that order, and no Global is summed, which is done by blocks.
     """
-    same_bits = spec.strict and strategy(chosen.strategy).in_order and chosen.order == "given" and not spec.reductions
+    same_bits = spec.in_order and strategy(chosen.strategy).in_order and chosen.order == "given" and not spec.reductions
     if target.is_simt or not spec.racy_outputs or not same_bits:
         return ()
     found = {chosen.strategy: strategy(chosen.strategy).cost(spec, work, target=target),
