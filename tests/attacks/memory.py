@@ -11,9 +11,11 @@ from tests import nursery
 from tests.attacks.campaign import Broken, Campaign
 from tests.attacks.soak import ROUNDS
 
-#: Rounds that show within seconds whether anything stays, and those of a long run with the seconds that it may take.
+#: Rounds that show within seconds whether anything stays, and those of a long run, in a few processes one after the
+#: other, with the seconds that each of these may take.
 SHORT = {"fields": 400, "programs": 60, "kernels": 60, "meshes": 120}
-LONG = {"fields": (100_000, 900), "programs": (1_000, 300), "kernels": (2_000, 600), "meshes": (1_000, 300)}
+LONG = {"fields": (100_000, 300), "programs": (1_000, 100), "kernels": (2_000, 200), "meshes": (1_000, 100)}
+PROCESSES = 4
 
 
 def soaked(kind: str, rounds: int, seconds: float, dice: random.Random, collector: str = "on") -> str:
@@ -36,9 +38,9 @@ def short(dice: random.Random, folder: Path) -> str:
 
 
 def long(kind: str) -> Callable[[random.Random, Path], str]:
-    """A long soak of one kind."""
+    """One process of a long soak of one kind."""
     rounds, seconds = LONG[kind]
-    return lambda dice, folder: soaked(kind, rounds, seconds, dice)
+    return lambda dice, folder: soaked(kind, rounds // PROCESSES, seconds, dice)
 
 
 FLAT = "memory within 20 MB, mappings and the number of objects as after the warm-up"
@@ -46,5 +48,5 @@ CAMPAIGNS = (
     Campaign("memory", "a few hundred fields, programs, kernels and meshes used and dropped, collector off",
              FLAT, short, few=0, many=4),
     *(Campaign(f"memory-{kind}", f"{rounds:,} rounds of {kind} that are made, used and dropped", FLAT, long(kind),
-               few=0, many=1) for kind, (rounds, _) in LONG.items()),
+               few=0, many=PROCESSES) for kind, (rounds, _) in LONG.items()),
 )  # fmt: skip
