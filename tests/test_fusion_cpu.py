@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import meshloom as ml
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion import program as fused_program
+from meshloom.schedule.choice.cost import Cost
 from meshloom.schedule.strategies import names as strategies
 from meshloom.schedule.strategies import strategy
 from tests.fitted import changed
@@ -56,6 +57,43 @@ def test_faces_between_chunks_are_evaluated_by_both(monkeypatch: pytest.MonkeyPa
     for threads, pieces in ((1, (6,)), (3, (6,)), (2, (1, 2, 3))):
         for one, other in zip(states(threads, *pieces), found, strict=True):
             np.testing.assert_array_equal(one, other, f"{threads} threads, {pieces}")
+
+
+@pytest.mark.parametrize("asked", [{"strict": True}, {"reproducible": True}], ids=lambda asked: next(iter(asked)))
+def test_chunks_evaluate_as_where_order_is_free(monkeypatch: pytest.MonkeyPatch, asked: dict[str, bool]) -> None:
+    """They keep it in any case: that another strategy is best for the loop by itself, where those that do not are left
+    out, does not count."""
+
+    def touching(strict: bool = False, reproducible: bool = False) -> list[str]:
+        ml.use("cpu", threads=2, reproducible=reproducible)
+        mesh = ml.generate.box((60, 50), cells="quad")
+        u, rate = mesh.cells.field("u", data=np.arange(3000.0)), mesh.cells.field("rate")
+
+        def flux(u: ml.Read, rate: ml.Inc) -> None:
+            rate[0] += u[1] - u[0]
+            rate[1] -= u[1] - u[0]
+
+        def move(rate: ml.ReadWrite, u: ml.ReadWrite) -> None:
+            u += 0.1 * rate
+            rate[...] = 0.0 * rate
+
+        through, own = ml.kernel(flux, strict=strict), ml.kernel(move, strict=strict)
+
+        def step() -> None:
+            through(mesh.faces, u[mesh.face_cells], rate[mesh.face_cells])
+            own(mesh.cells, rate, u)
+
+        program = ml.program(step)
+        program.run(2)
+        (fused,) = program.fused_steps
+        return [type(one).__name__ for one in fused.policy.gathers.values()]
+
+    changed(monkeypatch, fusion={"worth": np.inf}, threads={"small_elements": 1})
+    monkeypatch.setattr(type(strategy("block_color")), "cost", lambda *given, **named: Cost(1.0, 0.0))  # always best
+    for free, bound in ((False, True), (True, False)):
+        for one in map(strategy, strategies()):
+            monkeypatch.setattr(type(one), "evaluates_first", bound if one.in_order else free)
+        assert touching(**asked) == touching()
 
 
 def test_elements_that_many_chunks_would_evaluate_stay_apart(small_chunks: None) -> None:

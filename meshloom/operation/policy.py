@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +164,10 @@ class ExecutionPolicy(ABC):
         """Does one thread of a CPU go through its elements in their order?"""
         return False
 
+    def evaluates_first(self, of: Operation) -> bool:
+        """Are elements evaluated before any is added up?"""
+        return False
+
 
 @dataclass(frozen=True)
 class StrategyPolicy(ExecutionPolicy):
@@ -228,6 +232,13 @@ class StrategyPolicy(ExecutionPolicy):
 
     def serial(self, of: Operation) -> bool:
         return any(one.what == SERIAL for one in self._alone(of)[:1])
+
+    def evaluates_first(self, of: Operation) -> bool:
+        """As it is best for the loop by itself, if its order were free: chunks of fused loops keep it either way."""
+        free = replace(of.spec, strict=False, reproducible=False)
+        target = of.backend.target
+        chosen, _ = self._ruled(of, self.wish) or choose(free, of.elements, of.work, self.wish, target=target)
+        return strategy(chosen.strategy).evaluates_first
 
     def can_run(self, of: Operation, wish: Wish) -> bool:
         return strategy(self._choice(of, parse_schedule(wish))[0].strategy).declines(of.spec) is None

@@ -28,7 +28,7 @@ from meshloom.schedule.fused.chunks import ChunkPlan, StagedTouching, Touching
 from meshloom.schedule.fused.fused import FusedGather, FusedPlan, FusedSpec, touched_bits
 from meshloom.schedule.plan.plan import Plan, topology
 from meshloom.schedule.spec import SpecBox, SpecMap, SpecParam
-from meshloom.schedule.strategies import CHUNKS, ELEMENTS, GATHERS, POINTS, serving, strategy
+from meshloom.schedule.strategies import CHUNKS, ELEMENTS, GATHERS, POINTS, serving
 from meshloom.schedule.strategies.common.neighbours import NeighbourPlan, OwnRing, SymmetricTables, symmetric_tables
 from meshloom.schedule.strategies.common.one_ring import along_map
 from meshloom.schedule.strategies.common.tiles import TilePlan
@@ -378,8 +378,7 @@ def _touching(loop: Operation, m: int, block: int) -> Touching:
     """What the plan of a loop by ``tile`` has for its map."""
     plan = loop.plan_of(Schedule(serving(CHUNKS).name, block=block))
     assert isinstance(plan, TilePlan)
-    first = strategy(loop.schedule.strategy).evaluates_first  # where that is best for a loop, so it is when fused
-    kind = StagedTouching if first else Touching
+    kind = StagedTouching if loop.policy.evaluates_first(loop) else Touching
     return kind(plan.tiled[m].tile_offsets, plan.tiled[m].tile_elements)
 
 
