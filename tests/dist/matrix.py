@@ -36,7 +36,7 @@ from tests.dist.on_ranks_cases import ANY_BITS, CASES, SCRIPTS, UNFUSED, VARIANT
 
 NAMES = (*CASES, *VARIANTS, *SCRIPTS)
 AT_ONCE = 8  # cases of a launch, which takes a second to start
-ITERATIONS = 6  # of each, with files after every third
+ITERATIONS, FEW = 6, 3  # of each, with files after every third; in a design
 SECONDS = 1200  # for a launch: a deadlock fails
 ROUND_OFF = 1e-9  # of the largest value of an array, after a few iterations
 CANCELLED = 1e-12  # of the largest of all: what is left of sums that are zero but for that, as a cylinder's lift
@@ -60,8 +60,9 @@ class Launch(NamedTuple):
 
     @property
     def alone(self) -> Launch:
-        """What it is compared with. Fused and unfused loops have the same bits where these are asked for."""
-        return Launch(self.backend, None, same_bits=self.same_bits)
+        """What it is compared with: its bits, or its values. Fused and unfused loops have the same bits where these are
+        asked for."""
+        return Launch(self.backend, None)
 
 
 AXES = (("numpy", "cpu", "emulated"), (1, 2, 3, 4), (True, False), (True, False), (True, False))
@@ -87,10 +88,14 @@ def design(names: tuple[str, ...] = NAMES) -> Mapping[Launch, tuple[str, ...]]:
 
 # ----- what a launch finds ------------------------------------------------------------------------------------------
 class Found(NamedTuple):
-    """Of one case: digests of its files and values, or its values where bits are free."""
+    """Of one case: digests of its files and values, none where bits are free; and its values, where these count."""
 
     digests: dict[str, str]
     values: tuple[np.ndarray, ...] = ()
+
+    def compared(self, same_bits: bool) -> Found:
+        """What of it counts."""
+        return self._replace(values=()) if same_bits else self._replace(digests={})
 
 
 def differing(found: Found, expected: Found) -> list[str]:
@@ -116,18 +121,17 @@ def near(found: np.ndarray, expected: np.ndarray, floor: float) -> bool:
     return bool((np.abs(found[finite] - expected[finite]) <= ROUND_OFF * largest(expected) + floor).all())
 
 
-def run(launch: Launch, names: Sequence[str]) -> dict[str, Found]:
+def run(launch: Launch, names: Sequence[str], iterations: int) -> dict[str, Found]:
     """Cases, in one launch."""
     words = [*[UNFUSED] * (not launch.fused), *[ANY_BITS] * (not launch.same_bits)]
-    words += [f"{name}:{ITERATIONS}" for name in names]
+    words += [f"{name}:{iterations}" for name in names]
     with TemporaryDirectory() as folder:
         done = launched(launch.ranks, ["-m", "tests.dist.on_ranks_cases", launch.backend, folder, *words], SECONDS,
                         MESHLOOM_POISON_HALOS=str(int(launch.poisoned)))  # fmt: skip
         assert done.returncode == 0, f"{launch}: exit code {done.returncode}: {done.stderr[-3000:]}"
         digests = json.loads(done.stdout.splitlines()[-1])
         assert digests.pop("ranks") == (launch.ranks or 1)
-        return {name: Found(digests[name], () if launch.same_bits else arrays_of(Path(folder) / f"{name}.npz"))
-                for name in names}  # fmt: skip
+        return {name: Found(digests[name], arrays_of(Path(folder) / f"{name}.npz")) for name in names}
 
 
 def arrays_of(file: Path) -> tuple[np.ndarray, ...]:
@@ -174,26 +178,29 @@ class Kept:
 class Alone:
     """Runs without a launcher, made once: who needs the same ones meanwhile waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, iterations: int = ITERATIONS) -> None:
+        self.iterations = iterations
         self._found: dict[tuple[Launch, str], Found] = {}
         self._turns: dict[tuple[Launch, str], Lock] = {}
 
     def of(self, launch: Launch, names: Sequence[str]) -> dict[str, Found]:
         with self._turns.setdefault((launch, names[0]), Lock()):
             if missing := [name for name in names if (launch, name) not in self._found]:
-                self._found.update({(launch, name): one for name, one in run(launch, missing).items()})
+                found = run(launch, missing, self.iterations)
+                self._found.update({(launch, name): one for name, one in found.items()})
         return {name: self._found[launch, name] for name in names}
 
 
 def outcomes(launch: Launch, names: Sequence[str], alone: Alone) -> dict[str, str]:
     """Of each case: the same as without a launcher, or what is not. Where a launch fails, each is tried by itself."""
     try:
-        found, expected = run(launch, names), alone.of(launch.alone, names)
+        found, expected = run(launch, names, alone.iterations), alone.of(launch.alone, names)
     except Exception as error:
         if len(names) == 1:
             return {names[0]: " ".join(str(error).split())[-1500:]}
         return {name: one for each in names for name, one in outcomes(launch, [each], alone).items()}
-    return {name: ", ".join(differing(found[name], expected[name])) or SAME for name in names}
+    pairs = {name: [one[name].compared(launch.same_bits) for one in (found, expected)] for name in names}
+    return {name: ", ".join(differing(*pair)) or SAME for name, pair in pairs.items()}
 
 
 def parts(chosen: argparse.Namespace, kept: Kept) -> Iterator[tuple[Launch, list[str]]]:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tests.dist import matrix
-from tests.dist.matrix import AXES, LAUNCHES, NAMES, SAME, Alone, Found, Kept, Launch, design, differing, outcomes
+from tests.dist.matrix import AXES, FEW, LAUNCHES, NAMES, SAME, Alone, Found, Kept, Launch, design, differing, outcomes
 
-ALONE = Alone()
+ALONE = Alone(FEW)
 
 
 @pytest.mark.slow
@@ -63,7 +63,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_case_that_fails_is_told_and_the_others_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(launch: Launch, names: list[str]) -> dict[str, Found]:
+    def run(launch: Launch, names: list[str], iterations: int) -> dict[str, Found]:
         assert "fv" not in names, "it\nbroke down"
         bits = "other" if launch.ranks == 3 and "march" in names else "1"
         return {name: Found({"a": bits}) for name in names}
