@@ -59,6 +59,13 @@ class Launch(NamedTuple):
         return "-".join(filter(None, words))
 
     @property
+    def environment(self) -> dict[str, str]:
+        """Who poisons halos also compares calls before each message; the others run as ranks do unless asked, where
+        nothing but the messages themselves keeps ranks in step."""
+        unchecked = {} if self.poisoned else {"MESHLOOM_CHECK_RANKS": "0"}
+        return {"MESHLOOM_POISON_HALOS": str(int(self.poisoned))} | unchecked
+
+    @property
     def alone(self) -> Launch:
         """What it is compared with: its bits, or its values. Fused and unfused loops have the same bits where these are
         asked for."""
@@ -127,7 +134,7 @@ def run(launch: Launch, names: Sequence[str], iterations: int) -> dict[str, Foun
     words += [f"{name}:{iterations}" for name in names]
     with TemporaryDirectory() as folder:
         done = launched(launch.ranks, ["-m", "tests.dist.on_ranks_cases", launch.backend, folder, *words], SECONDS,
-                        MESHLOOM_POISON_HALOS=str(int(launch.poisoned)))  # fmt: skip
+                        **launch.environment)  # fmt: skip
         assert done.returncode == 0, f"{launch}: exit code {done.returncode}: {done.stderr[-3000:]}"
         digests = json.loads(done.stdout.splitlines()[-1])
         assert digests.pop("ranks") == (launch.ranks or 1)
