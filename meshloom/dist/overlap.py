@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,12 +23,19 @@ from meshloom.mesh.grid import Grid
 from meshloom.mesh.random import Random
 from meshloom.operation.call import called, functions_of
 from meshloom.operation.dataflow import Dataflow, Storage
-from meshloom.operation.domain import EVERYWHERE, BoxPoints, Part, Region, overlap, without
+from meshloom.operation.domain import EVERYWHERE, BoxPoints, Extent, Part, Region, overlap, without
 from meshloom.operation.operation import Operation
 from meshloom.target import CPU
 from meshloom.target.numbers import MessageNumbers
 
 Halos = Mapping[Storage, Sequence[Region]]  # of fields that are exchanged, where they change
+
+
+class Ends(NamedTuple):
+    """Of the planes of a slab: those at which there is a halo."""
+
+    below: bool
+    above: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,23 +133,47 @@ def in_microseconds(seconds: float) -> str:
 def divided(exchange: Exchange, loops: Iterable[Operation]) -> tuple[list[Operation], list[Operation]]:
     """What of loops behind an exchange does not wait for it, and the rest, each in their order."""
     halos: Halos = {one.local: list(_halo(one.on)) for one in exchange.arrays}
-    early, late = list[Operation](), list[Operation]()
-    for one in loops:
-        core = next((core for core in _cores(one, halos) if not _waits(core, halos, late)), None)
-        if core is None:
-            late.append(one)
-        else:
-            early.append(core)
-            late += _rim(one, core)
-    return early, late
+    graph = Dataflow(tuple(loops))
+    early, late = list[Operation](), list[list[Operation]]()  # late: what runs so of each loop
+    for one, waits in zip(graph.operations, graph.waits(), strict=True):
+        core = _core(one, halos, [part for k in sorted(waits) for part in late[k]])
+        late.append([one] if core is None else _rim(one, core))
+        early += [] if core is None else [core]
+    return early, [part for parts in late for part in parts]
 
 
-def _waits(core: Operation, halos: Halos, late: Sequence[Operation]) -> bool:
-    """Does a loop look at halos, or depend on what runs late, which would otherwise go before it?"""
+def _core(one: Operation, halos: Halos, late: Sequence[Operation]) -> Operation | None:
+    """A loop, or else the largest part of its box, planes left out at the ends that have a halo, which waits for
+    nobody; None where there is none. ``late``: of the loops that it has to wait for, what runs late."""
+    if not any(True for _ in _conflicts(one, halos, late)):
+        return one
+    ends = _ends(halos)
+    narrower = None if _reason_whole(one) else _narrower(one, ends, 1)
+    if narrower is None:
+        return None
+    # with every plane that is left out, all that it touches gets narrower by a plane
+    missing = [_planes_between(*pair, ends) for pair in _conflicts(narrower, halos, late)]
+    core = None if None in missing else _narrower(one, ends, 1 + max(filter(None, missing), default=0))
+    return None if core is None or any(True for _ in _conflicts(core, halos, late)) else core
+
+
+def _conflicts(core: Operation, halos: Halos, late: Sequence[Operation]) -> Iterator[tuple[Region, Region]]:
+    """Where a loop looks at a halo, or depends on what runs late, which would otherwise go before it: what it touches,
+    and what it must not touch."""
     graph, at = Dataflow([*late, core]), len(late)
-    accesses = graph.accessed(at, at + 1)
-    in_halo = any(overlap(one.region, part) for one in accesses for part in halos.get(one.storage, ()))
-    return in_halo or any(True for _ in graph.into(at))
+    for access in graph.accessed(at, at + 1):
+        yield from ((access.region, part) for part in halos.get(access.storage, ()) if overlap(access.region, part))
+    yield from ((own.region, earlier.region) for _, earlier, own in graph.into(at))
+
+
+def _planes_between(own: Region, other: Region, ends: Ends) -> int | None:
+    """How many planes have to go from the ``ends`` of a box until it does not overlap another; None where no number
+    does."""
+    if isinstance(own, Extent) or isinstance(other, Extent):
+        return None
+    (low, *_), (high, *_) = own
+    (begin, *_), (end, *_) = other
+    return min(([end - low] if ends.below else []) + ([high - begin] if ends.above else []))
 
 
 def _halo(on: LocalSet) -> Iterator[Region]:
@@ -169,20 +201,18 @@ def _reason_whole(one: Operation) -> str:
     return ""
 
 
-def _cores(one: Operation, halos: Halos) -> Iterator[Operation]:
-    """A loop, and the same over fewer and fewer planes of its box, from the ends that have a halo, where it may be
-    cut."""
-    yield one
-    box = one.box
-    if _reason_whole(one) or box is None:
-        return
-    (low, *begin), (high, *end) = box.low, box.high
-    ends = [part[0][0] for parts in halos.values() for part in parts if isinstance(part, tuple)]
-    below, above = any(at < 0 for at in ends), any(at >= 0 for at in ends)
-    for margin in range(1, high - low if below or above else 0):
-        first, last = low + margin * below, high - margin * above
-        if first < last:
-            yield _over(one, ((first, *begin), (last, *end)))
+def _ends(halos: Halos) -> Ends:
+    """Where the slab has a halo."""
+    begins = [part[0][0] for parts in halos.values() for part in parts if isinstance(part, tuple)]
+    return Ends(any(at < 0 for at in begins), any(at >= 0 for at in begins))
+
+
+def _narrower(one: Operation, ends: Ends, planes: int) -> Operation | None:
+    """A loop over a box without so many planes at its ``ends``; None where nothing is left, or there is no end."""
+    assert one.box is not None
+    (low, *begin), (high, *end) = one.box.low, one.box.high
+    first, last = low + planes * ends.below, high - planes * ends.above
+    return _over(one, ((first, *begin), (last, *end))) if any(ends) and first < last else None
 
 
 def _over(one: Operation, part: Part) -> Operation:
