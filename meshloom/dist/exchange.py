@@ -21,7 +21,7 @@ from meshloom.dist.array import DistributedArray
 from meshloom.dist.halo import EXEC, LAYERS
 from meshloom.dist.slabs import Slabs
 from meshloom.dist.usage import writes_elsewhere
-from meshloom.dist.world import world
+from meshloom.dist.world import MessagesInFlight, world
 from meshloom.mesh.core import Field, on_host
 from meshloom.operation.call import CalledFunction
 from meshloom.operation.dataflow import Dataflow
@@ -170,7 +170,7 @@ class Exchange:
     def __init__(self, arrays: Sequence[DistributedArray], inside: Backend):
         self.arrays = tuple(arrays)
         self._inside = inside
-        self._ended: Callable[[], list[np.ndarray]] | None = None  # while messages travel
+        self._ended: MessagesInFlight | None = None  # while messages travel
         self._sends: dict[int, list[Parcel]] = {}  # by rank
         self._receives: dict[int, list[Parcel]] = {}
         for one in arrays:
@@ -201,6 +201,11 @@ class Exchange:
                                 for one in parcels]) for parcels in self._sends.values()]  # fmt: skip
         lengths = [sum(one.bytes for one in parcels) for parcels in self._receives.values()]
         self._ended = world().begin_exchange(sent, lengths, [*self._sends], [*self._receives], self._names)
+
+    def progress(self) -> None:
+        """Let messages that travel do so."""
+        assert self._ended is not None, "what makes progress was started"
+        self._ended.progress()
 
     def finish(self) -> None:
         """Wait for messages, and put what they bring into halos."""

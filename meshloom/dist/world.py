@@ -33,6 +33,24 @@ _PAUSE = 2e-4  # seconds between looks whether a note has come
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class MessagesInFlight:
+    """What comes from other ranks, and MPI's requests for that and for what is sent. Called, it waits for all."""
+
+    coming: list[np.ndarray]
+    requests: list[Any]
+
+    def __call__(self) -> list[np.ndarray]:
+        for one in self.requests:
+            one.Wait()
+        return self.coming
+
+    def progress(self) -> None:
+        """Have MPI do what can be done by now: most do nothing for large messages while nobody calls them."""
+        for one in self.requests:
+            one.Test()
+
+
 def launched(environment: Mapping[str, str] = os.environ) -> int:
     """How many processes a launcher says that it has started; 1 where there is none."""
     sizes = (*SIZES, SLURM_SIZE) if PMIX_RANK in environment else SIZES
@@ -114,7 +132,7 @@ class World(of_process.OneProcess):
 
     def begin_exchange(self, sent: Sequence[np.ndarray], lengths: Sequence[int], neighbours: Sequence[int],
                        senders: Sequence[int], what: Mapping[int, str] | None = None
-                       ) -> Callable[[], list[np.ndarray]]:  # fmt: skip
+                       ) -> MessagesInFlight:  # fmt: skip
         """Bytes ``sent[k]`` to rank ``neighbours[k]``; so many bytes as ``lengths`` says from each of the ``senders``.
         ``what`` they are, by rank: for messages. Messages travel from now on: what it gives waits for them."""
         if self.checks:
@@ -126,13 +144,7 @@ class World(of_process.OneProcess):
         found = [np.empty(length, np.uint8) for length in lengths]
         waiting = [self._ranks.Irecv([one, self._byte], source) for one, source in zip(found, senders, strict=True)]
         waiting += [self._ranks.Isend([one, self._byte], to) for one, to in zip(sent, neighbours, strict=True)]
-
-        def ended() -> list[np.ndarray]:
-            for one in waiting:
-                one.Wait()
-            return found
-
-        return ended
+        return MessagesInFlight(found, waiting)
 
     def count(self, what: str, sizes: Sequence[int], since: float) -> None:
         """This rank has sent messages of so many bytes, and waited ``since`` then (``time.perf_counter``)."""
