@@ -114,6 +114,52 @@ def refused_and_caught() -> None:
         nothing()
 
 
+def left_by(end: Callable[[], None], rank: int = 1) -> None:
+    """One rank ends, and the others wait for it."""
+    of = given()
+    loop(*of)
+    if ml.world.rank == rank:
+        print("now", flush=True)
+        end()
+    of[2].numpy()
+
+
+def exit_with_words() -> None:
+    left_by(lambda: sys.exit("no such file"))
+
+
+def exit_with_code() -> None:
+    left_by(lambda: sys.exit(3))
+
+
+def exit_raised() -> None:
+    def end() -> None:
+        raise SystemExit(4)
+
+    left_by(end)
+
+
+def exit_on_all() -> None:
+    sys.exit(3)
+
+
+def exit_on_all_with_words() -> None:
+    sys.exit("no such file")
+
+
+def exit_as_it_should() -> None:
+    """What a script catches ends nobody."""
+    for code in (3, "no such file"):
+        try:
+            sys.exit(code)
+        except SystemExit as error:
+            assert error.code == code
+    nothing()
+    if ml.world.rank == 0:
+        print("done", flush=True)
+    sys.exit(0)
+
+
 def waiting() -> None:
     """For a signal: rank 1 computes, the others wait for it."""
     of = given()
@@ -248,10 +294,12 @@ def no_exchange() -> None:
 
 RUNS: dict[str, Callable[[], None]] = {
     one.__name__: one for one in (
-        nothing, gathered_on_one, other_fields, left_early, late, raised_on_one, refused_on_one, refused_on_all,
-        raised_on_all, refused_and_caught, waiting, killed, random_start, random_restart, other_mesh, other_points,
-        other_mesh_by_points, other_map, other_type, other_backend, other_numpy, other_processor, other_compiler,
-        other_settings, other_case, other_folder, other_folder_of_a_script, too_many_planes, no_exchange,
+        nothing, gathered_on_one, other_fields, left_early, late,
+        raised_on_one, refused_on_one, refused_on_all, raised_on_all, refused_and_caught, exit_with_words,
+        exit_with_code, exit_raised, exit_on_all, exit_on_all_with_words, exit_as_it_should, waiting, killed,
+        random_start, random_restart, other_mesh, other_points, other_mesh_by_points, other_map, other_type,
+        other_backend, other_numpy, other_processor, other_compiler, other_settings, other_case, other_folder,
+        other_folder_of_a_script, too_many_planes, no_exchange,
     )
 }  # fmt: skip
 

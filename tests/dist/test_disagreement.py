@@ -19,6 +19,7 @@ HERE = r"\S+on_ranks_wrong\.py:\d+"
 MOVE = "all ranks must make the same calls in the same order"
 MESH = "all ranks must be given the same mesh"
 SETTINGS = "all ranks must be given the same settings"
+START = "an unseeded random start.?"
 
 #: (what goes wrong, how many ranks, the line that is printed)
 LINES = [
@@ -27,8 +28,8 @@ LINES = [
     ("left_early", 2, f"rank 0 gathers field rate .* at {HERE}, and rank 1 is at the end of its script: {MOVE}"),
     ("refused_on_one", 2, rf"rank 1: field u on cells: data has shape \(2,\), expected \(24,\) \({HERE}\)"),
     ("refused_on_all", 3, rf"field u on cells: data has shape \(2,\), expected \(24,\) \({HERE}\)"),
-    ("random_start", 2, "field u was given other values on rank 1 than on rank 0: an unseeded random start.?"),
-    ("random_restart", 2, "field u was given other values on rank 1 than on rank 0: an unseeded random start.?"),
+    ("random_start", 2, f"field u was given other values on rank 1 than on rank 0: {START}"),
+    ("random_restart", 2, f"field u was given other values on rank 1 than on rank 0: {START}"),
     ("other_mesh", 2, f"set cells is of 24 elements on rank 0, and of 30 elements on rank 1: {MESH}"),
     ("other_mesh_by_points", 2, f"set cells is of 24 elements on rank 0, and of 30 elements on rank 1: {MESH}"),
     ("other_points", 3, f"set cells has its elements at other places on rank 1 than on rank 0: {MESH}"),
@@ -57,7 +58,7 @@ def test_what_differs_is_one_line_and_ends_all(name: str, ranks: int, line: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["nothing", "refused_and_caught"])
+@pytest.mark.parametrize("name", ["nothing", "refused_and_caught", "exit_as_it_should"])
 def test_what_is_the_same_passes(name: str) -> None:
     done = launched(3, ["-m", SCRIPT, name])
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
@@ -112,6 +113,20 @@ def test_other_errors_show_their_traceback_once(name: str, coming: int, first: s
     found = ended(name, coming)
     assert found.code == 1 and found.said.count("ZeroDivisionError: on purpose") == 1
     assert found.said.startswith(f"{first}Traceback (most recent call last):\n"), found.said
+    assert found.seconds < GONE or not coming
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "coming", "code", "said"), [
+    ("exit_with_words", 1, 1, "meshloom: rank 1: no such file\n"),
+    ("exit_with_code", 1, 3, "meshloom: rank 1: ends with exit code 3\n"),
+    ("exit_raised", 1, 4, "meshloom: rank 1: ends with exit code 4\n"),
+    ("exit_on_all", 0, 3, ""), ("exit_on_all_with_words", 0, 1, "no such file\n"),
+])  # fmt: skip
+def test_exit_codes_of_scripts_end_all(name: str, coming: int, code: int, said: str) -> None:
+    """Told once, unless all end alike: then what Python prints is all."""
+    found = ended(name, coming)
+    assert (found.code, found.said) == (code, said)
     assert found.seconds < GONE or not coming
 
 
