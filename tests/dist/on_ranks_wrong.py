@@ -82,6 +82,44 @@ def late() -> None:
     of[2].numpy()
 
 
+def loops_of(mesh: ml.Mesh, u: ml.Field) -> ml.Program:
+    """A step that exchanges the halos of ``u``."""
+    rate = mesh.cells.field(f"rate of {u.name}", u.dim)
+
+    @ml.program
+    def step() -> None:
+        loop(mesh, u, rate)
+        moved(mesh.cells, rate, u)
+
+    return step
+
+
+def other_step(longer: int) -> None:
+    """Messages of one rank are longer than those of the others, all of which know both steps."""
+    mesh, u, _ = given()
+    steps = loops_of(mesh, u), loops_of(mesh, mesh.cells.field("pair", 2, data=lambda points: points[:, :2]))
+    for step in steps:
+        step.run(2)
+    steps[ml.world.rank == longer].run(3)
+
+
+def shorter_message() -> None:
+    other_step(0)
+
+
+def longer_message() -> None:
+    other_step(1)
+
+
+def other_rows() -> None:
+    ml.world.gathered(np.zeros((3, 2 + ml.world.rank)), "rows of a script")
+
+
+def other_sums() -> None:
+    """What rank 0 adds up is longer."""
+    ml.world.stacked(np.zeros(3 if ml.world.rank else 4), "sums of a script")
+
+
 # ----- errors ---------------------------------------------------------------------------------------------------------
 def raised_on_one() -> None:
     of = given()
@@ -294,8 +332,8 @@ def no_exchange() -> None:
 
 RUNS: dict[str, Callable[[], None]] = {
     one.__name__: one for one in (
-        nothing, gathered_on_one, other_fields, left_early, late,
-        raised_on_one, refused_on_one, refused_on_all, raised_on_all, refused_and_caught, exit_with_words,
+        nothing, gathered_on_one, other_fields, left_early, late, shorter_message, longer_message, other_rows,
+        other_sums, raised_on_one, refused_on_one, refused_on_all, raised_on_all, refused_and_caught, exit_with_words,
         exit_with_code, exit_raised, exit_on_all, exit_on_all_with_words, exit_as_it_should, waiting, killed,
         random_start, random_restart, other_mesh, other_points, other_mesh_by_points, other_map, other_type,
         other_backend, other_numpy, other_processor, other_compiler, other_settings, other_case, other_folder,

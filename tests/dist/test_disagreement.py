@@ -57,6 +57,25 @@ def test_what_differs_is_one_line_and_ends_all(name: str, ranks: int, line: str)
     assert re.fullmatch(f"meshloom: {line}\n", done.stderr), done.stderr
 
 
+#: The same where nobody asked for checks: what comes has another length. Rank 0 tells, or the rank that cannot go on.
+ASK = MOVE + r" \(MESHLOOM_CHECK_RANKS=1 names them\)"
+UNCHECKED = [
+    ("shorter_message", rf"rank 0 exchanges halos of pair: it gets \d+ bytes from rank 1, and expects \d+ .*: {ASK}"),
+    ("longer_message", rf"rank 0 exchanges halos of u: it gets more from rank 1, and expects \d+ bytes: {ASK}"),
+    ("other_rows", rf"rank 0 gathers rows of a script \(float64, shape \(2,\) each\) at {HERE}, and rank 1 gathers"
+                   rf" rows of a script \(float64, shape \(3,\) each\) at {HERE}: {MOVE}"),
+    ("other_sums", rf"rank \d gathers sums of a script .*: {ASK}"),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "line"), UNCHECKED, ids=[name for name, _ in UNCHECKED])
+def test_messages_of_another_length_are_one_line_and_end_all(name: str, line: str) -> None:
+    done = launched(2, ["-m", SCRIPT, name], MESHLOOM_CHECK_RANKS="0")
+    assert done.returncode == 2 and not done.stdout
+    assert re.fullmatch(f"meshloom: {line}\n", done.stderr), done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["nothing", "refused_and_caught", "exit_as_it_should"])
 def test_what_is_the_same_passes(name: str) -> None:
