@@ -19,7 +19,7 @@ import numpy as np
 
 from meshloom.dist import ending
 from meshloom.dist.checks import ASK_FOR_CALLS, CollectiveCall, absence, difference, seconds_to_wait, wrong_length
-from meshloom.errors import RankError, UserError, install, one_line, shown
+from meshloom.errors import RankError, UserError, install, known_name, one_line, shown
 from meshloom.process import ranks as of_process
 from meshloom.process.tracebacks import running_line
 
@@ -35,7 +35,9 @@ _pinned: list[object] = []  # requests and memory of exchanges that went wrong: 
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> int:
-    """How many processes a launcher says that it has started; 1 where there is none."""
+    """How many processes a launcher says that it has started to be ranks of one run; 1 where there is none."""
+    if of_process.is_by_itself(environment):
+        return 1
     sizes = (*SIZES, SLURM_SIZE) if PMIX_RANK in environment else SIZES
     said = [environment[name] for name in sizes if name in environment]
     return max((int(one) for one in said if one.isdecimal()), default=1)
@@ -252,6 +254,7 @@ def world() -> World:
     said = launched()
     if said == 1:
         return World()
+    known_name(of_process.COMM, os.environ.get(of_process.COMM, "").strip() or "world", ("world", "self"))
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as problem:  # it is not there, or finds no MPI

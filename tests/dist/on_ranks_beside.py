@@ -10,6 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 import meshloom as ml
+from tests.dist.on_ranks import spread
 from tests.dist.on_ranks_wrong import loops_of
 
 COMM = MPI.COMM_WORLD  # the script's own: Meshloom must not hear it
@@ -37,6 +38,18 @@ def own_messages() -> None:
         print(json.dumps(values.tolist()))
 
 
+def runs_of_their_own() -> None:
+    """One for each process, of another seed, some of them longer."""
+    u = a_field(COMM.rank)
+    mesh, rate = ml.generate.box((5, 5), cells="quad"), None
+    for _ in range(COMM.rank):
+        rate = mesh.cells.field("rate")
+        spread(mesh.faces, mesh.cells.field("v")[mesh.face_cells], rate[mesh.face_cells])
+    everybody = COMM.gather((ml.world.rank, ml.world.size, len(u.set.mine), u.numpy().tolist()))
+    if COMM.rank == 0:
+        print(json.dumps(everybody))
+
+
 if __name__ == "__main__":
     ml.use("numpy", reproducible=True)
-    {"own_messages": own_messages}[sys.argv[1]]()
+    {"own_messages": own_messages, "runs_of_their_own": runs_of_their_own}[sys.argv[1]]()

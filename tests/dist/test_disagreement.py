@@ -18,8 +18,9 @@ SCRIPT = "tests.dist.on_ranks_wrong"
 HERE = r"\S+on_ranks_wrong\.py:\d+"
 MOVE = "all ranks must make the same calls in the same order"
 MESH = "all ranks must be given the same mesh"
-SETTINGS = "all ranks must be given the same settings"
-START = "an unseeded random start.?"
+OWN_RUNS = r"\(MESHLOOM_COMM=self makes each a run of its own\)"
+SETTINGS = f"all ranks must be given the same settings {OWN_RUNS}"
+START = f"an unseeded random start. {OWN_RUNS}"
 
 #: (what goes wrong, how many ranks, the line that is printed)
 LINES = [
