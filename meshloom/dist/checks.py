@@ -19,6 +19,7 @@ from meshloom.mesh.core import Field
 CALLS, HALOS = "MESHLOOM_CHECK_RANKS", "MESHLOOM_POISON_HALOS"
 SECONDS = 60.0  # that ranks wait for each other, unless said
 SAME_CALLS = "all ranks must make the same calls in the same order"
+ASK_FOR_CALLS = f"{SAME_CALLS} ({CALLS}=1 names them)"
 
 
 class CollectiveCall(NamedTuple):
@@ -54,6 +55,12 @@ def difference(one: int, call: CollectiveCall, other: int, their: CollectiveCall
         if sent != expected:
             return f"rank {sender} {call.does}: it sends {sent} bytes to rank {receiver}, which expects {expected}"
     return ""
+
+
+def wrong_length(receiver: int, does: str, sender: int, came: int | None, expected: int) -> str:
+    """What is wrong where another rank sends so many bytes; None: more than are expected."""
+    got = "more" if came is None else f"{came} bytes"
+    return f"rank {receiver} {does}: it gets {got} from rank {sender}, and expects {expected} bytes: {ASK_FOR_CALLS}"
 
 
 def absence(one: int, call: CollectiveCall, missing: Sequence[int], seconds: float) -> str:

@@ -27,6 +27,7 @@ from meshloom.dist.world import World
 from meshloom.errors import CompilerError, RankError, shown
 from meshloom.mesh.core import Global, Map, Set, on_host
 from meshloom.native.compiler import host_compiler
+from meshloom.process.ranks import COMM
 from meshloom.process.version import VERSION
 from meshloom.target import CPU
 
@@ -36,6 +37,7 @@ SAME_MESH = "all ranks must be given the same mesh"
 SAME_COMPILER = "name the same by CXX on all nodes"
 SAME_PARTITION = "name the same partitioner, of one version, or give the same array on all ranks"
 SAME_SCRIPT = "all ranks must run the same script"
+OWN_RUNS = f"({COMM}=self makes each a run of its own)"
 
 _compared: WeakSet[Global] = WeakSet()
 
@@ -87,7 +89,7 @@ def compare_settings(world: World) -> None:
 
 def compare_named(world: World, given: Mapping[str, object]) -> None:
     """RankError where ranks were given other settings by name, as those of a run."""
-    hint = "all ranks must be given the same settings"
+    hint = f"all ranks must be given the same settings {OWN_RUNS}"
     compare(world, [GivenToRank(name, shown(value), hint, repr(value), "is another one")
                     for name, value in given.items()], "as settings")  # fmt: skip
 
@@ -168,7 +170,7 @@ def _compiler() -> GivenToRank:
 
 def _field(one: DistributedArray) -> GivenToRank:
     said = f"of {one.rows} x {one.local.dim} {one.dtype} ({one.layout})"
-    return GivenToRank(f"field {one.local.name}", said, "an unseeded random start?", one.given)
+    return GivenToRank(f"field {one.local.name}", said, f"an unseeded random start? {OWN_RUNS}", one.given)
 
 
 def _global(one: Global) -> GivenToRank:

@@ -1,9 +1,12 @@
 """How ranks end. Where all of them come to an error it is told once, and they end with one exit code. Where one of them
-waits in vain for the others, which are somewhere in the midst of a run, it tells its own, and all are ended."""
+waits in vain for the others, which are somewhere in the midst of a run, it tells its own, and all are ended. What
+``sys.exit`` is given is such an error, unless it is 0."""
 
 from __future__ import annotations
 
 import atexit
+import ctypes
+import gc
 import os
 import signal
 import sys
@@ -11,13 +14,13 @@ import time
 import traceback
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from meshloom.errors import MeshloomError, RankError, UserError, one_line
 from meshloom.process.ranks import Ended, OneProcess, launched_rank, speak_up
-from meshloom.process.signals import exit_code
+from meshloom.process.signals import exit_code, in_charge
 from meshloom.process.streams import write_to_stderr
 from meshloom.process.tracebacks import failing_line, wanted_short
 
@@ -25,6 +28,7 @@ SECONDS = 3.0  # that a rank with an error waits for the others
 _STAGGER, _LATEST = 0.5, 1.5  # seconds more for every lower rank, which may have something to tell, and at most
 _CODES: dict[type[BaseException], int] = {KeyboardInterrupt: exit_code(signal.SIGINT)}
 _BETWEEN = 0.002  # seconds from one look to the next
+_CODE_BITS = 0xFF  # of what a process ends with: the system keeps no more
 _MOST = 4000  # bytes of what is said
 
 
@@ -67,9 +71,10 @@ def _of_rank(rank: int, said: str) -> str:
 
 def watch(world: Callable[[], OneProcess]) -> None:
     """From now on an error that nobody catches ends all ranks, and is shown once: ours in one line, others as ever."""
-    before = sys.excepthook
+    before, unwatch = sys.excepthook, watch_exit(world)
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        unwatch()  # what ends this rank is told here
         if isinstance(error, MeshloomError) and wanted_short():
             raise SystemExit(_ended(world, _line(error), error.exit_code, None))
 
@@ -84,6 +89,54 @@ def watch(world: Callable[[], OneProcess]) -> None:
     sys.excepthook = hook
 
 
+def watch_exit(world: Callable[[], OneProcess]) -> Callable[[], None]:
+    """From now on what ``sys.exit`` or ``SystemExit`` is given, and nobody catches, ends all ranks, unless it is 0;
+    until what comes back is called. Python asks no hook then: it reads ``code`` of the exception, from no frame, so
+    that is where it is seen."""
+    members, leave = gc.get_referents(SystemExit.__dict__)[0], sys.exit
+    code = members["code"]
+
+    def exit_in_python(status: Any = None, /) -> NoReturn:
+        raise SystemExit(status)  # that of C makes no exception of a number in Python 3.11, whose code could be read
+
+    def read(error: SystemExit) -> object:
+        found = code.__get__(error)
+        if sys._getframe().f_back is not None or not in_charge():  # somebody has caught it
+            return found
+        unwatch()
+        return _exited(world, found)
+
+    def unwatch() -> None:
+        sys.exit = leave
+        _replace(members, code)
+
+    sys.exit = exit_in_python
+    _replace(members, property(read, code.__set__, code.__delete__))
+    atexit.register(unwatch)  # types of C end after the functions of Python
+    os.register_at_fork(after_in_child=unwatch)  # which is no rank
+    return unwatch
+
+
+def _replace(members: dict[str, Any], code: Any) -> None:
+    """How ``code`` of SystemExit is read, which Python remembers until it is told."""
+    members["code"] = code
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))
+
+
+def _exited(world: Callable[[], OneProcess], found: object) -> object:
+    """The exit code of all ranks where this one ends with ``found``. Where all end with the same there is no more to
+    be read than without ranks."""
+    if found is None or found == 0:
+        return found
+    number, text = (found & _CODE_BITS, "") if isinstance(found, int) else (1, str(found))
+    said = one_line(text) or f"ends with exit code {number}"
+    shows, ended = _together(world, said, number, None)
+    if shows and (text or ended.said != said):
+        speak_up()
+        write_to_stderr(text if ended.said == said else f"meshloom: {ended.said}")
+    return ended.code
+
+
 def shown(work: Callable[[], None], world: Callable[[], OneProcess]) -> None:
     """Work that nobody sees the errors of."""
     try:
@@ -94,18 +147,25 @@ def shown(work: Callable[[], None], world: Callable[[], OneProcess]) -> None:
 
 def _ended(world: Callable[[], OneProcess], said: str, code: int, tell: Callable[[], object] | None) -> int:
     """The exit code of all ranks, once one of them has told the error."""
-    atexit.unregister(shown)  # which would wait for ranks that have come here
-    try:
-        ended = world().arrive(said, code, tell)
-        shows, said, code = world().rank == ended.rank, ended.said, ended.code
-    except UserError:  # there is no world, which is the error
-        shows = launched_rank() == 0
+    shows, ended = _together(world, said, code, tell)
     if shows and tell is not None:
         tell()
     elif shows:
         speak_up()
-        write_to_stderr(f"meshloom: {said}")
-    return code
+        write_to_stderr(f"meshloom: {ended.said}")
+    return ended.code
+
+
+def _together(
+    world: Callable[[], OneProcess], said: str, code: int, tell: Callable[[], object] | None
+) -> tuple[bool, Ended]:
+    """Is it this rank that tells, and what do all end with?"""
+    atexit.unregister(shown)  # which would wait for ranks that have come here
+    try:
+        ended = world().arrive(said, code, tell)
+        return world().rank == ended.rank, ended
+    except UserError:  # there is no world, which is the error
+        return launched_rank() == 0, Ended(said, code)
 
 
 def _line(error: BaseException) -> str:

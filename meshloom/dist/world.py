@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from meshloom.dist import ending
-from meshloom.dist.checks import CollectiveCall, absence, difference, seconds_to_wait
-from meshloom.errors import RankError, UserError, install, one_line
+from meshloom.dist.checks import ASK_FOR_CALLS, CollectiveCall, absence, difference, seconds_to_wait, wrong_length
+from meshloom.errors import RankError, UserError, install, known_name, one_line, shown
 from meshloom.process import ranks as of_process
 from meshloom.process.tracebacks import running_line
 
@@ -31,28 +31,30 @@ SLURM_SIZE, PMIX_RANK = "SLURM_STEP_NUM_TASKS", "PMIX_RANK"
 LONGEST_NOTE = 2000  # characters: it must fit into the buffer that a rank holds ready
 _PAUSE = 2e-4  # seconds between looks whether a note has come
 T = TypeVar("T")
+_pinned: list[object] = []  # requests and memory of exchanges that went wrong: messages may still come into it
 
 
 @dataclass(frozen=True)
 class MessagesInFlight:
-    """What comes from other ranks, and MPI's requests for that and for what is sent. Called, it waits for all."""
+    """Messages to and from other ranks. Called, it waits for all of them, and gives what came."""
 
-    coming: list[np.ndarray]
     requests: list[Any]
+    ended: Callable[[], list[np.ndarray]]
 
     def __call__(self) -> list[np.ndarray]:
-        for one in self.requests:
-            one.Wait()
-        return self.coming
+        return self.ended()
 
     def progress(self) -> None:
-        """Have MPI do what can be done by now: most do nothing for large messages while nobody calls them."""
+        """Have MPI do what can be done by now: most do nothing for large messages while nobody calls them. A request
+        that is only asked stays, so that whoever waits for it hears how long its message was."""
         for one in self.requests:
-            one.Test()
+            one.Get_status()
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> int:
-    """How many processes a launcher says that it has started; 1 where there is none."""
+    """How many processes a launcher says that it has started to be ranks of one run; 1 where there is none."""
+    if of_process.is_by_itself(environment):
+        return 1
     sizes = (*SIZES, SLURM_SIZE) if PMIX_RANK in environment else SIZES
     said = [environment[name] for name in sizes if name in environment]
     return max((int(one) for one in said if one.isdecimal()), default=1)
@@ -110,25 +112,47 @@ class World(of_process.OneProcess):
         """Rows (n, ...) of every rank, the same on all ranks; all must call it. ``what`` they are: for messages."""
         if self._ranks is None:
             return [rows]
-        self.check(f"gathers {what} ({rows.dtype}, shape {rows.shape[1:]} each)")
-        counts = self._ranks.allgather(len(rows))
-        each = int(np.prod(rows.shape[1:], dtype=np.int64)) * rows.itemsize
-        found = np.empty((sum(counts), *rows.shape[1:]), rows.dtype)
-        sent, offsets = np.ascontiguousarray(rows).view(np.uint8).reshape(-1), np.cumsum([0, *counts])
-        places = [counts[k] * each for k in range(self.size)], [int(at) * each for at in offsets[:-1]]
-        self._ranks.Allgatherv([sent, self._byte], [found.view(np.uint8).reshape(-1), *places, self._byte])
+        mine = CollectiveCall(f"gathers {what} ({rows.dtype}, shape {rows.shape[1:]} each)", running_line())
+        self.check(mine.does)
+        try:
+            counts = self._counts(len(rows), mine)
+            each = int(np.prod(rows.shape[1:], dtype=np.int64)) * rows.itemsize
+            found = np.empty((sum(counts), *rows.shape[1:]), rows.dtype)
+            sent, offsets = _as_bytes(rows), np.cumsum([0, *counts])
+            places = [counts[k] * each for k in range(self.size)], [int(at) * each for at in offsets[:-1]]
+            byte = self._mpi.BYTE
+            self._ranks.Allgatherv([sent, byte], [found.view(np.uint8).reshape(-1), *places, byte])
+        except self._mpi.Exception as error:
+            raise self._failed(mine.does, error) from None
         return [found[a:b] for a, b in pairwise(offsets)]
+
+    def _counts(self, count: int, mine: CollectiveCall) -> list[int]:
+        """How many rows every rank gathers; RankError where one gathers other ones."""
+        everybody = self._ranks.allgather((count, mine))
+        for other, (_, their) in enumerate(everybody):
+            if fault := difference(self.rank, mine, other, their):
+                raise RankError(fault)
+        return [one for one, _ in everybody]
 
     def stacked(self, row: np.ndarray, what: str = "rows") -> np.ndarray:
         """One row of every rank, as long on all of them, (ranks, ...): one collective, where ``gathered`` first has to
         ask how many there are; all must call it. ``what`` they are: for messages."""
         if self._ranks is None:
             return row[None]
-        self.check(f"gathers {what} ({row.dtype}, shape {row.shape} each)")
-        found = np.empty((self.size, *row.shape), row.dtype)
-        sent = np.ascontiguousarray(row).view(np.uint8).reshape(-1)
-        self._ranks.Allgather([sent, self._byte], [found.view(np.uint8).reshape(-1), self._byte])
-        return found
+        does = f"gathers {what} ({row.dtype}, shape {row.shape} each)"
+        self.check(does)
+        length = _as_bytes(np.array([row.nbytes]))  # goes ahead of the row: MPI takes shorter ones for right
+        sent = np.concatenate((length, _as_bytes(row)))
+        found = np.empty((self.size, len(sent)), np.uint8)
+        try:
+            self._ranks.Allgather([sent, self._mpi.BYTE], [found, self._mpi.BYTE])
+        except self._mpi.Exception as error:
+            raise self._failed(does, error) from None
+        lengths, rows = np.split(found, [len(length)], axis=1)
+        if (lengths != length).any():
+            other = int((lengths != length).any(axis=1).argmax())
+            raise RankError(f"rank {self.rank} {does}, and rank {other} gathers more or less: {ASK_FOR_CALLS}")
+        return _as_bytes(rows).view(row.dtype).reshape(self.size, *row.shape)
 
     def begin_exchange(self, sent: Sequence[np.ndarray], lengths: Sequence[int], neighbours: Sequence[int],
                        senders: Sequence[int], what: Mapping[int, str] | None = None
@@ -141,10 +165,42 @@ class World(of_process.OneProcess):
             named, at = what or {}, running_line()
             self._compare({one: CollectiveCall(f"exchanges {named.get(one, 'values')}", at, sizes.get(one, 0),
                                                expected.get(one, 0)) for one in sizes | expected})  # fmt: skip
-        found = [np.empty(length, np.uint8) for length in lengths]
-        waiting = [self._ranks.Irecv([one, self._byte], source) for one, source in zip(found, senders, strict=True)]
-        waiting += [self._ranks.Isend([one, self._byte], to) for one, to in zip(sent, neighbours, strict=True)]
-        return MessagesInFlight(found, waiting)
+        byte, found = self._mpi.BYTE, [np.empty(length, np.uint8) for length in lengths]
+        try:
+            coming = [self._ranks.Irecv([one, byte], source) for one, source in zip(found, senders, strict=True)]
+            leaving = [self._ranks.Isend([one, byte], to) for one, to in zip(sent, neighbours, strict=True)]
+        except self._mpi.Exception as error:
+            raise self._failed("begins to exchange values", error) from None
+
+        def ended() -> list[np.ndarray]:
+            try:
+                for one, request, source in zip(found, coming, senders, strict=True):
+                    self._wait(request, source, one.nbytes, what or {})
+                for request in leaving:
+                    request.Wait()
+            except BaseException:  # of the signal that ends waiting, too
+                _pinned.append((found, coming, sent, leaving))
+                raise
+            return found
+
+        return MessagesInFlight([*coming, *leaving], ended)
+
+    def _wait(self, request: Any, source: int, expected: int, what: Mapping[int, str]) -> None:
+        """For the message of a rank; RankError where it is not as long as it should be."""
+        status, came = self._mpi.Status(), None
+        try:
+            request.Wait(status)
+            came = status.Get_count(self._mpi.BYTE)
+        except self._mpi.Exception as error:
+            if error.Get_error_class() != self._mpi.ERR_TRUNCATE:
+                raise self._failed(f"exchanges {what.get(source, 'values')} with rank {source}", error) from None
+        if came != expected:
+            does = f"exchanges {what.get(source, 'values')}"
+            raise RankError(wrong_length(self.rank, does, source, came, expected))
+
+    def _failed(self, does: str, error: Exception) -> RankError:
+        """What MPI finds wrong with what this rank does."""
+        return RankError(f"rank {self.rank} {does}: MPI says {shown(str(error), 200)}: {ASK_FOR_CALLS}")
 
     def count(self, what: str, sizes: Sequence[int], since: float) -> None:
         """This rank has sent messages of so many bytes, and waited ``since`` then (``time.perf_counter``)."""
@@ -199,10 +255,14 @@ class World(of_process.OneProcess):
             raise UserError(f"{what} does not run on {self.size} ranks yet: {do}; start it by itself")
 
     @property
-    def _byte(self) -> Any:
+    def _mpi(self) -> Any:
         from mpi4py import MPI
 
-        return MPI.BYTE
+        return MPI
+
+
+def _as_bytes(values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(values).view(np.uint8).reshape(-1)
 
 
 @cache
@@ -211,6 +271,7 @@ def world() -> World:
     said = launched()
     if said == 1:
         return World()
+    known_name(of_process.COMM, os.environ.get(of_process.COMM, "").strip() or "world", ("world", "self"))
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as problem:  # it is not there, or finds no MPI
@@ -218,10 +279,10 @@ def world() -> World:
             f"a launcher has started {said} processes, and mpi4py is not there to join them: {install('mpi')}, or"
             f" .[mpich] where there is no MPI ({one_line(str(problem))})"
         ) from None
-    ranks = MPI.COMM_WORLD
-    if ranks.size != said:
-        raise UserError(f"a launcher has started {said} processes, and mpi4py sees {ranks.size} of them: it was made"
+    if (seen := MPI.COMM_WORLD.size) != said:
+        raise UserError(f"a launcher has started {said} processes, and mpi4py sees {seen} of them: it was made"
                         " for another MPI; start them with that one's mpirun")  # fmt: skip
+    ranks = MPI.COMM_WORLD.Dup()  # the user's own messages stay apart from ours, whatever their tags
     node = ranks.Split_type(MPI.COMM_TYPE_SHARED)
     patience = max(ranks.allgather(seconds_to_wait()))  # all check, or none
     return World(ranks.rank, ranks.size, node.rank, node.size, ranks, ranks.Dup(), ranks.Dup(), patience, node)

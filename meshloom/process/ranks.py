@@ -22,6 +22,9 @@ P = ParamSpec("P")
 
 #: What launchers tell a process of its rank: those of MPICH, Intel and Cray; Open MPI; MVAPICH; Slurm's with PMIx.
 RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK")
+#: Whether launched processes are ranks of one run: ``world``, as usual, or ``self``, each a run of its own; as MPI's
+#: communicators are called.
+COMM = "MESHLOOM_COMM"
 
 
 class Ended(NamedTuple):
@@ -189,8 +192,15 @@ def _portable(error: Exception) -> Exception:
 _voice: int | None = None  # the descriptor of what was stderr
 
 
+def is_by_itself(environment: Mapping[str, str] = os.environ) -> bool:
+    """Is this process a run of its own, whatever has launched it?"""
+    return environment.get(COMM, "").strip() == "self"
+
+
 def launched_rank(environment: Mapping[str, str] = os.environ) -> int:
-    """The rank that a launcher has given to this process; 0 where there is none. No other rank is asked."""
+    """The rank that a launcher has given to this process; 0 where it is by itself. No other rank is asked."""
+    if is_by_itself(environment):
+        return 0
     said = [environment[name] for name in RANKS if name in environment]
     return max((int(one) for one in said if one.isdecimal()), default=0)
 

@@ -82,6 +82,44 @@ def late() -> None:
     of[2].numpy()
 
 
+def loops_of(mesh: ml.Mesh, u: ml.Field) -> ml.Program:
+    """A step that exchanges the halos of ``u``."""
+    rate = mesh.cells.field(f"rate of {u.name}", u.dim)
+
+    @ml.program
+    def step() -> None:
+        loop(mesh, u, rate)
+        moved(mesh.cells, rate, u)
+
+    return step
+
+
+def other_step(longer: int) -> None:
+    """Messages of one rank are longer than those of the others, all of which know both steps."""
+    mesh, u, _ = given()
+    steps = loops_of(mesh, u), loops_of(mesh, mesh.cells.field("pair", 2, data=lambda points: points[:, :2]))
+    for step in steps:
+        step.run(2)
+    steps[ml.world.rank == longer].run(3)
+
+
+def shorter_message() -> None:
+    other_step(0)
+
+
+def longer_message() -> None:
+    other_step(1)
+
+
+def other_rows() -> None:
+    ml.world.gathered(np.zeros((3, 2 + ml.world.rank)), "rows of a script")
+
+
+def other_sums() -> None:
+    """What rank 0 adds up is longer."""
+    ml.world.stacked(np.zeros(3 if ml.world.rank else 4), "sums of a script")
+
+
 # ----- errors ---------------------------------------------------------------------------------------------------------
 def raised_on_one() -> None:
     of = given()
@@ -112,6 +150,52 @@ def refused_and_caught() -> None:
         given()[1].memory()
     except ml.errors.UserError:
         nothing()
+
+
+def left_by(end: Callable[[], None], rank: int = 1) -> None:
+    """One rank ends, and the others wait for it."""
+    of = given()
+    loop(*of)
+    if ml.world.rank == rank:
+        print("now", flush=True)
+        end()
+    of[2].numpy()
+
+
+def exit_with_words() -> None:
+    left_by(lambda: sys.exit("no such file"))
+
+
+def exit_with_code() -> None:
+    left_by(lambda: sys.exit(3))
+
+
+def exit_raised() -> None:
+    def end() -> None:
+        raise SystemExit(4)
+
+    left_by(end)
+
+
+def exit_on_all() -> None:
+    sys.exit(3)
+
+
+def exit_on_all_with_words() -> None:
+    sys.exit("no such file")
+
+
+def exit_as_it_should() -> None:
+    """What a script catches ends nobody."""
+    for code in (3, "no such file"):
+        try:
+            sys.exit(code)
+        except SystemExit as error:
+            assert error.code == code
+    nothing()
+    if ml.world.rank == 0:
+        print("done", flush=True)
+    sys.exit(0)
 
 
 def waiting() -> None:
@@ -248,10 +332,12 @@ def no_exchange() -> None:
 
 RUNS: dict[str, Callable[[], None]] = {
     one.__name__: one for one in (
-        nothing, gathered_on_one, other_fields, left_early, late, raised_on_one, refused_on_one, refused_on_all,
-        raised_on_all, refused_and_caught, waiting, killed, random_start, random_restart, other_mesh, other_points,
-        other_mesh_by_points, other_map, other_type, other_backend, other_numpy, other_processor, other_compiler,
-        other_settings, other_case, other_folder, other_folder_of_a_script, too_many_planes, no_exchange,
+        nothing, gathered_on_one, other_fields, left_early, late, shorter_message, longer_message, other_rows,
+        other_sums, raised_on_one, refused_on_one, refused_on_all, raised_on_all, refused_and_caught, exit_with_words,
+        exit_with_code, exit_raised, exit_on_all, exit_on_all_with_words, exit_as_it_should, waiting, killed,
+        random_start, random_restart, other_mesh, other_points, other_mesh_by_points, other_map, other_type,
+        other_backend, other_numpy, other_processor, other_compiler, other_settings, other_case, other_folder,
+        other_folder_of_a_script, too_many_planes, no_exchange,
     )
 }  # fmt: skip
 

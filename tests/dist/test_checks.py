@@ -44,6 +44,22 @@ class Queues:
         self.barrier = Barrier(ranks, timeout=30)
 
 
+class FakeMPI:
+    """As far as ``World`` uses MPI's module."""
+
+    BYTE, ERR_TRUNCATE = None, 1
+
+    class Exception(Exception):
+        def Get_error_class(self) -> int:
+            return FakeMPI.ERR_TRUNCATE if "truncated" in str(self) else 0
+
+    class Status:
+        count = 0
+
+        def Get_count(self, of: None) -> int:
+            return self.count
+
+
 @dataclass
 class Sent:
     def wait(self) -> None: ...
@@ -56,8 +72,11 @@ class Arriving:
     queue: Queue[Any]
     memory: np.ndarray
 
-    def Wait(self) -> None:
-        self.memory[:] = self.queue.get(timeout=30)
+    def Wait(self, status: FakeMPI.Status) -> None:
+        message = self.queue.get(timeout=30)
+        if message is None or len(message) > len(self.memory):
+            raise FakeMPI.Exception("unknown error" if message is None else "message truncated")
+        self.memory[: len(message)], status.count = message, len(message)
 
 
 @dataclass
@@ -103,6 +122,8 @@ class Communicator:
 @dataclass(frozen=True)
 class Thread(World):
     """A rank that is a thread."""
+
+    _mpi = FakeMPI  # type: ignore[assignment]
 
 
 def threads(ranks: int, patience: float = 20.0) -> list[Thread]:
@@ -155,9 +176,29 @@ def test_neighbours_compare_what_they_exchange(sent: int, what: str, line: str) 
     assert all(isinstance(one, RankError) and re.fullmatch(line, str(one)) for one in said), said
 
 
-def test_neighbours_of_one_need_not_be_those_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("message", "got"), [
+    (16, ""), (8, "it gets 8 bytes from rank 1, and expects 16 bytes"), (0, "it gets 0 bytes from rank 1, .*"),
+    (24, "it gets more from rank 1, and expects 16 bytes"),
+])  # fmt: skip
+def test_what_comes_is_as_long_as_it_should_be(message: int, got: str) -> None:
+    """Where nobody asked for checks."""
+    ranks = threads(2, 0.0)
+    said = on_all(ranks, lambda one: exchange(one, 0, message, 8) if one.rank else exchange(one, 1, 8, 16))
+    assert said[1] is None and (said[0] is None) == (not got)
+    if got:
+        with one_line_from(RankError, f"^rank 0 exchanges halos of u: {got}: all ranks must .*_CHECK_RANKS=1 names"):
+            raise said[0]
+
+
+def test_what_mpi_says_is_one_line() -> None:
+    (one, _) = threads(2, 0.0)
+    one._ranks.queues.of[1, 0, 0].put(None)
+    with one_line_from(RankError, "^rank 0 exchanges halos of u with rank 1: MPI says 'unknown error': all ranks must"):
+        exchange(one, 1, 8, 16)
+
+
+def test_neighbours_of_one_need_not_be_those_of_another() -> None:
     """Rank 1 exchanges u and v with rank 0, and u alone with rank 2."""
-    monkeypatch.setattr(Thread, "_byte", None)
     sizes = {0: {1: 16}, 1: {0: 16, 2: 8}, 2: {1: 8}}
     what = {16: "halos of u, v", 8: "halos of u"}
 

@@ -18,7 +18,9 @@ SCRIPT = "tests.dist.on_ranks_wrong"
 HERE = r"\S+on_ranks_wrong\.py:\d+"
 MOVE = "all ranks must make the same calls in the same order"
 MESH = "all ranks must be given the same mesh"
-SETTINGS = "all ranks must be given the same settings"
+OWN_RUNS = r"\(MESHLOOM_COMM=self makes each a run of its own\)"
+SETTINGS = f"all ranks must be given the same settings {OWN_RUNS}"
+START = f"an unseeded random start. {OWN_RUNS}"
 
 #: (what goes wrong, how many ranks, the line that is printed)
 LINES = [
@@ -27,8 +29,8 @@ LINES = [
     ("left_early", 2, f"rank 0 gathers field rate .* at {HERE}, and rank 1 is at the end of its script: {MOVE}"),
     ("refused_on_one", 2, rf"rank 1: field u on cells: data has shape \(2,\), expected \(24,\) \({HERE}\)"),
     ("refused_on_all", 3, rf"field u on cells: data has shape \(2,\), expected \(24,\) \({HERE}\)"),
-    ("random_start", 2, "field u was given other values on rank 1 than on rank 0: an unseeded random start.?"),
-    ("random_restart", 2, "field u was given other values on rank 1 than on rank 0: an unseeded random start.?"),
+    ("random_start", 2, f"field u was given other values on rank 1 than on rank 0: {START}"),
+    ("random_restart", 2, f"field u was given other values on rank 1 than on rank 0: {START}"),
     ("other_mesh", 2, f"set cells is of 24 elements on rank 0, and of 30 elements on rank 1: {MESH}"),
     ("other_mesh_by_points", 2, f"set cells is of 24 elements on rank 0, and of 30 elements on rank 1: {MESH}"),
     ("other_points", 3, f"set cells has its elements at other places on rank 1 than on rank 0: {MESH}"),
@@ -56,8 +58,27 @@ def test_what_differs_is_one_line_and_ends_all(name: str, ranks: int, line: str)
     assert re.fullmatch(f"meshloom: {line}\n", done.stderr), done.stderr
 
 
+#: The same where nobody asked for checks: what comes has another length. Rank 0 tells, or the rank that cannot go on.
+ASK = MOVE + r" \(MESHLOOM_CHECK_RANKS=1 names them\)"
+UNCHECKED = [
+    ("shorter_message", rf"rank 0 exchanges halos of pair: it gets \d+ bytes from rank 1, and expects \d+ .*: {ASK}"),
+    ("longer_message", rf"rank 0 exchanges halos of u: it gets more from rank 1, and expects \d+ bytes: {ASK}"),
+    ("other_rows", rf"rank 0 gathers rows of a script \(float64, shape \(2,\) each\) at {HERE}, and rank 1 gathers"
+                   rf" rows of a script \(float64, shape \(3,\) each\) at {HERE}: {MOVE}"),
+    ("other_sums", rf"rank \d gathers sums of a script .*: {ASK}"),
+]  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["nothing", "refused_and_caught"])
+@pytest.mark.parametrize(("name", "line"), UNCHECKED, ids=[name for name, _ in UNCHECKED])
+def test_messages_of_another_length_are_one_line_and_end_all(name: str, line: str) -> None:
+    done = launched(2, ["-m", SCRIPT, name], MESHLOOM_CHECK_RANKS="0")
+    assert done.returncode == 2 and not done.stdout
+    assert re.fullmatch(f"meshloom: {line}\n", done.stderr), done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["nothing", "refused_and_caught", "exit_as_it_should"])
 def test_what_is_the_same_passes(name: str) -> None:
     done = launched(3, ["-m", SCRIPT, name])
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
@@ -113,6 +134,20 @@ def test_other_errors_show_their_traceback_once(name: str, coming: int, first: s
     found = ended(name, coming)
     assert found.code == 1 and found.said.count("ZeroDivisionError: on purpose") == 1
     assert found.said.startswith(f"{first}Traceback (most recent call last):\n"), found.said
+    assert found.seconds < GONE or not coming
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "coming", "code", "said"), [
+    ("exit_with_words", 1, 1, "meshloom: rank 1: no such file\n"),
+    ("exit_with_code", 1, 3, "meshloom: rank 1: ends with exit code 3\n"),
+    ("exit_raised", 1, 4, "meshloom: rank 1: ends with exit code 4\n"),
+    ("exit_on_all", 0, 3, ""), ("exit_on_all_with_words", 0, 1, "no such file\n"),
+])  # fmt: skip
+def test_exit_codes_of_scripts_end_all(name: str, coming: int, code: int, said: str) -> None:
+    """Told once, unless all end alike: then what Python prints is all."""
+    found = ended(name, coming)
+    assert (found.code, found.said) == (code, said)
     assert found.seconds < GONE or not coming
 
 
