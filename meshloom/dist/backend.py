@@ -46,6 +46,7 @@ class Ranks(Backend):
     """``inside``: what runs loops on this rank."""
 
     fuses = False  # what is fused is what of a program runs here
+    lowers = True  # and halos grow with what looks at them
 
     def __init__(self, inside: Backend, world: World):
         self.inside, self.world, self.name = inside, world, inside.name
