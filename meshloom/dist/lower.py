@@ -58,11 +58,15 @@ class LocalProgram:
         calls = [one for one in self.operations if one.domain.is_call]
         return "; ".join(filter(None, map(_told, calls, functions_of(calls))))
 
+    def compare(self) -> None:
+        """Before it is first made ready, or runs: what all ranks must have been given alike."""
+        compare_given(world(), self._cut, self.arrays.values(), self._totals, self._inside)
+
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Before: halos that it asks for as they are, which all ranks bring up to date. Behind: what is known of halos
-        now; nothing, where it has not come to its end."""
-        compare_given(world(), self._cut, self.arrays.values(), self._totals, self._inside)
+        """Around replays, of which there is one at least. Before: halos that it asks for as they are, which all ranks
+        bring up to date. Behind: what is known of halos now; nothing, where it has not come to its end."""
+        self.compare()
         stale = tuple(one for field in self.exchanges.first if (one := self.arrays[field]).valid != ALL_LAYERS)
         if stale:
             Exchange(stale, self._inside)()
