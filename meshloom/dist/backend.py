@@ -162,9 +162,10 @@ class LoneLoop:
             on = on_rows([operation], world())
             self._local, self._of = lowered(Dataflow(on), here(on)), None
             self._steps = [one.prepare() for one in self._local.operations]
-        with self._local.running():
-            for step in self._steps:
-                step()
+        began = self._local.begin()
+        for step in self._steps:
+            step()
+        self._local.end(began, 1)
 
 
 class RankRecording(Recording):
@@ -190,8 +191,9 @@ class RankRecording(Recording):
 
     def _replayed(self, times: int, mode: RunMode, watched: Sequence[Global]) -> Replayed:
         if times:
-            with self._local.running():
-                done = self._performed(times, mode, watched)
+            began = self._local.begin()
+            done = self._performed(times, mode, watched)
+            self._local.end(began, len(done.history))
         else:  # it is made ready: nothing looks at halos, nor leaves any
             self._local.compare()
             done = self._performed(times, mode, watched)

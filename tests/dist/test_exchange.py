@@ -21,7 +21,7 @@ def placed(step: Callable[[], None], layers: tuple[str, ...] = LAYERS) -> Exchan
 
 
 def names(found: Exchanges) -> tuple[set[str], dict[int, list[str]]]:
-    return {one.name for one in found.first}, {at: [one.name for one in due] for at, due in found.before.items()}
+    return {one.name for one, _ in found.first}, {at: [one.name for one in due] for at, due in found.before.items()}
 
 
 def test_what_nobody_writes_is_asked_for_once() -> None:
@@ -126,7 +126,8 @@ def test_random_programs_never_look_at_what_is_old() -> None:
 
         graph = ml.program(step).dataflow
         found = place_exchanges(graph, lambda field: LAYERS)
-        stale = {f for f in graph.storages if isinstance(f, ml.Field)} - {*found.first}  # on every halo
+        fields = {one for one in graph.storages if isinstance(one, ml.Field)}
+        stale = fields - {one for one, _ in found.first}  # on every halo
         for _ in range(3):
             for at, operation in enumerate(graph.operations):
                 stale -= {*found.before.get(at, ())}

@@ -201,7 +201,7 @@ def test_what_a_loop_that_reduces_writes_on_the_exec_halo_is_valid_there() -> No
             shared_out(things, y, to[ends], ml.Global(0.0), ml.Global(0.0))
 
         found = place_exchanges(ml.program(step).dataflow, lambda field: LAYERS)
-    assert not found.before and {one.name for one in found.first} == {"x"} and (y, EXEC) in found.valid
+    assert not found.before and {one.name for one, _ in found.first} == {"x"} and (y, EXEC) in found.valid
 
 
 # ----- planes of grids --------------------------------------------------------------------------------------------
