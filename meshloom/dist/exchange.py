@@ -196,11 +196,48 @@ class RankMessages(CalledFunction):
 
 
 class Parcel(NamedTuple):
-    """What one message has of one array: the values at ``places`` (rows, dim) of its memory, so many ``bytes``."""
+    """What one message has of one array: values (rows, columns), so many ``bytes``, at ``places`` of its memory, which
+    are indices, or a slice for each column."""
 
     array: DistributedArray
     places: Any
+    shape: tuple[int, ...]
     bytes: int
+
+    @classmethod
+    def of(cls, array: DistributedArray, at: np.ndarray, inside: Backend) -> Parcel:
+        """``at``: where its values (rows, dim) are in memory."""
+        size, slices = at.size * array.dtype.itemsize, slices_of(at)
+        if slices and (len(slices) == 1 or not inside.target.is_simt):  # there each is a transfer of its own
+            return cls(array, slices, (at.size // len(slices), len(slices)), size)
+        return cls(array, inside.place(at), at.shape, size)
+
+    def read(self, message: np.ndarray) -> None:
+        """Its part of a message that is sent, from memory."""
+        storage, values = self.array.local.storage, message.view(self.array.dtype).reshape(self.shape)
+        if not isinstance(self.places, tuple):
+            values[...] = on_host(storage[self.places])
+            return
+        for column, part in zip(values.T, self.places, strict=True):
+            column[...] = on_host(storage[part])
+
+    def write(self, message: np.ndarray, inside: Backend) -> None:
+        """Its part of a message that has come, to memory."""
+        storage, values = self.array.local.storage, message.view(self.array.dtype).reshape(self.shape)
+        if not isinstance(self.places, tuple):
+            storage[self.places] = inside.place(values)
+            return
+        for column, part in zip(values.T, self.places, strict=True):
+            storage[part] = inside.place(column)
+
+
+def slices_of(at: np.ndarray) -> tuple[slice, ...] | None:
+    """Where values (rows, dim) lie in memory that are one run of it, such as planes of a grid, or one in each column;
+    None where they are scattered."""
+    for columns in (at.reshape(-1, 1), at):
+        if at.size and (np.diff(columns, axis=0) == 1).all():
+            return tuple(slice(int(one[0]), int(one[-1]) + 1) for one in columns.T)
+    return None
 
 
 class Travelling(NamedTuple):
@@ -229,8 +266,9 @@ class Exchange:
             both = (one.on.sends, self._sends), (one.on.receives, self._receives)
             for (messages, listed), places in zip(both, one.on.places(one.layout, one.local.dim), strict=True):
                 for rank, at in zip(messages.neighbours, places, strict=True):
-                    parcel = Parcel(one, inside.place(at), at.size * one.dtype.itemsize)
-                    listed.setdefault(rank, []).append(parcel)
+                    listed.setdefault(rank, []).append(Parcel.of(one, at, inside))
+        self._messages = {rank: np.empty(sum(one.bytes for one in parcels), np.uint8)
+                          for rank, parcels in self._sends.items()}  # fmt: skip
 
         self.name = f"exchange of {', '.join(one.local.name for one in arrays)}"
 
@@ -249,8 +287,7 @@ class Exchange:
         """Send what there is now."""
         left_out, self.left_out = self.left_out, frozenset()
         sends, receives = (_without(left_out, parcels) for parcels in (self._sends, self._receives))
-        sent = [np.concatenate([on_host(one.array.local.storage[one.places]).view(np.uint8).reshape(-1)
-                                for one in parcels]) for parcels in sends.values()]  # fmt: skip
+        sent = [_written(self._messages[rank], parcels) for rank, parcels in sends.items()]
         lengths = [sum(one.bytes for one in parcels) for parcels in receives.values()]
         sizes = [len(one) for one in sent]
         counts = len(left_out) < len(self.arrays)  # on every rank, whatever it has of them
@@ -265,11 +302,23 @@ class Exchange:
         if sizes is not None:
             world().count(self.name, sizes, before)
         for message, parcels in zip(found, receives.values(), strict=True):
-            first = 0
-            for array, places, size in parcels:
-                values = message[first : first + size].view(array.dtype).reshape(places.shape)
-                array.local.storage[places] = self._inside.place(values)
-                first += size
+            for one, part in _parts(message, parcels):
+                one.write(part, self._inside)
+
+
+def _parts(message: np.ndarray, parcels: Iterable[Parcel]) -> Iterator[tuple[Parcel, np.ndarray]]:
+    """Each parcel with its part of a message."""
+    first = 0
+    for one in parcels:
+        yield one, message[first : first + one.bytes]
+        first += one.bytes
+
+
+def _written(message: np.ndarray, parcels: Sequence[Parcel]) -> np.ndarray:
+    """A message with the values of now, in memory that is kept: what was sent of it before has come."""
+    for one, part in _parts(message, parcels):
+        one.read(part)
+    return message[: sum(one.bytes for one in parcels)]
 
 
 def _without(some: Collection[DistributedArray], parcels: dict[int, list[Parcel]]) -> dict[int, list[Parcel]]:
