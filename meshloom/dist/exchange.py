@@ -118,10 +118,10 @@ def _walked(
         stale = tuple(dict.fromkeys(halo[0] for halo in needed if halo not in valid))
         if due := stale if placed is None else placed.get(position, ()):
             walk.before[position] = due
-            whole = {field: [(field, layer) for layer in layers[field]] for field in due}
+            halos = {field: [(field, layer) for layer in layers[field]] for field in due}
             walk.unless[position] = {field: frozenset(since for halo in its for since in valid[halo])
-                                     for field, its in whole.items() if all(halo in valid for halo in its)}  # fmt: skip
-            valid |= {halo: frozenset() for its in whole.values() for halo in its}
+                                     for field, its in halos.items() if all(halo in valid for halo in its)}  # fmt: skip
+            valid |= {halo: frozenset() for its in halos.values() for halo in its}
         walk.asked.update(since for halo in needed for since in valid[halo])
         valid = _after(one, valid, cut, layers)
         walk.stale[position] = _left_stale(one, valid, layers)
