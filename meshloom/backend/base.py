@@ -27,6 +27,7 @@ class Backend(ABC):
 
     name: str = ""
     fuses: bool = True  # can it run loops of a program as one?
+    lowers: bool = False  # does it run a program of its own in place of a recorded one, and change sets to make it?
     strict: bool = False  # are all kernels strict from now on? one answer for all back ends, so it is set on this class
     reproducible: bool = False  # have sums to Globals the same bits in any order, of loops made from now on? likewise
 

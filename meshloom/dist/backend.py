@@ -46,6 +46,7 @@ class Ranks(Backend):
     """``inside``: what runs loops on this rank."""
 
     fuses = False  # what is fused is what of a program runs here
+    lowers = True  # and halos grow with what looks at them
 
     def __init__(self, inside: Backend, world: World):
         self.inside, self.world, self.name = inside, world, inside.name
@@ -161,9 +162,10 @@ class LoneLoop:
             on = on_rows([operation], world())
             self._local, self._of = lowered(Dataflow(on), here(on)), None
             self._steps = [one.prepare() for one in self._local.operations]
-        with self._local.running():
-            for step in self._steps:
-                step()
+        began = self._local.begin()
+        for step in self._steps:
+            step()
+        self._local.end(began, 1)
 
 
 class RankRecording(Recording):
@@ -188,13 +190,21 @@ class RankRecording(Recording):
         return self._replayed(at_most, lambda one, most: one.repeat(most, until), ())
 
     def _replayed(self, times: int, mode: RunMode, watched: Sequence[Global]) -> Replayed:
-        tape = self.lowered
-        with self._local.running():
-            if tape.calls:
-                done = executed_in_turn(lambda: tape, tape, times, mode, watched)
-            else:
-                done = tape.perform(times, mode, watched)
+        if times:
+            began = self._local.begin()
+            done = self._performed(times, mode, watched)
+            self._local.end(began, len(done.history))
+        else:  # it is made ready: nothing looks at halos, nor leaves any
+            self._local.compare()
+            done = self._performed(times, mode, watched)
         return done._replace(seconds=np.full(len(self.operations), np.nan))
+
+    def _performed(self, times: int, mode: RunMode, watched: Sequence[Global]) -> Replayed:
+        """What it calls is messages and copies, which set no Python value."""
+        tape = self.lowered
+        if not tape.calls:
+            return tape.perform(times, mode, watched)
+        return executed_in_turn(lambda: tape, tape, times, mode, watched, followed=False)
 
 
 def refuse(of: Operation, world: World) -> None:

@@ -93,7 +93,11 @@ def watch_exit(world: Callable[[], OneProcess]) -> Callable[[], None]:
     """From now on what ``sys.exit`` or ``SystemExit`` is given, and nobody catches, ends all ranks, unless it is 0;
     until what comes back is called. Python asks no hook then: it reads ``code`` of the exception, from no frame, so
     that is where it is seen."""
-    members, leave = gc.get_referents(SystemExit.__dict__)[0], sys.exit
+    leave = sys.exit
+    found = [one for one in gc.get_referents(SystemExit.__dict__) if isinstance(one, dict) and "code" in one]
+    members = found[0] if found else None
+    if members is None:  # a Python that keeps it elsewhere: there such an end is seen by nobody, as without this
+        return lambda: None
     code = members["code"]
 
     def exit_in_python(status: Any = None, /) -> NoReturn:

@@ -4,7 +4,6 @@ placed them, and reductions that all ranks finish together."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -15,7 +14,7 @@ from meshloom.dist.checks import poison, poisons_halos
 from meshloom.dist.consistency import compare_given
 from meshloom.dist.exchange import Exchange, Exchanges, Halo, RankMessages, place_exchanges, traffic
 from meshloom.dist.grid_rows import copied
-from meshloom.dist.halo import ALL_LAYERS, EXEC, IMPORT
+from meshloom.dist.halo import ALL_LAYERS, EXEC, IMPORT, LAYERS
 from meshloom.dist.local import Distribution, LocalSet
 from meshloom.dist.overlap import BlockingExchange, ExchangeStart, overlap_exchanges
 from meshloom.dist.slabs import Slabs, grid_of, on_lines, on_points, slabs
@@ -45,12 +44,13 @@ class Here(NamedTuple):
 
 class LocalProgram:
     """``operations``: of a program, in order, as they run here. ``arrays``: its fields. ``exchanges``: where halos are
-    brought up to date. ``totals``: Globals of the program."""
+    brought up to date, ``placed``: by what, by position. ``totals``: Globals of the program."""
 
-    def __init__(self, operations: tuple[Operation, ...], here: Here, exchanges: Exchanges, totals: Sequence[Global]):
-        self.operations, self.arrays, self.exchanges = operations, here.arrays, exchanges
+    def __init__(self, operations: tuple[Operation, ...], here: Here, exchanges: Exchanges,
+                 placed: Mapping[int, Exchange], totals: Sequence[Global]):  # fmt: skip
+        self.operations, self.arrays, self.exchanges, self._placed = operations, here.arrays, exchanges, placed
         self._inside, self._cut, self._totals = here.inside, here.cut, totals
-        self._written = frozenset(Dataflow(operations).written)
+        self._first: dict[tuple[Field, ...], Exchange] = {}  # before runs, by what is stale then
 
     @property
     def summary(self) -> str:
@@ -58,37 +58,53 @@ class LocalProgram:
         calls = [one for one in self.operations if one.domain.is_call]
         return "; ".join(filter(None, map(_told, calls, functions_of(calls))))
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Before: halos that it asks for as they are, which all ranks bring up to date. Behind: what is known of halos
-        now; nothing, where it has not come to its end."""
+    def compare(self) -> None:
+        """Before it is first made ready, or runs: what all ranks must have been given alike."""
         compare_given(world(), self._cut, self.arrays.values(), self._totals, self._inside)
-        stale = tuple(one for field in self.exchanges.first if (one := self.arrays[field]).valid != ALL_LAYERS)
-        if stale:
-            Exchange(stale, self._inside)()
+
+    def begin(self) -> frozenset[Halo]:
+        """Before replays, of which there is one at least: halos that it asks for as they are all ranks bring up to
+        date. Gives what is valid then. Until they have ended nothing is known of the fields that it writes."""
+        self.compare()
+        if stale := self.exchanges.due_first(self._valid()):
+            if stale not in self._first:
+                self._first[stale] = Exchange([self.arrays[one] for one in stale], self._inside)
+            self._first[stale]()
             for one in stale:
-                one.valid = ALL_LAYERS
-        began = {(field, layer) for field, one in self.arrays.items() for layer in one.valid}
-        for one in self.arrays.values():
-            if one.local in self._written:
-                one.valid = frozenset()
-        yield
-        for (field, layer), since in self.exchanges.valid.items():
-            if field in self.arrays and since <= began:  # others are whole on every rank
-                self.arrays[field].valid |= {layer}
+                self.arrays[one].valid = ALL_LAYERS
+        began = self._valid()
+        for position, valid in self.exchanges.left_out(began).items():
+            self._placed[position].left_out = frozenset(self.arrays[one] for one in valid)
+        self._know(frozenset())
+        return began
+
+    def end(self, began: frozenset[Halo], replays: int) -> None:
+        """Behind so many whole replays that have begun so: what is valid now; nothing, where there is none."""
+        if replays:
+            self._know(self.exchanges.valid_after(began, replays))
+
+    def _valid(self) -> frozenset[Halo]:
+        return frozenset((field, layer) for field, one in self.arrays.items() for layer in one.valid)
+
+    def _know(self, valid: frozenset[Halo]) -> None:
+        """This is valid of the fields that it writes, on all ranks: also on those that write nothing of them."""
+        for field in self.exchanges.written & self.arrays.keys():  # others are whole on every rank
+            self.arrays[field].valid = frozenset(layer for layer in LAYERS if (field, layer) in valid)
 
 
 def lowered(graph: Dataflow, here: Here) -> LocalProgram:
     """A program, or a loop by itself, on this rank."""
-    exchanges = place_exchanges(graph, lambda field: layers_of(field.set, here.cut), slabs_of)
+    exchanges = place_exchanges(graph, lambda field: layers_of(field, here), slabs_of)
     found: list[Operation] = []
+    placed: dict[int, Exchange] = {}
     waiting: list[tuple[int, RankReduction]] = []  # each with the position before which all ranks must know it
     for position, one in enumerate(graph.operations):
         if any(due == position for due, _ in waiting):
             found.append(reduction(each for _, each in waiting))
             waiting = []
         if (due := exchanges.before.get(position)) is not None:
-            found.append(exchange(due, here))
+            placed[position] = Exchange([here.arrays[one] for one in due], here.inside)
+            found.append(exchange(placed[position]))
         totals: list[RankReduction] = []
         found += _local_operations(one, here, totals)
         waiting += [(_next_look(graph, each.total, position, here), each) for each in totals
@@ -97,7 +113,7 @@ def lowered(graph: Dataflow, here: Here) -> LocalProgram:
             found.append(poisoned)
     found += [reduction(each for _, each in waiting)] if waiting else []
     local = passed(Dataflow(found), RANK_PASSES).operations
-    return LocalProgram(local, here, exchanges, [one for one in graph.storages if isinstance(one, Global)])
+    return LocalProgram(local, here, exchanges, placed, [one for one in graph.storages if isinstance(one, Global)])
 
 
 #: Of what runs on a rank, after exchanges are placed.
@@ -154,18 +170,19 @@ def local_set(one: Set, cut: Distribution | None) -> LocalSet:
     return cut.local(one)
 
 
-def layers_of(one: Set, cut: Distribution | None) -> Collection[str]:
-    """The layers of its halo that some rank has."""
+def layers_of(field: Field, here: Here) -> Collection[str]:
+    """The layers of its halo that some rank has; both of what is filled alone, whose set others have cut, or nobody."""
+    one, cut = field.set, here.cut
+    if field not in here.arrays:
+        return LAYERS
     if isinstance(one, IndexSpace):
         return slabs(world(), one).layers
-    assert cut is not None
-    return cut.halos(one).layers
+    return cut.halos(one).layers if cut is not None and one in cut.owners else LAYERS
 
 
-def exchange(due: tuple[Field, ...], here: Here) -> Operation:
+def exchange(made: Exchange) -> Operation:
     """The operation that brings the halos of fields up to date: a call of Python's, that all ranks make."""
-    local = tuple(here.arrays[one].local for one in due)
-    made = Exchange([here.arrays[one] for one in due], here.inside)
+    local = tuple(one.local for one in made.arrays)
     return called(RankMessages(made, local, local), made.name)
 
 

@@ -39,11 +39,13 @@ _RECORDED = tuple(f"{_PACKAGE}.{room}" for room in ("mesh", "kernel", "operation
 
 
 def executed_in_turn(
-    now: Callable[[], Tape], tape: Tape, times: int, mode: RunMode, watched: Sequence[Global]
-) -> Replayed:
+    now: Callable[[], Tape], tape: Tape, times: int, mode: RunMode, watched: Sequence[Global],
+    *, followed: bool | None = None,
+) -> Replayed:  # fmt: skip
     """Run a tape with calls. ``now``: gives the tape of the Python values of now; ``watched``: globals that somebody
-    looks at after replays."""
-    replays = _InTurn(now, tape)
+    looks at after replays. ``followed``: may its functions set values that kernels read? None: look at all that they
+    could call."""
+    replays = _InTurn(now, tape, followed)
     tape.bring(watched)
     if not times:
         with together():
@@ -62,10 +64,10 @@ def executed_in_turn(
 class _InTurn:
     """One replay after the other."""
 
-    def __init__(self, now: Callable[[], Tape], tape: Tape):
+    def __init__(self, now: Callable[[], Tape], tape: Tape, followed: bool | None):
         self._now, self._tape, self._replays = now, tape, 0
-        # asked anew in every run: solvers may have got a callback since
-        self._followed = not calls_only_ours(*functions_of(tape.calls))
+        # looked at anew in every run: solvers may have got a callback since
+        self._followed = not calls_only_ours(*functions_of(tape.calls)) if followed is None else followed
         tape.begin(followed=self._followed)
         self.carried = _carried(tape)  # by any tape that has run
 

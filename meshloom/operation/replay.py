@@ -18,6 +18,7 @@ from meshloom.exclusion import holding, mutexes_of
 from meshloom.mesh.buffer import Buffered
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.globals import Comparison
+from meshloom.mesh.random import Random
 from meshloom.native.together import together
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.measures import Measures
@@ -27,6 +28,9 @@ from meshloom.process.activity import part
 
 #: How often, and what of it is wanted: ``run`` or ``repeat`` of a Recording or Replay, at most so many times
 RunMode = Callable[["Recording | Replay", int], Replayed]
+
+#: What is told of a replay that nothing has been made ready for.
+NOT_YET = "not yet: run the program, then ask again"
 
 
 def prepared(operations: Iterable[Operation]) -> dict[Operation, Callable[[], None]]:
@@ -187,6 +191,20 @@ def too_little_memory(name: str, times: int, error: MemoryError) -> ProgramError
 def backends_of(loops: Iterable[Operation]) -> set[Backend]:
     """Those that the operations run on; a fill runs wherever the memory is, and a call wherever it likes."""
     return {one.backend for one in loops if one.domain.compiled}
+
+
+def lowers(loops: Iterable[Operation]) -> bool:
+    """Does something else run in the place of some, which no question makes? Ranks would have to make it together."""
+    return any(one.lowers for one in backends_of(loops))
+
+
+def is_call(operation: Operation) -> bool:
+    return operation.domain.is_call
+
+
+def only_counts(operation: Operation) -> bool:
+    """Is it what counts the draws of a random source? Nobody has written that, nor would learn from its figures."""
+    return all(type(one) is Random for one in operation.storages)
 
 
 def temporaries_among(written: Iterable[Field | Global]) -> tuple[Field, ...]:

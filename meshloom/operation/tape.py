@@ -23,7 +23,6 @@ from meshloom.backend.lowering import Launch
 from meshloom.errors import ProgramError
 from meshloom.exclusion import PREPARING, Mutex, holding, mutexes_of
 from meshloom.mesh.core import Field, Global
-from meshloom.mesh.random import Random
 from meshloom.native.together import together
 from meshloom.operation.arguments import check_memory
 from meshloom.operation.call import CalledFunction, called
@@ -37,11 +36,15 @@ from meshloom.operation.operation import Operation, asking
 from meshloom.operation.passes import PASSES, RECORDED_PASSES, passed
 from meshloom.operation.recorded import Outline, Recorded
 from meshloom.operation.replay import (
+    NOT_YET,
     CachedProgram,
     Replay,
     RunMode,
     backends_of,
+    is_call,
+    lowers,
     mark_written,
+    only_counts,
     prepared,
     temporaries_among,
     too_little_memory,
@@ -74,8 +77,8 @@ class Tape:
         """The recorded operations, but for fills that nobody sees; each can be called by itself, unless it draws random
         numbers."""
         graph = passed(Dataflow(self.operations), PASSES)
-        for is_call, between in groupby(self.operations, _is_call):
-            if not is_call:
+        for called_there, between in groupby(self.operations, is_call):
+            if not called_there:
                 check_nodes_stay(self.name, tuple(between))
         return graph.operations
 
@@ -89,11 +92,11 @@ class Tape:
         """Calls, and all that is between two of them as one operation, in the order in which they run."""
         across, end = self._graph.temporaries_across_calls(), 0
         found: list[Operation] = []
-        for is_call, between in groupby(self.loops, _is_call):
+        for called_there, between in groupby(self.loops, is_call):
             listed = tuple(between)
             end += len(listed)
             carried = {one: self._graph.is_live(one, end) for one in across.intersection(Dataflow(listed).storages)}
-            found += listed if is_call else [self._segment(listed, carried)]
+            found += listed if called_there else [self._segment(listed, carried)]
         return tuple(found)
 
     def _segment(self, loops: tuple[Operation, ...], carried: dict[Field, bool]) -> Operation:
@@ -105,7 +108,7 @@ class Tape:
     @cached_property
     def calls(self) -> tuple[Operation, ...]:
         """Those of Python's functions."""
-        return tuple(filter(_is_call, self.loops))
+        return tuple(filter(is_call, self.loops))
 
     @property
     def segments(self) -> tuple[Tape, ...]:
@@ -410,7 +413,7 @@ class Tape:
             return "\n\n".join(f"part {k} of {len(parts)}: {text}" for k, text in enumerate(parts, 1))
         with self._asked():
             self._as_laid_out()
-            loops = [o.explain() for o in dict.fromkeys(self.loops) if not o.domain.all_memory and not _only_counts(o)]
+            loops = [o.explain() for o in dict.fromkeys(self.loops) if not o.domain.all_memory and not only_counts(o)]
             moved = [f"layout of {f.name}: {best}, the least time over all loops"
                      for f, best in self.layouts.items() if f not in self._voted or str(f.layout) == best]  # fmt: skip
             return "\n\n".join(filter(None, [*moved, self._explained_fusion(), *loops]))
@@ -422,7 +425,7 @@ class Tape:
             return order
         (backend,), (found, made) = self.backends(), self.fusion()
         if backend.target.is_simt:
-            order = made[0].summary if made else "graph: not yet: run the program, then ask again"
+            order = made[0].summary if made else f"graph: {NOT_YET}"
         return "\n".join(filter(None, [found.explain(made[0].measured if made else ()), order]))
 
     @property
@@ -439,6 +442,10 @@ class Tape:
         """Kernels that one replay starts on a device; 0 where there is none, and none of those of calls."""
         if self.calls:
             return sum(one.launches for one in self.segments)
+        if lowers(self.loops):
+            if self.lowered is None:
+                raise ProgramError(f"program {self.name}: launches: {NOT_YET}")
+            return self.lowered.launches
         with self._asked():
             found = self.fused_recording()
             steps = found.body if found else [o.prepare() for o in self.loops]
@@ -449,6 +456,8 @@ class Tape:
         """How one replay is ordered on a device, in one line; empty where there is none."""
         if self.calls:
             return "; a call; ".join(filter(None, [one.graph for one in self.segments]))
+        if lowers(self.loops):
+            return self._ready[1].summary if self._ready else NOT_YET
         with self._asked():
             return (self.fused_recording() or self.recording()).summary
 
@@ -487,12 +496,3 @@ class SegmentBody(CalledFunction):
 def segment_of(piece: Operation) -> Tape | None:
     """What is between two calls, as it is replayed; None of a call."""
     return cast(CalledFunction, piece.body).segment
-
-
-def _is_call(operation: Operation) -> bool:
-    return operation.domain.is_call
-
-
-def _only_counts(operation: Operation) -> bool:
-    """Is it what counts the draws of a random source? Nobody has written that, nor would learn from its figures."""
-    return all(type(one) is Random for one in operation.storages)

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 import meshloom as ml
-from meshloom.dist.exchange import EXEC, Exchanges, place_exchanges
+from meshloom.backend import current
+from meshloom.dist.array import DistributedArray
+from meshloom.dist.exchange import EXEC, Exchange, Exchanges, Parcel, place_exchanges, slices_of
 from meshloom.dist.halo import LAYERS
+from meshloom.dist.local import LocalSet
+from meshloom.dist.world import World as Ranks
+from meshloom.operation.call import functions_of
 from tests.dist.on_ranks_programs import World, at_once, averaged, back, flux, given, looked_at, moved, scaled, stored
+from tests.dist.simulated import on_threads
 
 
 def world() -> World:
@@ -21,7 +28,7 @@ def placed(step: Callable[[], None], layers: tuple[str, ...] = LAYERS) -> Exchan
 
 
 def names(found: Exchanges) -> tuple[set[str], dict[int, list[str]]]:
-    return {one.name for one in found.first}, {at: [one.name for one in due] for at, due in found.before.items()}
+    return {one.name for one, _ in found.first}, {at: [one.name for one in due] for at, due in found.before.items()}
 
 
 def test_what_nobody_writes_is_asked_for_once() -> None:
@@ -126,7 +133,8 @@ def test_random_programs_never_look_at_what_is_old() -> None:
 
         graph = ml.program(step).dataflow
         found = place_exchanges(graph, lambda field: LAYERS)
-        stale = {f for f in graph.storages if isinstance(f, ml.Field)} - {*found.first}  # on every halo
+        fields = {one for one in graph.storages if isinstance(one, ml.Field)}
+        stale = fields - {one for one, _ in found.first}  # on every halo
         for _ in range(3):
             for at, operation in enumerate(graph.operations):
                 stale -= {*found.before.get(at, ())}
@@ -135,3 +143,69 @@ def test_random_programs_never_look_at_what_is_old() -> None:
                 assert not reads & stale, f"program {seed}, operation {at}"
                 written = {w for w in operation.written if isinstance(w, ml.Field)}
                 stale = stale - written if operation.domain.all_memory else stale | written
+
+
+# ----- messages ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("layout", ["aos", "soa", "aosoa4"])
+@pytest.mark.parametrize("dim", [1, 3])
+def test_rows_that_are_one_run_are_sent_by_slices(layout: str, dim: int) -> None:
+    """And with the values of a message by indices, in its order; what comes is put where that is."""
+    with ml.using("numpy"):
+        on = LocalSet.of(ml.Set(12, "rows"), np.arange(12), np.arange(12), 12)
+        field = on.set.field("u", dim, layout=layout, data=np.arange(12.0 * dim).reshape(12, dim))
+        array = DistributedArray(field, on)
+        array.set(field.storage)
+        at, before = on.memory(field.layout, dim), array.local.unpacked()
+        for rows in (np.arange(3, 9), np.array([4]), np.array([1, 3, 4])):
+            one = Parcel.of(array, at[rows], current())
+            runs = len(rows) == 1 or (len(rows) == 6 and (dim == 1 or layout != "aosoa4"))
+            assert isinstance(one.places, tuple) == runs
+            message = np.zeros(one.bytes, np.uint8)
+            one.read(message)
+            assert np.array_equal(message.view(float).reshape(-1, dim), before[rows])
+            one.write((message.view(float) + 100.0).view(np.uint8), current())
+            before[rows] += 100.0
+            assert np.array_equal(array.local.unpacked(), before)
+    assert slices_of(np.zeros((0, 3), np.int64)) is None
+
+
+def test_messages_of_planes_are_slices_and_their_memory_stays() -> None:
+    def job(here: Ranks) -> None:
+        grid = ml.Grid((8, 5))
+        u, v = (grid.field(name, 2, data=np.arange(80.0).reshape(8, 5, 2)) for name in "uv")
+        near = grid.offsets((-1, 0), (1, 0))
+
+        @ml.program
+        def step() -> None:
+            summed(grid.box((1, 0), (7, 5)), u[near], v)
+            kept(grid, v, u)
+
+        step.run(1)
+        made = [one for one in exchanges_in(step) if one.arrays[0].local.name == "u"]
+        assert made and all(isinstance(parcel.places, tuple) for one in made
+                            for side in (one._sends, one._receives) for parcels in side.values()
+                            for parcel in parcels)  # fmt: skip
+        memory = [id(message) for one in made for message in one._messages.values()]
+        step.run(3)
+        assert [id(message) for one in made for message in one._messages.values()] == memory
+
+    on_threads(3, job)
+
+
+@ml.kernel
+def summed(u: ml.Read, v: ml.Write):
+    for k in range(2):
+        v[k] = u[-1, 0][k] + u[1, 0][k]
+
+
+@ml.kernel
+def kept(v: ml.Read, u: ml.Write):
+    for k in range(2):
+        u[k] = v[k]
+
+
+def exchanges_in(program: ml.Program) -> list[Exchange]:
+    """Those of a program that has run, in every replay."""
+    (segment,) = program.segments
+    assert segment.lowered is not None
+    return [one.exchange for one in functions_of(segment.lowered.operations)]

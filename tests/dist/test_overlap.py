@@ -14,7 +14,7 @@ from meshloom.backend import current
 from meshloom.backend.numpy import NumpyBackend
 from meshloom.dist import lower, overlap
 from meshloom.dist.backend import Ranks
-from meshloom.dist.exchange import EXEC, Exchange, place_exchanges
+from meshloom.dist.exchange import EXEC, Exchange, Travelling, place_exchanges
 from meshloom.dist.halo import LAYERS
 from meshloom.dist.lower import LocalProgram, lowered, slabs_of
 from meshloom.dist.overlap import BlockingExchange, ExchangeEnd, ExchangePoll, ExchangeStart
@@ -209,7 +209,7 @@ def test_what_a_loop_that_reduces_writes_on_the_exec_halo_is_valid_there() -> No
             shared_out(things, y, to[ends], ml.Global(0.0), ml.Global(0.0))
 
         found = place_exchanges(ml.program(step).dataflow, lambda field: LAYERS)
-    assert not found.before and {one.name for one in found.first} == {"x"} and (y, EXEC) in found.valid
+    assert not found.before and {one.name for one, _ in found.first} == {"x"} and (y, EXEC) in found.valid
 
 
 # ----- planes of grids --------------------------------------------------------------------------------------------
@@ -460,9 +460,9 @@ def test_a_poll_asks_for_every_message_and_completes_none() -> None:
 
     requests, coming = [Request(), Request()], [np.zeros(3, np.uint8)]
     exchange = object.__new__(Exchange)
-    exchange._ended = MessagesInFlight(requests, lambda: coming)
+    exchange._travels = Travelling(MessagesInFlight(requests, lambda: coming), {}, None)
     ExchangePoll(exchange)()
-    assert [one.asked for one in requests] == [1, 1] and exchange._ended() is coming
+    assert [one.asked for one in requests] == [1, 1] and exchange._travels.ended() is coming
 
 
 def test_what_does_not_pay_is_not_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,134 @@
+"""Ranks in one process: a thread for each, of which one runs at a time, until it waits for others. What they say to
+each other goes through memory; meshes, fields and programs are made by each for itself, as processes do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from queue import Queue
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+import meshloom as ml
+from meshloom.dist.backend import Ranks
+from meshloom.dist.world import World
+
+T = TypeVar("T")
+SECONDS = 60.0  # a deadlock fails
+_ASKING = ("array", "backend", "exchange", "lower", "sums")  # modules that ask for the world
+
+
+class Meeting:
+    """What the threads of some ranks share: who runs, where all meet, and what is under way."""
+
+    def __init__(self, ranks: int):
+        self.runs, self.all = threading.Lock(), threading.Barrier(ranks, timeout=SECONDS)
+        self.values: list[Any] = [None] * ranks
+        self.mail = {(a, b): Queue[np.ndarray]() for a in range(ranks) for b in range(ranks)}
+
+    def waits(self, what: Callable[[], T]) -> T:
+        """What others are needed for, who run meanwhile."""
+        self.runs.release()
+        try:
+            return what()
+        finally:
+            self.runs.acquire()
+
+
+class Request:
+    """A message that comes, or has been sent."""
+
+    def __init__(self, wait: Callable[[], object] = lambda: None):
+        self.Wait = wait
+
+
+class Communicator:
+    """As much of mpi4py's as a world uses."""
+
+    def __init__(self, rank: int, meeting: Meeting):
+        self.rank, self._at = rank, meeting
+
+    def allgather(self, value: Any) -> list[Any]:
+        self._at.values[self.rank] = value
+        self._at.waits(self._at.all.wait)
+        found = list(self._at.values)
+        self._at.waits(self._at.all.wait)
+        return found
+
+    def bcast(self, value: Any) -> Any:
+        return self.allgather(value)[0]
+
+    def Allgather(self, sent: Sequence[Any], found: Sequence[Any]) -> None:
+        found[0].view(np.uint8).reshape(-1)[:] = np.concatenate(self.allgather(sent[0].copy()))
+
+    Allgatherv = Allgather
+
+    def Isend(self, sent: Sequence[Any], to: int) -> Request:
+        self._at.mail[self.rank, to].put(sent[0].copy())
+        return Request()
+
+    def Irecv(self, found: Sequence[Any], source: int) -> Request:
+        def wait() -> None:
+            come = self._at.waits(lambda: self._at.mail[source, self.rank].get(timeout=SECONDS))
+            assert len(come) == len(found[0]), "both ranks know how long a message is"
+            found[0][:] = come
+
+        return Request(wait)
+
+
+class ThreadWorld(World):
+    """A rank that is a thread."""
+
+    _byte = None
+
+
+class OfThread:
+    """The world of whichever thread asks."""
+
+    def __init__(self) -> None:
+        self.local = threading.local()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.local.world, name)
+
+
+def on_threads(ranks: int, job: Callable[[World], T]) -> list[T]:
+    """What each rank finds."""
+    meeting, here = Meeting(ranks), OfThread()
+    found: list[Any] = [None] * ranks
+    errors: list[BaseException] = []
+
+    def rank_runs(rank: int) -> None:
+        talk = Communicator(rank, meeting)
+        here.local.world = ThreadWorld(rank, ranks, 0, 1, talk, None, talk)
+        with meeting.runs:
+            try:
+                found[rank] = job(here.local.world)
+            except BaseException as error:
+                errors.append(error)
+                meeting.all.abort()
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in _ASKING:
+            patch.setattr(import_module(f"meshloom.dist.{name}"), "world", lambda: here)
+        patch.setattr(import_module("meshloom.backend"), "_over_ranks", lambda inside: Ranks(inside, here))
+        with ml.using("numpy", reproducible=True):
+            threads = [threading.Thread(target=rank_runs, args=(one,), daemon=True) for one in range(ranks)]
+            for one in threads:
+                one.start()
+            for one in threads:
+                one.join()
+    for error in errors:
+        if not isinstance(error, threading.BrokenBarrierError):
+            raise error
+    assert not errors
+    return found
+
+
+def alone(job: Callable[[World], T]) -> T:
+    """What a process by itself finds."""
+    with ml.using("numpy", reproducible=True):
+        return job(World())
