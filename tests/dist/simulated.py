@@ -38,11 +38,34 @@ class Meeting:
             self.runs.acquire()
 
 
-class Request:
-    """A message that comes, or has been sent."""
+class Status:
+    """Of a message that came: how long it was."""
 
-    def __init__(self, wait: Callable[[], object] = lambda: None):
-        self.Wait = wait
+    bytes = 0
+
+    def Get_count(self, kind: object) -> int:
+        return self.bytes
+
+
+class Library:
+    """As much of mpi4py's own names as a world uses."""
+
+    BYTE, ERR_TRUNCATE, Status, Exception = None, 15, Status, type("Exception", (RuntimeError,), {})
+
+
+class Request:
+    """A message that comes, or has been sent: how to wait for it, which gives its bytes."""
+
+    def __init__(self, wait: Callable[[], int] = lambda: 0):
+        self._wait = wait
+
+    def Wait(self, status: Status | None = None) -> None:
+        came = self._wait()
+        if status is not None:
+            status.bytes = came
+
+    def Get_status(self) -> None:
+        """A thread that waits for nothing has nothing to do for others."""
 
 
 class Communicator:
@@ -71,10 +94,10 @@ class Communicator:
         return Request()
 
     def Irecv(self, found: Sequence[Any], source: int) -> Request:
-        def wait() -> None:
+        def wait() -> int:
             come = self._at.waits(lambda: self._at.mail[source, self.rank].get(timeout=SECONDS))
-            assert len(come) == len(found[0]), "both ranks know how long a message is"
-            found[0][:] = come
+            found[0][: len(come)] = come[: len(found[0])]
+            return len(come)
 
         return Request(wait)
 
@@ -82,7 +105,7 @@ class Communicator:
 class ThreadWorld(World):
     """A rank that is a thread."""
 
-    _byte = None
+    _mpi = Library
 
 
 class OfThread:
