@@ -7,24 +7,22 @@ cost is a hash of the bytes.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
-from weakref import WeakSet
 
 import numpy as np
 
 from meshloom.backend.base import Backend
 from meshloom.backend.compiling import CompilingBackend
+from meshloom.dist.agreement import GivenToRank, NumbersFromPython, compare, given_anew
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import CALLS, HALOS, digest
 from meshloom.dist.local import Distribution
 from meshloom.dist.shared import share
 from meshloom.dist.usage import meshes_of
 from meshloom.dist.world import World
-from meshloom.errors import CompilerError, RankError, shown
+from meshloom.errors import CompilerError, shown
 from meshloom.mesh.core import Global, Map, Set, on_host
 from meshloom.native.compiler import host_compiler
 from meshloom.process.version import VERSION
@@ -35,43 +33,6 @@ POINTS = "digest of points"  # where a set keeps it
 SAME_MESH = "all ranks must be given the same mesh"
 SAME_COMPILER = "name the same by CXX on all nodes"
 SAME_PARTITION = "name the same partitioner, of one version, or give the same array on all ranks"
-SAME_SCRIPT = "all ranks must run the same script"
-
-_compared: WeakSet[Global] = WeakSet()
-
-
-class GivenToRank(NamedTuple):
-    """Something by its ``name``. Where ``said`` differs between ranks, both are told; where ``digest`` does, that the
-    thing ``differs``, such as "was given other values". ``hint``: what to do about it."""
-
-    name: str
-    said: str
-    hint: str
-    digest: str = ""
-    differs: str = "was given other values"
-
-
-def compare(world: World, given: Iterable[GivenToRank], when: str) -> None:
-    """RankError where ranks have different things, which names the first, and two ranks; all must ask."""
-    mine = list(given)
-    digests = world.allgathered(hashlib.sha256(repr(mine).encode()).hexdigest(), f"what it was given {when}")
-    for rank, one in enumerate(digests):
-        if one != digests[0]:
-            everybody = world.allgathered(mine, "what differs")
-            raise RankError(difference(everybody[0], rank, everybody[rank]))
-
-
-def difference(first: Sequence[GivenToRank], rank: int, theirs: Sequence[GivenToRank]) -> str:
-    """What a rank has that rank 0 has otherwise."""
-    for one, other in zip(first, theirs, strict=False):
-        if one.name != other.name:
-            return f"rank 0 uses {one.name} where rank {rank} uses {other.name}: {SAME_SCRIPT}"
-        if one.said != other.said:
-            return f"{one.name} is {one.said} on rank 0, and {other.said} on rank {rank}: {one.hint}"
-        if one.digest != other.digest:
-            return f"{one.name} {one.differs} on rank {rank} than on rank 0: {one.hint}"
-    longer = (0, first) if len(first) > len(theirs) else (rank, theirs)
-    return f"rank {longer[0]} uses {longer[1][min(len(first), len(theirs))].name} before others do: {SAME_SCRIPT}"
 
 
 # ----- settings -----------------------------------------------------------------------------------------------------
@@ -109,19 +70,21 @@ def compare_sets(world: World, cut: Distribution) -> None:
 
 def compare_given(
     world: World, cut: Distribution | None, fields: Iterable[DistributedArray], totals: Iterable[Global],
-    inside: Backend,
+    numbers: NumbersFromPython, inside: Backend,
 ) -> None:  # fmt: skip
     """RankError where ranks were given other sets, maps, fields or Globals for a program, or another back end; asked
-    once for each of them. ``cut``: its sets, but for grids."""
+    whenever one of them was given. ``cut``: its sets, but for grids. Other numbers are noted."""
     if cut is not None:
         compare_sets(world, cut)
+    numbers.note()
     uncompared = [one for one in fields if one.given and not one.local.temporary]
-    first_seen = [one for one in totals if one not in _compared]
-    if uncompared or first_seen:
-        _compared.update(first_seen)
-        compare(world, [*_backend(inside), *map(_field, uncompared), *map(_global, first_seen)], "as values")
+    anew = given_anew(totals)
+    if uncompared or anew:
+        compare(world, [*_backend(inside), *map(_field, uncompared), *map(_global, anew)], "as values")
         for one in uncompared:
             one.given = ""
+        for total in anew:
+            total.given = False
 
 
 def _given(some: Sequence[Set | Map]) -> Iterator[GivenToRank]:

@@ -9,10 +9,11 @@ whose halos stay as they were keep what is here of them, so that fields need not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,10 +49,24 @@ class Messages:
 NOTHING = Messages()
 
 
+class ByRank(NamedTuple):
+    """The rows of a whole that have owners, in the order of these: so many, ``counts`` (ranks,), of each rank, and
+    where they lie in the whole, ``rows``, ascending for each rank."""
+
+    counts: np.ndarray
+    rows: np.ndarray
+
+    @classmethod
+    def of(cls, owner: np.ndarray, ranks: int) -> ByRank:
+        kind = np.uint16 if ranks <= 1 << 16 else owner.dtype  # small numbers are sorted faster
+        return cls(np.bincount(owner, minlength=ranks), np.argsort(owner.astype(kind, copy=False), kind="stable"))
+
+
 @dataclass(frozen=True, eq=False)
 class LocalSet:
     """``set``: it is visited by loops, ``here`` (total,) says where its rows lie in the whole, ``mine`` which of those
-    that are visited this rank owns. ``everywhere``: every rank has the one element that there is."""
+    that are visited this rank owns. ``everywhere``: every rank has the one element that there is. ``by_rank``: of a
+    grid, which rows of the whole every rank owns."""
 
     set: Set
     here: np.ndarray
@@ -59,6 +74,7 @@ class LocalSet:
     sends: Messages = NOTHING
     receives: Messages = NOTHING
     everywhere: bool = False
+    by_rank: Callable[[], ByRank] | None = None
     _places: dict[tuple[Layout, int], tuple[tuple[np.ndarray, ...], ...]] = field(default_factory=dict)
 
     @classmethod
@@ -190,6 +206,10 @@ class Distribution:
         return {one for one, owner in known.items() if found[one] is not owner}
 
     # ----- what is here ---------------------------------------------------------------------------------------------
+    def by_rank(self, one: Set) -> ByRank:
+        """Which elements of a set every rank owns. Not kept: it is as large as the whole."""
+        return ByRank.of(self.owners[one], self.world.size)
+
     def owned(self, one: Set) -> np.ndarray:
         """Where the elements of a set that this rank owns lie in the whole."""
         owner = self.owners[one]
@@ -248,6 +268,14 @@ def distribution(world: World, sets: Sequence[Set], maps: Mapping[Map, bool]) ->
     if not cut.serves(sets, maps):
         cut.grow(sets, maps)
     return cut
+
+
+def rows_by_rank(one: Set, on: LocalSet) -> ByRank:
+    """Which rows of a set or grid, of which ``on`` is here, every rank owns."""
+    if on.by_rank is not None:
+        return on.by_rank()
+    cut: Distribution = one.kept[KEPT]
+    return cut.by_rank(one)
 
 
 def _alike(one: DistributedSet, other: DistributedSet) -> bool:

@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from meshloom.backend.base import Backend
+from meshloom.dist.agreement import NumbersFromPython
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import poison, poisons_halos
 from meshloom.dist.consistency import compare_given
@@ -45,11 +46,12 @@ class Here(NamedTuple):
 
 class LocalProgram:
     """``operations``: of a program, in order, as they run here. ``arrays``: its fields. ``exchanges``: where halos are
-    brought up to date. ``totals``: Globals of the program."""
+    brought up to date. ``totals``: Globals of the program. ``numbers``: that its loops take from Python."""
 
-    def __init__(self, operations: tuple[Operation, ...], here: Here, exchanges: Exchanges, totals: Sequence[Global]):
+    def __init__(self, operations: tuple[Operation, ...], here: Here, exchanges: Exchanges, totals: Sequence[Global],
+                 numbers: NumbersFromPython):  # fmt: skip
         self.operations, self.arrays, self.exchanges = operations, here.arrays, exchanges
-        self._inside, self._cut, self._totals = here.inside, here.cut, totals
+        self._inside, self._cut, self._totals, self._numbers = here.inside, here.cut, totals, numbers
         self._written = frozenset(Dataflow(operations).written)
 
     @property
@@ -62,7 +64,7 @@ class LocalProgram:
     def running(self) -> Iterator[None]:
         """Before: halos that it asks for as they are, which all ranks bring up to date. Behind: what is known of halos
         now; nothing, where it has not come to its end."""
-        compare_given(world(), self._cut, self.arrays.values(), self._totals, self._inside)
+        compare_given(world(), self._cut, self.arrays.values(), self._totals, self._numbers, self._inside)
         stale = tuple(one for field in self.exchanges.first if (one := self.arrays[field]).valid != ALL_LAYERS)
         if stale:
             Exchange(stale, self._inside)()
@@ -97,7 +99,8 @@ def lowered(graph: Dataflow, here: Here) -> LocalProgram:
             found.append(poisoned)
     found += [reduction(each for _, each in waiting)] if waiting else []
     local = passed(Dataflow(found), RANK_PASSES).operations
-    return LocalProgram(local, here, exchanges, [one for one in graph.storages if isinstance(one, Global)])
+    totals = [one for one in graph.storages if isinstance(one, Global)]
+    return LocalProgram(local, here, exchanges, totals, NumbersFromPython(graph.operations))
 
 
 #: Of what runs on a rank, after exchanges are placed.

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshloom.backend.numpy_binned import Bins
+from meshloom.dist.agreement import with_digest, without_digest
 from meshloom.dist.world import world
 from meshloom.kernel.access import Mode, OpenSum, Read, identity
 from meshloom.kernel.expr import const, load, operate
@@ -103,8 +104,8 @@ class Reductions:
 
     def __call__(self) -> None:
         here = [on_host(one.here.storage).view(np.uint8) for one in self.each]
-        sent, before = np.concatenate(here), time.perf_counter()
-        parts = world().stacked(sent, f"the parts of {self.name}")
+        sent, before = with_digest(np.concatenate(here)), time.perf_counter()
+        parts = without_digest(world(), [*world().stacked(sent, f"the parts of {self.name}")])
         world().count(self.name, [sent.nbytes], before)
         ends = np.cumsum([0, *(len(one) for one in here)])
         for one, first, last in zip(self.each, ends[:-1], ends[1:], strict=True):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -111,6 +111,17 @@ class World(of_process.OneProcess):
         sent = np.ascontiguousarray(row).view(np.uint8).reshape(-1)
         self._ranks.Allgather([sent, self._byte], [found.view(np.uint8).reshape(-1), self._byte])
         return found
+
+    def joined(self, sent: np.ndarray, lengths: Sequence[int], what: str) -> list[np.ndarray]:
+        """Bytes of every rank, of which all know how many these are, ``lengths``, the same on all ranks: one
+        collective; all must call it. ``what`` they are: for messages."""
+        if self._ranks is None:
+            return [sent]
+        self.check(f"gathers {what}")
+        ends = [0, *accumulate(lengths)]
+        found = np.empty(ends[-1], np.uint8)
+        self._ranks.Allgatherv([sent, self._byte], [found, [*lengths], ends[:-1], self._byte])
+        return [found[a:b] for a, b in pairwise(ends)]
 
     def begin_exchange(self, sent: Sequence[np.ndarray], lengths: Sequence[int], neighbours: Sequence[int],
                        senders: Sequence[int], what: Mapping[int, str] | None = None
