@@ -103,12 +103,16 @@ def with_digest(sent: np.ndarray) -> np.ndarray:
     return np.concatenate([sent, np.frombuffer(found, np.uint8)])
 
 
-def without_digest(world: World, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What all ranks have sent so, without the digests. RankError where these differ."""
-    if any(one[-DIGEST:].tobytes() != parts[0][-DIGEST:].tobytes() for one in parts):
+def without_digest(world: World, parts: np.ndarray) -> np.ndarray:
+    """What all ranks have sent so, (ranks, n), without the digests. RankError where these differ."""
+    _check_digests(world, parts[:, -DIGEST:])
+    return parts[:, :-DIGEST]
+
+
+def _check_digests(world: World, digests: np.ndarray) -> None:
+    if (digests != digests[0]).any():
         compare(world, (), "as numbers")
     _noted.clear()
-    return [one[:-DIGEST] for one in parts]
 
 
 def gathered_known(world: World, rows: np.ndarray, counts: np.ndarray, what: str) -> np.ndarray:
@@ -118,7 +122,8 @@ def gathered_known(world: World, rows: np.ndarray, counts: np.ndarray, what: str
     sent = with_digest(np.ascontiguousarray(rows).view(np.uint8).reshape(-1))
     each = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
     parts = world.joined(sent, (counts * each + DIGEST).tolist(), f"{what} ({kind}, shape {shape} each)")
-    return np.concatenate(without_digest(world, parts)).view(kind).reshape(-1, *shape)
+    _check_digests(world, np.stack([one[-DIGEST:] for one in parts]))
+    return np.concatenate([one[:-DIGEST] for one in parts]).view(kind).reshape(-1, *shape)
 
 
 # ----- numbers that loops take from Python --------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from meshloom.mesh.core import Field
 
 
 class DistributedArray(OverRanks):
-    """``whole``: the set. ``local``: a field on what this rank has of it, in the layout of the whole. ``valid``: the
+    """``of_set``: its set. ``local``: a field on what this rank has of it, in the layout of the whole. ``valid``: the
     layers of its halo in which values are those of their owners. ``given``: a digest of all values, until ranks have
     compared them."""
 
@@ -27,7 +27,7 @@ class DistributedArray(OverRanks):
     ndim, flags = 1, SimpleNamespace(c_contiguous=True)
 
     def __init__(self, field: Field, on: LocalSet):
-        self.on, self.whole, self.layout, self.rows = on, field.set, field.layout, field.set.total
+        self.on, self.of_set, self.layout, self.rows = on, field.set, field.layout, field.set.total
         self.local = Field(on.set, field.name, field.components, dtype=field.dtype, layout=field.layout,
                            temporary=field.temporary)  # fmt: skip
         self.size, self.dtype = self.layout.stride(self.rows) * field.dim, field.dtype
@@ -41,7 +41,7 @@ class DistributedArray(OverRanks):
         """All values, in memory of the host, as they lie in the whole: on every rank, and all must ask."""
         if self.on.everywhere:
             return self.layout.pack(self.local.unpacked()[:1])
-        by, found = rows_by_rank(self.whole, self.on), np.empty((self.rows, self.local.dim), self.dtype)
+        by, found = rows_by_rank(self.of_set, self.on), np.empty((self.rows, self.local.dim), self.dtype)
         found[by.rows] = gathered_known(world(), self.owned()[1], by.counts, f"field {self.local.name}")
         return self.layout.pack(found)
 

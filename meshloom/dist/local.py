@@ -58,7 +58,7 @@ class ByRank(NamedTuple):
 
     @classmethod
     def of(cls, owner: np.ndarray, ranks: int) -> ByRank:
-        kind = np.uint16 if ranks <= 1 << 16 else owner.dtype  # small numbers are sorted faster
+        kind = np.uint16 if ranks <= np.iinfo(np.uint16).max else owner.dtype  # small numbers are sorted faster
         return cls(np.bincount(owner, minlength=ranks), np.argsort(owner.astype(kind, copy=False), kind="stable"))
 
 
