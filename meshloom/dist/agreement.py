@@ -63,8 +63,12 @@ def compare(world: World, given: Iterable[GivenToRank], when: str) -> None:
 
 def difference(first: Sequence[GivenToRank], rank: int, theirs: Sequence[GivenToRank]) -> str:
     """What a rank has that rank 0 has otherwise."""
-    called, noted = ([[one for one in some if one.noted is of] for some in (first, theirs)] for of in (False, True))
-    return _in_turn(*called, rank) or _in_any_order(*noted, rank)
+
+    def of(some: Sequence[GivenToRank], noted: bool) -> list[GivenToRank]:
+        return [one for one in some if one.noted is noted]
+
+    return (_in_turn(of(first, False), of(theirs, False), rank)
+            or _in_any_order(of(first, True), of(theirs, True), rank))  # fmt: skip
 
 
 def _in_turn(first: Sequence[GivenToRank], theirs: Sequence[GivenToRank], rank: int) -> str:

@@ -32,6 +32,8 @@ VARIABLES = (CALLS, HALOS, "MESHLOOM_CXXFLAGS")  # what they say must be said to
 POINTS = "digest of points"  # where a set keeps it
 SAME_MESH = "all ranks must be given the same mesh"
 SAME_COMPILER = "name the same by CXX on all nodes"
+ASKED_BY_ALL = ("before the first loop mine, local() and data= as a function of points cut sets, so all ranks must ask"
+                " for them")  # fmt: skip
 SAME_PARTITION = "name the same partitioner, of one version, or give the same array on all ranks"
 
 
@@ -63,7 +65,7 @@ def compare_sets(world: World, cut: Distribution) -> None:
     """RankError where ranks were given other sets or maps; asked once for each of those that are cut together. What is
     the same on all ranks is shared by those of a node from then on."""
     if cut.uncompared:
-        compare(world, [*_given(cut.uncompared), *_partitions(cut)], "of meshes")
+        compare(world, [*_given(cut.uncompared), *_owned(cut)], "of meshes")
         cut.uncompared = []
         share(world, cut)
 
@@ -88,21 +90,33 @@ def compare_given(
 
 
 def _given(some: Sequence[Set | Map]) -> Iterator[GivenToRank]:
-    sets = [one for one in some if isinstance(one, Set)]
+    sets = _sets(some)
     for one in sets:
         yield GivenToRank(f"set {one.name}", f"of {one.total} elements", SAME_MESH)
     for one in sets:
         yield GivenToRank(f"set {one.name}", "", SAME_MESH, _places(one), "has its elements at other places")
-    for map_ in (one for one in some if isinstance(one, Map)):
+    for map_ in sorted((one for one in some if isinstance(one, Map)), key=lambda one: one.name):
         ends = f"from {map_.source.name} to {map_.arity} of {map_.target.name}"
         yield GivenToRank(f"map {map_.name}", ends, SAME_MESH, map_.digest, "leads elsewhere")
 
 
-def _partitions(cut: Distribution) -> Iterator[GivenToRank]:
-    """Who owns cells of meshes: a file may be another one elsewhere, a partitioner of another version."""
-    for mesh in meshes_of(one for one in cut.uncompared if isinstance(one, Set)):
-        yield GivenToRank(f"the partition of {mesh.cells.name}", "", SAME_PARTITION, digest(cut.owners[mesh.cells]),
+def _sets(some: Sequence[Set | Map]) -> list[Set]:
+    """In an order that does not depend on which of them a rank has cut first: cells, which decide, before others."""
+    sets = [one for one in some if isinstance(one, Set)]
+    cells: set[Set] = {mesh.cells for mesh in meshes_of(sets)}
+    return sorted(sets, key=lambda one: (one not in cells, one.name))
+
+
+def _owned(cut: Distribution) -> Iterator[GivenToRank]:
+    """Who owns what. Of cells a file may be another one elsewhere, a partitioner of another version; other sets follow
+    what is cut before them, which a rank that asks alone cuts by itself."""
+    sets = _sets(cut.uncompared)
+    cells: list[Set] = [mesh.cells for mesh in meshes_of(sets)]
+    for one in cells:
+        yield GivenToRank(f"the partition of {one.name}", "", SAME_PARTITION, digest(cut.owners[one]),
                           "is another one")  # fmt: skip
+    for one in (one for one in sets if one not in cells):
+        yield GivenToRank(f"set {one.name}", "", ASKED_BY_ALL, digest(cut.owners[one]), "has other owners")
 
 
 def _places(of: Set) -> str:

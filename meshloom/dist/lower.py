@@ -99,8 +99,8 @@ def lowered(graph: Dataflow, here: Here) -> LocalProgram:
             found.append(poisoned)
     found += [reduction(each for _, each in waiting)] if waiting else []
     local = passed(Dataflow(found), RANK_PASSES).operations
-    totals = [one for one in graph.storages if isinstance(one, Global)]
-    return LocalProgram(local, here, exchanges, totals, NumbersFromPython(graph.operations))
+    used = [one for one in graph.storages if isinstance(one, Global)]
+    return LocalProgram(local, here, exchanges, used, NumbersFromPython(graph.operations))
 
 
 #: Of what runs on a rank, after exchanges are placed.

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from meshloom.dist.agreement import gathered_known
 from meshloom.dist.consistency import compare_sets
-from meshloom.dist.local import ByRank, distribution, rows_by_rank
+from meshloom.dist.local import ByRank, distribution, owned_alone, rows_by_rank
 from meshloom.dist.ownership import everywhere
 from meshloom.dist.partition import check_installed, given
 from meshloom.dist.slabs import slabs
@@ -41,7 +41,7 @@ class Placement(OneRank):
             local = slabs(world(), on).local(on)
             positions = local.here[local.mine].astype(np.int64)
         else:
-            positions = distribution(world(), [on], {}).owned(on)
+            positions = owned_alone(world(), on)
         numbers = on.numbers_at(positions)
         return np.sort(numbers[numbers >= 0])
 

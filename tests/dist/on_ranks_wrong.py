@@ -3,10 +3,12 @@ comes to its end prints "done"."""
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -278,6 +280,50 @@ def what_is_new_is_compared() -> None:
     assert len(asked) == 3, "its Globals are compared once"
 
 
+def by_hand() -> tuple[ml.Set, ml.Set, Callable[[], None]]:
+    """Two sets, and a loop that reaches from one to the other."""
+    one, two = ml.Set(30, "one"), ml.Set(15, "two")
+    map_ = ml.Map(one, two, np.random.default_rng(1).integers(0, 15, (30, 2)), "map")
+    u, rate = two.field("u", data=np.arange(15.0)), two.field("rate")
+    return one, two, lambda: spread(one, u[map_], rate[map_])
+
+
+def asked_by_one() -> None:
+    """Before the first loop, for sets that would be cut otherwise."""
+    one, _, run = by_hand()
+    if ml.world.rank == 0:
+        assert len(one.mine)
+    run()
+
+
+def asked_by_one_in_time() -> None:
+    """Behind it, also for a part that nobody else has seen; and before it for sets of a mesh, which are cut as one."""
+    one, two, run = by_hand()
+    run()
+    if ml.world.rank == 0:
+        assert len(one.mine) and len(two.subset([0, 3, 14]).mine) <= 3
+    run()
+    mesh, u, rate = given()
+    if ml.world.rank == 1:
+        assert len(mesh.faces.mine) and len(u.local())
+    loop(mesh, u, rate)
+
+
+def parts_go() -> None:
+    """Those that a time loop makes."""
+    mesh, u, rate = given()
+    loop(mesh, u, rate)
+    gone = []
+    for k in range(20):
+        part = mesh.cells.subset(np.flatnonzero((np.arange(24) + k) % 3 == 0))
+        moved(part, rate, u)
+        gone.append(weakref.ref(part))
+    del part
+    u.numpy()
+    gc.collect()
+    assert sum(one() is not None for one in gone) <= 1, "but for the last loop"
+
+
 class Counted:
     """A communicator of MPI, whose collectives are listed."""
 
@@ -367,6 +413,7 @@ RUNS: dict[str, Callable[[], None]] = {
         raised_on_all, refused_and_caught, waiting, killed, random_start, random_restart, other_mesh, other_points,
         other_mesh_by_points, other_map, other_type, other_backend, other_global, other_fill, other_fill_of_a_program,
         other_number, other_number_of_one, other_argument, what_is_new_is_compared, values_are_gathered_at_once,
+        asked_by_one, asked_by_one_in_time, parts_go,
         other_numpy, other_processor,
         other_compiler, other_settings, other_case, other_folder, other_folder_of_a_script, too_many_planes,
         no_exchange,

@@ -18,6 +18,7 @@ SCRIPT = "tests.dist.on_ranks_wrong"
 HERE = r"\S+on_ranks_wrong\.py:\d+"
 MOVE = "all ranks must make the same calls in the same order"
 MESH = "all ranks must be given the same mesh"
+ASKED = "before the first loop mine, local.. and data= as a function of points cut sets, so all ranks must ask .*"
 NUMBERS = "all ranks must take the same numbers from Python"
 SETTINGS = "all ranks must be given the same settings"
 
@@ -38,6 +39,7 @@ LINES = [
     ("other_global", 2, "global factor was given other values on rank 1 than on rank 0: an unseeded random number.?"),
     ("other_fill", 2, "field u was given other values on rank 1 than on rank 0: an unseeded random start.?"),
     ("other_fill_of_a_program", 2, f"loop u = [56] computes with other numbers on rank 1 than on rank 0: {NUMBERS}"),
+    ("asked_by_one", 2, f"set one has other owners on rank 1 than on rank 0: {ASKED}"),
     ("other_number", 3, f"loop further computes with other numbers on rank 1 than on rank 0: {NUMBERS}"),
     ("other_number_of_one", 2, f"loop further computes with other numbers on rank 1 than on rank 0: {NUMBERS}"),
     ("other_argument", 2, f"factor of loop scaled is another number on rank 1 than on rank 0: {NUMBERS}"),
@@ -66,7 +68,15 @@ def test_what_differs_is_one_line_and_ends_all(name: str, ranks: int, line: str)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["nothing", "refused_and_caught", "what_is_new_is_compared", "values_are_gathered_at_once"]
+    "name",
+    [
+        "nothing",
+        "refused_and_caught",
+        "what_is_new_is_compared",
+        "values_are_gathered_at_once",
+        "asked_by_one_in_time",
+        "parts_go",
+    ],
 )
 def test_what_is_the_same_passes(name: str) -> None:
     done = launched(3, ["-m", SCRIPT, name])
