@@ -10,6 +10,7 @@ import numpy as np
 BITS, LEAST = 30, -1080  # of a bin, and the exponent of the unit of the first
 #: 1.5 * 2^52 units of the three bins that count, where the unit of the last is one
 CUTS = tuple(1.5 * 2.0 ** (52 + BITS * k) for k in (2, 1, 0))
+_HALF = 32  # bits of a word, so that 2^31 words add up
 PLUS_ZERO, SPECIAL = 1, {2: math.inf, 4: -math.inf, 8: math.nan}  # what else there was, as marks
 
 
@@ -40,29 +41,30 @@ class Bins:
                 self.units[k] += int(deposit.sum()) >> BITS * (2 - k)
                 rest -= deposit
 
-    @classmethod
-    def of_words(cls, words: np.ndarray) -> Bins:
-        """As ``binned.hpp`` has them in memory, (4,) int64."""
-        top, marks = (int(one) for one in words[:1].view(np.int32))
-        found = cls(np.zeros(0))
-        found.top, found.units = top, [int(one) for one in words[1:]]
-        found.beyond = sum(value for mark, value in SPECIAL.items() if marks & mark)
-        found.minus_zeros = top == 0 and not marks & PLUS_ZERO
-        return found
-
     def words(self) -> np.ndarray:
-        """The same."""
+        """As ``binned.hpp`` has them in memory, (4,) int64."""
         special = {mark for mark, value in SPECIAL.items() if repr(value) == repr(self.beyond)}
         head = np.array([self.top, sum(special) | (0 if self.minus_zeros else PLUS_ZERO)], np.int32)
         return np.concatenate([head.view(np.int64), np.array(self.units, np.int64)])
 
-    def merge(self, other: Bins) -> None:
-        """All summands of another one as well."""
-        self._make_bins(other.top)
-        units = ([0] * (self.top - other.top) + other.units)[:3]
-        self.units = [a + b for a, b in zip(self.units, units, strict=True)]
-        self.beyond += other.beyond
-        self.minus_zeros &= other.minus_zeros
+    @classmethod
+    def merged(cls, words: np.ndarray) -> list[Bins]:
+        """Of each component all summands of many parts, (parts, components, 4) int64 as ``words`` has them: as if one
+        were added after the other."""
+        heads = np.ascontiguousarray(words[..., :1]).view(np.int32)
+        tops, marks = heads[..., 0], np.bitwise_or.reduce(heads[..., 1], axis=0)
+        top = tops.max(axis=0)
+        bins = np.arange(len(CUTS)) - (top - tops)[..., None]  # which bin of a part has the units of each of the three
+        units = np.where(bins >= 0, np.take_along_axis(words[..., 1:], np.maximum(bins, 0), axis=-1), 0)
+        halves = (units >> _HALF).sum(axis=0), (units & ((1 << _HALF) - 1)).sum(axis=0)  # of which none overflows
+        found = [cls(np.zeros(0)) for _ in top]
+        for k, one in enumerate(found):
+            one.top = int(top[k])
+            both = (half[k].tolist() for half in halves)
+            one.units = [(high << _HALF) + low for high, low in zip(*both, strict=True)]
+            one.beyond = sum(value for mark, value in SPECIAL.items() if marks[k] & mark)
+            one.minus_zeros = one.top == 0 and not marks[k] & PLUS_ZERO
+        return found
 
     def _make_bins(self, top: int) -> None:
         """Room for larger summands; bins below the last of three are left away."""

@@ -8,25 +8,26 @@ from typing import Any
 
 import numpy as np
 
+from meshloom.dist.agreement import gathered_known
 from meshloom.dist.checks import digest
 from meshloom.dist.halo import ALL_LAYERS
-from meshloom.dist.local import LocalSet
+from meshloom.dist.local import LocalSet, rows_by_rank
 from meshloom.dist.world import world
 from meshloom.mesh.buffer import OverRanks
 from meshloom.mesh.core import Field
 
 
 class DistributedArray(OverRanks):
-    """``local``: a field on what this rank has of the set, in the layout of the whole. ``valid``: the layers of its
-    halo in which values are those of their owners. ``given``: a digest of all values, until ranks have compared
-    them."""
+    """``of_set``: its set. ``local``: a field on what this rank has of it, in the layout of the whole. ``valid``: the
+    layers of its halo in which values are those of their owners. ``given``: a digest of all values, until ranks have
+    compared them."""
 
     local: Field
 
     ndim, flags = 1, SimpleNamespace(c_contiguous=True)
 
     def __init__(self, field: Field, on: LocalSet):
-        self.on, self.layout, self.rows = on, field.layout, field.set.total
+        self.on, self.of_set, self.layout, self.rows = on, field.set, field.layout, field.set.total
         self.local = Field(on.set, field.name, field.components, dtype=field.dtype, layout=field.layout,
                            temporary=field.temporary)  # fmt: skip
         self.size, self.dtype = self.layout.stride(self.rows) * field.dim, field.dtype
@@ -40,11 +41,8 @@ class DistributedArray(OverRanks):
         """All values, in memory of the host, as they lie in the whole: on every rank, and all must ask."""
         if self.on.everywhere:
             return self.layout.pack(self.local.unpacked()[:1])
-        found = np.empty((self.rows, self.local.dim), self.dtype)
-        at, rows = self.owned()
-        every = [world().gathered(one, f"field {self.local.name}") for one in (rows, at)]
-        for their_rows, their_places in zip(*every, strict=True):
-            found[their_places] = their_rows
+        by, found = rows_by_rank(self.of_set, self.on), np.empty((self.rows, self.local.dim), self.dtype)
+        found[by.rows] = gathered_known(world(), self.owned()[1], by.counts, f"field {self.local.name}")
         return self.layout.pack(found)
 
     def owned(self) -> tuple[np.ndarray, np.ndarray]:
@@ -63,6 +61,8 @@ class DistributedArray(OverRanks):
         self.valid = ALL_LAYERS
 
     def fill(self, value: Any) -> None:
+        """All values are one number; no other rank is asked."""
+        self.given = digest(np.asarray(value))
         self.local.fill(value)
         self.valid = ALL_LAYERS
 

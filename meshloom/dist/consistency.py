@@ -7,24 +7,22 @@ cost is a hash of the bytes.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
-from weakref import WeakSet
 
 import numpy as np
 
 from meshloom.backend.base import Backend
 from meshloom.backend.compiling import CompilingBackend
+from meshloom.dist.agreement import GivenToRank, NumbersFromPython, compare, given_anew
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import CALLS, HALOS, digest
 from meshloom.dist.local import Distribution
 from meshloom.dist.shared import share
 from meshloom.dist.usage import meshes_of
 from meshloom.dist.world import World
-from meshloom.errors import CompilerError, RankError, shown
+from meshloom.errors import CompilerError, shown
 from meshloom.mesh.core import Global, Map, Set, on_host
 from meshloom.native.compiler import host_compiler
 from meshloom.process.ranks import COMM
@@ -35,45 +33,10 @@ VARIABLES = (CALLS, HALOS, "MESHLOOM_CXXFLAGS")  # what they say must be said to
 POINTS = "digest of points"  # where a set keeps it
 SAME_MESH = "all ranks must be given the same mesh"
 SAME_COMPILER = "name the same by CXX on all nodes"
+ASKED_BY_ALL = ("before the first loop mine, local() and data= as a function of points cut sets, so all ranks must ask"
+                " for them")  # fmt: skip
 SAME_PARTITION = "name the same partitioner, of one version, or give the same array on all ranks"
-SAME_SCRIPT = "all ranks must run the same script"
 OWN_RUNS = f"({COMM}=self makes each a run of its own)"
-
-_compared: WeakSet[Global] = WeakSet()
-
-
-class GivenToRank(NamedTuple):
-    """Something by its ``name``. Where ``said`` differs between ranks, both are told; where ``digest`` does, that the
-    thing ``differs``, such as "was given other values". ``hint``: what to do about it."""
-
-    name: str
-    said: str
-    hint: str
-    digest: str = ""
-    differs: str = "was given other values"
-
-
-def compare(world: World, given: Iterable[GivenToRank], when: str) -> None:
-    """RankError where ranks have different things, which names the first, and two ranks; all must ask."""
-    mine = list(given)
-    digests = world.allgathered(hashlib.sha256(repr(mine).encode()).hexdigest(), f"what it was given {when}")
-    for rank, one in enumerate(digests):
-        if one != digests[0]:
-            everybody = world.allgathered(mine, "what differs")
-            raise RankError(difference(everybody[0], rank, everybody[rank]))
-
-
-def difference(first: Sequence[GivenToRank], rank: int, theirs: Sequence[GivenToRank]) -> str:
-    """What a rank has that rank 0 has otherwise."""
-    for one, other in zip(first, theirs, strict=False):
-        if one.name != other.name:
-            return f"rank 0 uses {one.name} where rank {rank} uses {other.name}: {SAME_SCRIPT}"
-        if one.said != other.said:
-            return f"{one.name} is {one.said} on rank 0, and {other.said} on rank {rank}: {one.hint}"
-        if one.digest != other.digest:
-            return f"{one.name} {one.differs} on rank {rank} than on rank 0: {one.hint}"
-    longer = (0, first) if len(first) > len(theirs) else (rank, theirs)
-    return f"rank {longer[0]} uses {longer[1][min(len(first), len(theirs))].name} before others do: {SAME_SCRIPT}"
 
 
 # ----- settings -----------------------------------------------------------------------------------------------------
@@ -104,44 +67,58 @@ def compare_sets(world: World, cut: Distribution) -> None:
     """RankError where ranks were given other sets or maps; asked once for each of those that are cut together. What is
     the same on all ranks is shared by those of a node from then on."""
     if cut.uncompared:
-        compare(world, [*_given(cut.uncompared), *_partitions(cut)], "of meshes")
+        compare(world, [*_given(cut.uncompared), *_owned(cut)], "of meshes")
         cut.uncompared = []
         share(world, cut)
 
 
 def compare_given(
     world: World, cut: Distribution | None, fields: Iterable[DistributedArray], totals: Iterable[Global],
-    inside: Backend,
+    numbers: NumbersFromPython, inside: Backend,
 ) -> None:  # fmt: skip
     """RankError where ranks were given other sets, maps, fields or Globals for a program, or another back end; asked
-    once for each of them. ``cut``: its sets, but for grids."""
+    whenever one of them was given. ``cut``: its sets, but for grids. Other numbers are noted."""
     if cut is not None:
         compare_sets(world, cut)
+    numbers.note()
     uncompared = [one for one in fields if one.given and not one.local.temporary]
-    first_seen = [one for one in totals if one not in _compared]
-    if uncompared or first_seen:
-        _compared.update(first_seen)
-        compare(world, [*_backend(inside), *map(_field, uncompared), *map(_global, first_seen)], "as values")
+    anew = given_anew(totals)
+    if uncompared or anew:
+        compare(world, [*_backend(inside), *map(_field, uncompared), *map(_global, anew)], "as values")
         for one in uncompared:
             one.given = ""
+        for total in anew:
+            total.given = False
 
 
 def _given(some: Sequence[Set | Map]) -> Iterator[GivenToRank]:
-    sets = [one for one in some if isinstance(one, Set)]
+    sets = _sets(some)
     for one in sets:
         yield GivenToRank(f"set {one.name}", f"of {one.total} elements", SAME_MESH)
     for one in sets:
         yield GivenToRank(f"set {one.name}", "", SAME_MESH, _places(one), "has its elements at other places")
-    for map_ in (one for one in some if isinstance(one, Map)):
+    for map_ in sorted((one for one in some if isinstance(one, Map)), key=lambda one: one.name):
         ends = f"from {map_.source.name} to {map_.arity} of {map_.target.name}"
         yield GivenToRank(f"map {map_.name}", ends, SAME_MESH, map_.digest, "leads elsewhere")
 
 
-def _partitions(cut: Distribution) -> Iterator[GivenToRank]:
-    """Who owns cells of meshes: a file may be another one elsewhere, a partitioner of another version."""
-    for mesh in meshes_of(one for one in cut.uncompared if isinstance(one, Set)):
-        yield GivenToRank(f"the partition of {mesh.cells.name}", "", SAME_PARTITION, digest(cut.owners[mesh.cells]),
+def _sets(some: Sequence[Set | Map]) -> list[Set]:
+    """In an order that does not depend on which of them a rank has cut first: cells, which decide, before others."""
+    sets = [one for one in some if isinstance(one, Set)]
+    cells: set[Set] = {mesh.cells for mesh in meshes_of(sets)}
+    return sorted(sets, key=lambda one: (one not in cells, one.name))
+
+
+def _owned(cut: Distribution) -> Iterator[GivenToRank]:
+    """Who owns what. Of cells a file may be another one elsewhere, a partitioner of another version; other sets follow
+    what is cut before them, which a rank that asks alone cuts by itself."""
+    sets = _sets(cut.uncompared)
+    cells: list[Set] = [mesh.cells for mesh in meshes_of(sets)]
+    for one in cells:
+        yield GivenToRank(f"the partition of {one.name}", "", SAME_PARTITION, digest(cut.owners[one]),
                           "is another one")  # fmt: skip
+    for one in (one for one in sets if one not in cells):
+        yield GivenToRank(f"set {one.name}", "", ASKED_BY_ALL, digest(cut.owners[one]), "has other owners")
 
 
 def _places(of: Set) -> str:

@@ -9,10 +9,12 @@ whose halos stay as they were keep what is here of them, so that fields need not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,7 +24,7 @@ from meshloom.dist.ownership import everywhere
 from meshloom.dist.usage import all_sets, link_of, sets_of_meshes, usage_of
 from meshloom.dist.verify import verify
 from meshloom.dist.world import World
-from meshloom.mesh.core import Field, Map, Set
+from meshloom.mesh.core import Field, Map, Set, Subset
 from meshloom.mesh.layout import Layout
 from meshloom.mesh.numbering import Rows
 from meshloom.mesh.values import index_dtype
@@ -48,10 +50,24 @@ class Messages:
 NOTHING = Messages()
 
 
+class ByRank(NamedTuple):
+    """The rows of a whole that have owners, in the order of these: so many, ``counts`` (ranks,), of each rank, and
+    where they lie in the whole, ``rows``, ascending for each rank."""
+
+    counts: np.ndarray
+    rows: np.ndarray
+
+    @classmethod
+    def of(cls, owner: np.ndarray, ranks: int) -> ByRank:
+        kind = np.uint16 if ranks <= np.iinfo(np.uint16).max else owner.dtype  # small numbers are sorted faster
+        return cls(np.bincount(owner, minlength=ranks), np.argsort(owner.astype(kind, copy=False), kind="stable"))
+
+
 @dataclass(frozen=True, eq=False)
 class LocalSet:
     """``set``: it is visited by loops, ``here`` (total,) says where its rows lie in the whole, ``mine`` which of those
-    that are visited this rank owns. ``everywhere``: every rank has the one element that there is."""
+    that are visited this rank owns. ``everywhere``: every rank has the one element that there is. ``by_rank``: of a
+    grid, which rows of the whole every rank owns."""
 
     set: Set
     here: np.ndarray
@@ -59,6 +75,7 @@ class LocalSet:
     sends: Messages = NOTHING
     receives: Messages = NOTHING
     everywhere: bool = False
+    by_rank: Callable[[], ByRank] | None = None
     _places: dict[tuple[Layout, int], tuple[tuple[np.ndarray, ...], ...]] = field(default_factory=dict)
 
     @classmethod
@@ -108,19 +125,24 @@ class Distribution:
     and whether one writes there. ``uncompared``: sets and maps that ranks have not compared yet. Halos, and what is
     here of a set and of a map, are made when they are first asked for, and again where a loop has come that reaches
     further.
+
+    Sets are kept by whoever uses them, and by the maps through which loops reach others'. So a part goes when nobody
+    has it: each of its elements leads to itself, which no halo depends on.
     """
 
-    owners: dict[Set, np.ndarray]
-    sets: dict[Set, DistributedSet]
-    maps: dict[Map, bool]
+    owners: WeakKeyDictionary[Set, np.ndarray]
+    sets: WeakKeyDictionary[Set, DistributedSet]
+    maps: WeakKeyDictionary[Map, bool]
     uncompared: list[Set | Map]
 
     def __init__(self, world: World):
-        self.world, self.owners, self.sets, self.maps, self.uncompared = world, {}, {}, {}, []
-        self.versions: dict[Map, int] = {}
+        self.world, self.uncompared = world, []
+        self.owners, self.sets, self.maps = WeakKeyDictionary(), WeakKeyDictionary(), WeakKeyDictionary()
+        self.versions: WeakKeyDictionary[Map, int] = WeakKeyDictionary()
         self._due: set[Set] = set()  # whose halos may have grown since they were made
-        self._local: dict[Set, LocalSet] = {}
-        self._local_maps: dict[Map, Map] = {}
+        self._local: WeakKeyDictionary[Set, LocalSet] = WeakKeyDictionary()
+        self._local_maps: WeakKeyDictionary[Map, Map] = WeakKeyDictionary()
+        self._held: set[Map] = set()  # those that halos depend on: ranks would forget them at different times
 
     # ----- loops that come ------------------------------------------------------------------------------------------
     def serves(self, sets: Iterable[Set], maps: Mapping[Map, bool]) -> bool:
@@ -140,6 +162,7 @@ class Distribution:
         self.versions |= other.versions
         self.sets |= other.sets
         self._due |= other._due
+        self._held |= other._held
         self._local |= other._local
         self._local_maps |= other._local_maps
         for one in other.owners:
@@ -149,6 +172,7 @@ class Distribution:
         """Serve loops over these sets that reach each other through these maps, too."""
         changed, given = self._changed(maps), [one for one in maps if self.versions.get(one) != one.version]
         self.uncompared += given
+        self._held |= {one for one in given if not link_of(one, False).as_member}
         self.maps |= {one: updated or self.maps.get(one, False) for one, updated in maps.items()}
         self.versions |= {one: one.version for one in given}
         moved = self._own(sets, {one: self.maps[one] for one in maps})
@@ -164,7 +188,7 @@ class Distribution:
         them, unless elements lead to what their rank owns alone."""
         away = [one for one in self.maps if one.source is source]
         ends = {source, *(one.target for one in away)}
-        made = ends & self.sets.keys()
+        made = {one for one in ends if one in self.sets}
         self._due |= ends - made
         if made and any(self._leads_off_rank(one) for one in away if one in changed or self.maps[one]):
             self._due |= made
@@ -179,21 +203,44 @@ class Distribution:
     def _own(self, sets: Sequence[Set], maps: Mapping[Map, bool]) -> set[Set]:
         """Cut those that are not, all sets of a mesh at once. Gives those that lived on every rank, and do so no
         longer."""
+        if (parts := self._owned_as_parts(all_sets(sets, maps), maps)) is not None:
+            self._take(parts)
+            return set()
         used = usage_of([*sets, *sets_of_meshes(all_sets(sets, maps))], maps, known=self.owners)
         known = {one: owner for one in used.sizes
                  if (owner := self.owners.get(one, one.kept.get(OWNERS))) is not None}  # fmt: skip
         found = owned(used, Rows.placement.cutting, self.world.size, known)
-        self.uncompared += [one for one in found if one not in known]
+        self._take(found)
+        return {one for one, owner in known.items() if found[one] is not owner}
+
+    def _take(self, found: Mapping[Set, np.ndarray]) -> None:
+        """Know the owners of sets; ``uncompared`` are those of which none were known."""
+        self.uncompared += [one for one in found if one not in self.owners and OWNERS not in one.kept]
         for one in found:
             one.kept[KEPT] = self
         self.owners |= found
-        return {one for one, owner in known.items() if found[one] is not owner}
+
+    def _owned_as_parts(self, sets: Iterable[Set], maps: Iterable[Map]) -> dict[Set, np.ndarray] | None:
+        """The owners of those of some sets that have none yet, where these are parts of others: nothing has to be found
+        out for them. None where there is more to do."""
+        if any(everywhere(self.owners[one.target]) for one in maps if one.target in self.owners):
+            return None  # it may get an owner
+        found: dict[Set, np.ndarray] = {}
+        for one in (one for one in sets if one not in self.owners):
+            owner = part_owner(one, self.owners)
+            if owner is None:
+                return None
+            found[one] = owner
+        return found
 
     # ----- what is here ---------------------------------------------------------------------------------------------
+    def by_rank(self, one: Set) -> ByRank:
+        """Which elements of a set every rank owns. Not kept: it is as large as the whole."""
+        return ByRank.of(self.owners[one], self.world.size)
+
     def owned(self, one: Set) -> np.ndarray:
         """Where the elements of a set that this rank owns lie in the whole."""
-        owner = self.owners[one]
-        return np.zeros(1, np.int64) if everywhere(owner) else np.flatnonzero(owner == self.world.rank)
+        return positions_of(self.owners[one], self.world.rank)
 
     def halos(self, one: Set) -> DistributedSet:
         """A set over ranks, for all loops so far."""
@@ -248,6 +295,36 @@ def distribution(world: World, sets: Sequence[Set], maps: Mapping[Map, bool]) ->
     if not cut.serves(sets, maps):
         cut.grow(sets, maps)
     return cut
+
+
+def part_owner(one: Set, known: Mapping[Set, np.ndarray]) -> np.ndarray | None:
+    """The owners of a part of a set whose owners are known, or of a part of such a part; None of any other set."""
+    if one in known or not isinstance(one, Subset):
+        return known.get(one)
+    owner = part_owner(one.members.target, known)
+    return None if owner is None else owner[one.members.positions[:, 0]]
+
+
+def owned_alone(world: World, one: Set) -> np.ndarray:
+    """Where the elements of a set that this rank owns lie in the whole. A part of a set that is cut is not cut for
+    that: others need not ask, and would not know that there is one more to compare."""
+    cut: Distribution | None = one.outermost.kept.get(KEPT)
+    if cut is not None and one not in cut.owners and (owner := part_owner(one, cut.owners)) is not None:
+        return positions_of(owner, world.rank)
+    return distribution(world, [one], {}).owned(one)
+
+
+def positions_of(owner: np.ndarray, rank: int) -> np.ndarray:
+    """Where the elements that a rank owns lie."""
+    return np.zeros(1, np.int64) if everywhere(owner) else np.flatnonzero(owner == rank)
+
+
+def rows_by_rank(one: Set, on: LocalSet) -> ByRank:
+    """Which rows of a set or grid, of which ``on`` is here, every rank owns."""
+    if on.by_rank is not None:
+        return on.by_rank()
+    cut: Distribution = one.kept[KEPT]
+    return cut.by_rank(one)
 
 
 def _alike(one: DistributedSet, other: DistributedSet) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from meshloom.backend.base import Backend
+from meshloom.dist.agreement import NumbersFromPython
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import poison, poisons_halos
 from meshloom.dist.consistency import compare_given
@@ -44,12 +45,13 @@ class Here(NamedTuple):
 
 class LocalProgram:
     """``operations``: of a program, in order, as they run here. ``arrays``: its fields. ``exchanges``: where halos are
-    brought up to date, ``placed``: by what, by position. ``totals``: Globals of the program."""
+    brought up to date, ``placed``: by what, by position. ``totals``: Globals of the program. ``numbers``: that its
+    loops take from Python."""
 
     def __init__(self, operations: tuple[Operation, ...], here: Here, exchanges: Exchanges,
-                 placed: Mapping[int, Exchange], totals: Sequence[Global]):  # fmt: skip
+                 placed: Mapping[int, Exchange], totals: Sequence[Global], numbers: NumbersFromPython):  # fmt: skip
         self.operations, self.arrays, self.exchanges, self._placed = operations, here.arrays, exchanges, placed
-        self._inside, self._cut, self._totals = here.inside, here.cut, totals
+        self._inside, self._cut, self._totals, self._numbers = here.inside, here.cut, totals, numbers
         self._first: dict[tuple[Field, ...], Exchange] = {}  # before runs, by what is stale then
 
     @property
@@ -60,7 +62,7 @@ class LocalProgram:
 
     def compare(self) -> None:
         """Before it is first made ready, or runs: what all ranks must have been given alike."""
-        compare_given(world(), self._cut, self.arrays.values(), self._totals, self._inside)
+        compare_given(world(), self._cut, self.arrays.values(), self._totals, self._numbers, self._inside)
 
     def begin(self) -> frozenset[Halo]:
         """Before replays, of which there is one at least: halos that it asks for as they are all ranks bring up to
@@ -113,7 +115,8 @@ def lowered(graph: Dataflow, here: Here) -> LocalProgram:
             found.append(poisoned)
     found += [reduction(each for _, each in waiting)] if waiting else []
     local = passed(Dataflow(found), RANK_PASSES).operations
-    return LocalProgram(local, here, exchanges, placed, [one for one in graph.storages if isinstance(one, Global)])
+    used = [one for one in graph.storages if isinstance(one, Global)]
+    return LocalProgram(local, here, exchanges, placed, used, NumbersFromPython(graph.operations))
 
 
 #: Of what runs on a rank, after exchanges are placed.

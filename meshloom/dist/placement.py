@@ -5,14 +5,23 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from meshloom.dist.agreement import gathered_known
 from meshloom.dist.consistency import compare_sets
-from meshloom.dist.local import distribution
+from meshloom.dist.local import ByRank, distribution, owned_alone, rows_by_rank
+from meshloom.dist.ownership import everywhere
 from meshloom.dist.partition import check_installed, given
 from meshloom.dist.slabs import slabs
 from meshloom.dist.world import world
 from meshloom.mesh.box import IndexSpace
 from meshloom.mesh.core import Set
 from meshloom.mesh.numbering import OneRank, Rows, checked_partition
+
+
+def _numbered(on: Set, by: ByRank) -> ByRank:
+    """By number what is by position; what has no number is left away."""
+    numbers, ranks = on.numbers_at(by.rows), np.repeat(np.arange(len(by.counts)), by.counts)
+    numbers, ranks = numbers[numbers >= 0], ranks[numbers >= 0]
+    return ByRank(np.bincount(ranks, minlength=len(by.counts)), numbers[np.lexsort((numbers, ranks))])
 
 
 class Placement(OneRank):
@@ -32,18 +41,23 @@ class Placement(OneRank):
             local = slabs(world(), on).local(on)
             positions = local.here[local.mine].astype(np.int64)
         else:
-            positions = distribution(world(), [on], {}).owned(on)
+            positions = owned_alone(world(), on)
         numbers = on.numbers_at(positions)
         return np.sort(numbers[numbers >= 0])
 
     def collected(self, on: Rows, values: np.ndarray) -> np.ndarray:
+        assert isinstance(on, Set)
+        if isinstance(on, IndexSpace):
+            by = rows_by_rank(on, slabs(world(), on).local(on))
+        else:
+            cut = distribution(world(), [on], {})
+            compare_sets(world(), cut)
+            if everywhere(cut.owners[on]):
+                return values
+            by = cut.by_rank(on)
+        counts, numbers = _numbered(on, by)
         found = np.empty((on.size, *values.shape[1:]), values.dtype)
-        if not isinstance(on, IndexSpace):
-            assert isinstance(on, Set)
-            compare_sets(world(), distribution(world(), [on], {}))
-        what = f"values on {on.name}"
-        for numbers, rows in zip(*(world().gathered(one, what) for one in (self.mine(on), values)), strict=True):
-            found[numbers] = rows
+        found[numbers] = gathered_known(world(), values, counts, f"values on {on.name}")
         return found
 
     def check_alone(self, what: str, others: str = "") -> None:

@@ -24,7 +24,7 @@ import numpy as np
 from meshloom.backend.base import Backend
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.halo import IMPORT
-from meshloom.dist.local import LocalSet, Messages
+from meshloom.dist.local import ByRank, LocalSet, Messages
 from meshloom.dist.partition import runs
 from meshloom.dist.sums import RankReduction, reduced_here
 from meshloom.dist.usage import check_slabs, is_along_cut, maps_of, sets_of
@@ -116,7 +116,13 @@ class Slabs:
         low, high = (plane - self.origin + self.width for plane in self.owned(self.world.rank))
         mine = np.arange(low * size, high * size)
         local = LocalSet.of(self.local_grid, here, mine, self.grid.total)
-        return replace(local, sends=self._sends, receives=self._receives)
+        return replace(local, sends=self._sends, receives=self._receives, by_rank=self._by_rank)
+
+    def _by_rank(self) -> ByRank:
+        """One rank's planes lie behind the other's."""
+        ends = np.array([self.owned(rank) for rank in range(self.world.size)])
+        rows = self._rows_of(np.arange(ends[0, 0], ends[-1, 1]) + self.grid.ghosts[0])
+        return ByRank((ends[:, 1] - ends[:, 0]) * self.grid.strides[0], rows)
 
     @cached_property
     def local_grid(self) -> Grid:

@@ -7,13 +7,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
 from meshloom.backend.numpy_binned import Bins
+from meshloom.dist.agreement import with_digest, without_digest
 from meshloom.dist.world import world
 from meshloom.kernel.access import Mode, OpenSum, Read, identity
 from meshloom.kernel.expr import const, load, operate
@@ -56,14 +56,16 @@ class RankReduction(NamedTuple):
             return cls(total, OpenSums(total), OpenSum)
         return cls(total, Global(np.zeros(total.shape, total.dtype), total.name), mode)
 
-    def combine(self, parts: list[np.ndarray]) -> None:
-        """The total of all, from what each rank has here, as bytes in the order of ranks."""
-        before, own = on_host(self.total.storage), [part.view(self.here.dtype) for part in parts]
+    def combine(self, parts: np.ndarray) -> None:
+        """The total of all, from what each rank has here, (ranks, bytes)."""
+        before = on_host(self.total.storage)
         if self.mode.open:
-            bins = [part.view(WORDS[0]).reshape(-1, WORDS[1]) for part in own]
-            values = np.array([_rounded(before[c], [one[c] for one in bins]) for c in range(len(before))], before.dtype)
-        else:
-            values = reduce(COMBINED[self.mode.combine], own, before)
+            words = np.stack([Bins(before[c : c + 1]).words() for c in range(len(before))])  # one more summand
+            bins = Bins.merged(np.concatenate([words[None], parts.view(WORDS[0]).reshape(len(parts), -1, WORDS[1])]))
+            values = np.array([one.rounded(before.dtype) for one in bins], before.dtype)
+        else:  # one rank after the other
+            each = np.concatenate([before[None], parts.view(self.here.dtype)])
+            values = COMBINED[self.mode.combine].accumulate(each, axis=0, dtype=before.dtype)[-1]
         overwrite(self.total.storage, values)
 
 
@@ -103,17 +105,9 @@ class Reductions:
 
     def __call__(self) -> None:
         here = [on_host(one.here.storage).view(np.uint8) for one in self.each]
-        sent, before = np.concatenate(here), time.perf_counter()
-        parts = world().stacked(sent, f"the parts of {self.name}")
+        sent, before = with_digest(np.concatenate(here)), time.perf_counter()
+        parts = without_digest(world(), world().stacked(sent, f"the parts of {self.name}"))
         world().count(self.name, [sent.nbytes], before)
         ends = np.cumsum([0, *(len(one) for one in here)])
         for one, first, last in zip(self.each, ends[:-1], ends[1:], strict=True):
-            one.combine([np.ascontiguousarray(part[first:last]) for part in parts])
-
-
-def _rounded(before: np.floating, parts: list[np.ndarray]) -> np.floating:
-    """What was there is one more summand."""
-    found = Bins(np.array([before]))
-    for one in parts:
-        found.merge(Bins.of_words(one))
-    return found.rounded(before.dtype)
+            one.combine(np.ascontiguousarray(parts[:, first:last]))

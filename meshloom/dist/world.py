@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -153,6 +153,20 @@ class World(of_process.OneProcess):
             other = int((lengths != length).any(axis=1).argmax())
             raise RankError(f"rank {self.rank} {does}, and rank {other} gathers more or less: {ASK_FOR_CALLS}")
         return _as_bytes(rows).view(row.dtype).reshape(self.size, *row.shape)
+
+    def joined(self, sent: np.ndarray, lengths: Sequence[int], what: str) -> list[np.ndarray]:
+        """Bytes of every rank, of which all know how many these are, ``lengths``, the same on all ranks: one
+        collective; all must call it. ``what`` they are: for messages."""
+        if self._ranks is None:
+            return [sent]
+        self.check(does := f"gathers {what}")
+        ends, byte = [0, *accumulate(lengths)], self._mpi.BYTE
+        found = np.empty(ends[-1], np.uint8)
+        try:
+            self._ranks.Allgatherv([sent, byte], [found, [*lengths], ends[:-1], byte])
+        except self._mpi.Exception as error:
+            raise self._failed(does, error) from None
+        return [found[a:b] for a, b in pairwise(ends)]
 
     def begin_exchange(self, sent: Sequence[np.ndarray], lengths: Sequence[int], neighbours: Sequence[int],
                        senders: Sequence[int], what: Mapping[int, str] | None = None

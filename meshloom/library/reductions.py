@@ -99,7 +99,7 @@ def _now(loop: Kernel, field: Field, fields: tuple[Field, ...], first: float | i
     except IndexError:
         totals = _new_totals(first, dtype, sized=loop in _SIZED)
     for one, value in zip(totals, (first, 0.0), strict=False):
-        one.value = value
+        one.repack(np.array(value, one.dtype))  # from here, and not from outside: ranks need not compare it
     loop(field.set, *fields, *totals)
     found, size = totals[0].value, float(totals[1].value) if loop in _SIZED else 0.0
     unused.append(totals)

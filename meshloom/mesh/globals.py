@@ -103,7 +103,7 @@ class Global(Buffered, ArrayInterop):
     Compared with one number, or with another Global, it makes a condition.
     """
 
-    __slots__ = ("shape",)
+    __slots__ = ("given", "shape")
     _kind, _change = "global", "value = ..."
 
     def __init__(self, value: ArrayLike, name: str = "global", *, dtype: DTypeLike | None = None):
@@ -113,6 +113,7 @@ class Global(Buffered, ArrayInterop):
             raise MeshError(f"global {name}: a scalar or a vector, got shape {array.shape}")
         super().__init__(np.array(array, ndmin=1))
         self.shape = array.shape
+        self.given = True  # has a value come from outside since whoever compares these has looked?
         record = recorder.get()
         if record is not None:  # a new global has this value at every replay
             record.make(self)
@@ -167,6 +168,7 @@ class Global(Buffered, ArrayInterop):
             return
         storage = self.storage
         overwrite(storage, np.broadcast_to(values, storage.shape) if values.size != self.dim else values.reshape(-1))
+        self.given = True
         self.changed()
 
     @not_in_program("copying global {}", MAKE_BEFORE)

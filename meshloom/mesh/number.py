@@ -36,14 +36,15 @@ def kind_of_number(value: object) -> str | None:
 
 
 class PlainNumber(Global):
-    """A plain number that a loop was given: a Global that nobody else sees. ``kind``: see ``kind_of_number``."""
+    """A plain number that a loop was given: a Global that nobody else sees. ``kind``: see ``kind_of_number``.
+    ``latest``: the number of now, on the host."""
 
-    __slots__ = ("kind",)
+    __slots__ = ("kind", "latest")
 
     def __init__(self, value: Any, kind: str, name: str):
         with outside_program():  # it is a constant of the loop, and is not set at every replay
             super().__init__(value, name, dtype=_HELD[kind])
-        self.kind = kind
+        self.kind, self.latest = kind, value
 
     def put(self, value: Any) -> None:
         """Another number of the same kind; on a device in its turn, without waiting for it."""
@@ -51,6 +52,7 @@ class PlainNumber(Global):
         if type(storage) is not np.ndarray:
             check_device()
         storage.fill(value)
+        self.latest = value
 
     @property
     def plain(self) -> Any:

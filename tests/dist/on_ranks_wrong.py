@@ -3,10 +3,12 @@ comes to its end prints "done"."""
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -276,6 +278,165 @@ def other_compiler() -> None:
     loop(*given())
 
 
+@ml.kernel
+def scaled(u: ml.ReadWrite, factor: ml.Read):
+    u *= factor
+
+
+def scaling() -> tuple[ml.Mesh, ml.Field, ml.Global, Callable[[float], None]]:
+    """A loop that has run once; and a function that runs one with a number that its kernel captures."""
+    mesh, u, _ = given()
+    factor, dt = ml.Global(2.0, "factor"), 1.0
+
+    @ml.kernel
+    def further(u: ml.ReadWrite):
+        u += dt
+
+    def with_step(value: float) -> None:
+        nonlocal dt
+        dt = value
+        further(mesh.cells, u)
+
+    scaled(mesh.cells, u, factor)
+    with_step(1.0)
+    return mesh, u, factor, with_step
+
+
+def other_global() -> None:
+    mesh, u, factor, _ = scaling()
+    factor.value = 3.0 + ml.world.rank
+    scaled(mesh.cells, u, factor)
+
+
+def other_fill() -> None:
+    mesh, u, factor, _ = scaling()
+    u.fill(5.0 + ml.world.rank)
+    scaled(mesh.cells, u, factor)
+
+
+def other_fill_of_a_program() -> None:
+    mesh, u, factor, _ = scaling()
+    ml.program(lambda: (u.fill(5.0 + ml.world.rank), scaled(mesh.cells, u, factor))).run(2)
+    u.numpy()
+
+
+def other_number() -> None:
+    """The kernels of both ranks read other numbers than before."""
+    _, u, _, with_step = scaling()
+    with_step(2.0 + ml.world.rank)
+    u.numpy()
+
+
+def other_number_of_one() -> None:
+    """For rank 0 there is nothing new; what is read is a sum."""
+    _, u, _, with_step = scaling()
+    with_step(1.0 + ml.world.rank)
+    u.sum().value  # noqa: B018
+
+
+def other_argument() -> None:
+    """A number in place of a Global."""
+    mesh, u, _, _ = scaling()
+    scaled(mesh.cells, u, 2.0)
+    scaled(mesh.cells, u, 2.0 + ml.world.rank)
+    u.numpy()
+
+
+def what_is_new_is_compared() -> None:
+    """In one collective, and nothing else is."""
+    mesh, u, factor, with_step = scaling()
+    asked, before = [], type(ml.world).allgathered
+    type(ml.world).allgathered = lambda *given: asked.append(given) or before(*given)
+    for step in range(3):
+        with_step(1.0 + step)
+        scaled(mesh.cells, u, factor)
+        scaled(mesh.cells, u, 1.0 + step)
+    assert not asked
+    factor.value = 3.0
+    for _ in range(3):
+        scaled(mesh.cells, u, factor)
+    assert len(asked) == 1
+    u.fill(1.0)
+    scaled(mesh.cells, u, factor)
+    assert len(asked) == 2
+    u.sum()
+    u.sum()
+    assert len(asked) == 3, "its Globals are compared once"
+
+
+def by_hand() -> tuple[ml.Set, ml.Set, Callable[[], None]]:
+    """Two sets, and a loop that reaches from one to the other."""
+    one, two = ml.Set(30, "one"), ml.Set(15, "two")
+    map_ = ml.Map(one, two, np.random.default_rng(1).integers(0, 15, (30, 2)), "map")
+    u, rate = two.field("u", data=np.arange(15.0)), two.field("rate")
+    return one, two, lambda: spread(one, u[map_], rate[map_])
+
+
+def asked_by_one() -> None:
+    """Before the first loop, for sets that would be cut otherwise."""
+    one, _, run = by_hand()
+    if ml.world.rank == 0:
+        assert len(one.mine)
+    run()
+
+
+def asked_by_one_in_time() -> None:
+    """Behind it, also for a part that nobody else has seen; and before it for sets of a mesh, which are cut as one."""
+    one, two, run = by_hand()
+    run()
+    if ml.world.rank == 0:
+        assert len(one.mine) and len(two.subset([0, 3, 14]).mine) <= 3
+    run()
+    mesh, u, rate = given()
+    if ml.world.rank == 1:
+        assert len(mesh.faces.mine) and len(u.local())
+    loop(mesh, u, rate)
+
+
+def parts_go() -> None:
+    """Those that a time loop makes."""
+    mesh, u, rate = given()
+    loop(mesh, u, rate)
+    gone = []
+    for k in range(20):
+        part = mesh.cells.subset(np.flatnonzero((np.arange(24) + k) % 3 == 0))
+        moved(part, rate, u)
+        gone.append(weakref.ref(part))
+    del part
+    u.numpy()
+    gc.collect()
+    assert sum(one() is not None for one in gone) <= 1, "but for the last loop"
+
+
+class Counted:
+    """A communicator of MPI, whose collectives are listed."""
+
+    def __init__(self, ranks: Any):
+        self.ranks, self.asked = ranks, []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.lower().startswith("allgather"):
+            self.asked.append(name)
+        return getattr(self.ranks, name)
+
+
+def values_are_gathered_at_once() -> None:
+    """All ranks know who owns what: one collective, of values alone."""
+    ranks = Counted(ml.world._ranks)
+    object.__setattr__(ml.world, "_ranks", ranks)
+    mesh, grid = ml.generate.box((6, 5), cells="quad").reordered("random"), ml.Grid((7, 4), ghosts=1)
+    part = mesh.cells.subset(np.arange(3, 30, 4))
+    for on in (mesh.cells, part, grid):
+        values = np.arange(3.0 * on.size, dtype=np.float32).reshape(*on.array_shape, 3)
+        x = on.field("x", 3, data=values)
+        scaled(on, x, ml.Global(2.0, dtype=np.float32))
+        ranks.asked = []
+        assert np.array_equal(x.numpy(), 2.0 * values) and ranks.asked == ["Allgatherv"], ranks.asked
+    ranks.asked = []
+    y = mesh.cells.field("y", data=lambda points: points[:, 0] + 10.0 * points[:, 1])
+    assert ranks.asked == ["Allgatherv"] and np.array_equal(y.numpy(), mesh.cells.points[:, :2] @ [1.0, 10.0])
+
+
 # ----- runs -----------------------------------------------------------------------------------------------------------
 def run(case: str = "airfoil", out: str = "nowhere", **flow: float) -> None:
     """It must be refused before there is a folder."""
@@ -336,7 +497,9 @@ RUNS: dict[str, Callable[[], None]] = {
         other_sums, raised_on_one, refused_on_one, refused_on_all, raised_on_all, refused_and_caught, exit_with_words,
         exit_with_code, exit_raised, exit_on_all, exit_on_all_with_words, exit_as_it_should, waiting, killed,
         random_start, random_restart, other_mesh, other_points, other_mesh_by_points, other_map, other_type,
-        other_backend, other_numpy, other_processor, other_compiler, other_settings, other_case, other_folder,
+        other_backend, other_global, other_fill, other_fill_of_a_program, other_number, other_number_of_one,
+        other_argument, what_is_new_is_compared, values_are_gathered_at_once, asked_by_one, asked_by_one_in_time,
+        parts_go, other_numpy, other_processor, other_compiler, other_settings, other_case, other_folder,
         other_folder_of_a_script, too_many_planes, no_exchange,
     )
 }  # fmt: skip

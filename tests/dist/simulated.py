@@ -4,7 +4,7 @@ each other goes through memory; meshes, fields and programs are made by each for
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from queue import Queue
 from typing import Any, TypeVar
@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.dist import agreement
 from meshloom.dist.backend import Ranks
 from meshloom.dist.world import World
+from meshloom.kernel.recent import Recent
 
 T = TypeVar("T")
 SECONDS = 60.0  # a deadlock fails
@@ -102,6 +104,31 @@ class Communicator:
         return Request(wait)
 
 
+class PerThread:
+    """What a module has for its process, of which each thread here has its own."""
+
+    def __init__(self, make: Callable[[], Any]):
+        self._make, self._of = make, threading.local()
+
+    @property
+    def _own(self) -> Any:
+        if not hasattr(self._of, "one"):
+            self._of.one = self._make()
+        return self._of.one
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._own)
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def __repr__(self) -> str:
+        return repr(self._own)
+
+
 class ThreadWorld(World):
     """A rank that is a thread."""
 
@@ -138,6 +165,8 @@ def on_threads(ranks: int, job: Callable[[World], T]) -> list[T]:
         for name in _ASKING:
             patch.setattr(import_module(f"meshloom.dist.{name}"), "world", lambda: here)
         patch.setattr(import_module("meshloom.backend"), "_over_ranks", lambda inside: Ranks(inside, here))
+        patch.setattr(agreement, "_noted", PerThread(list))
+        patch.setattr(agreement, "_known", PerThread(lambda: Recent(agreement.MOST_KNOWN)))
         with ml.using("numpy", reproducible=True):
             threads = [threading.Thread(target=rank_runs, args=(one,), daemon=True) for one in range(ranks)]
             for one in threads:

@@ -18,6 +18,8 @@ SCRIPT = "tests.dist.on_ranks_wrong"
 HERE = r"\S+on_ranks_wrong\.py:\d+"
 MOVE = "all ranks must make the same calls in the same order"
 MESH = "all ranks must be given the same mesh"
+ASKED = "before the first loop mine, local.. and data= as a function of points cut sets, so all ranks must ask .*"
+NUMBERS = "all ranks must take the same numbers from Python"
 OWN_RUNS = r"\(MESHLOOM_COMM=self makes each a run of its own\)"
 SETTINGS = f"all ranks must be given the same settings {OWN_RUNS}"
 START = f"an unseeded random start. {OWN_RUNS}"
@@ -36,6 +38,13 @@ LINES = [
     ("other_points", 3, f"set cells has its elements at other places on rank 1 than on rank 0: {MESH}"),
     ("other_map", 2, f"map mine leads elsewhere on rank 1 than on rank 0: {MESH}"),
     ("other_type", 2, r"field u is of 24 x 1 float64 \(aos\) on rank 0, and of 24 x 1 float32 \(aos\) on rank 1: .*"),
+    ("other_global", 2, "global factor was given other values on rank 1 than on rank 0: an unseeded random number.?"),
+    ("other_fill", 2, "field u was given other values on rank 1 than on rank 0: an unseeded random start.?"),
+    ("other_fill_of_a_program", 2, f"loop u = [56] computes with other numbers on rank 1 than on rank 0: {NUMBERS}"),
+    ("asked_by_one", 2, f"set one has other owners on rank 1 than on rank 0: {ASKED}"),
+    ("other_number", 3, f"loop further computes with other numbers on rank 1 than on rank 0: {NUMBERS}"),
+    ("other_number_of_one", 2, f"loop further computes with other numbers on rank 1 than on rank 0: {NUMBERS}"),
+    ("other_argument", 2, f"factor of loop scaled is another number on rank 1 than on rank 0: {NUMBERS}"),
     ("other_backend", 2, "the back end has other options on rank 1 than on rank 0: choose the same on all ranks"),
     ("other_processor", 2, r"the processor is .+ fma on rank 0, and riscv64 with fma on rank 1: take nodes .*"),
     ("other_compiler", 3, r"the C\+\+ compiler is .+ on rank 0, and c\+\+ 1\.0 on rank 1: name the same by CXX .*"),
@@ -46,11 +55,12 @@ LINES = [
     ("too_many_planes", 3, rf"3 ranks are too many for grid: .* has 2 planes there.*; at most 2.* \({HERE}\)"),
     ("other_numpy", 2, r"NumPy is \S+ on rank 0, and 1\.0 on rank 1: install the same on all nodes"),
 ]  # fmt: skip
+QUICK = "gathered_on_one", "other_number_of_one"
 
 
 @pytest.mark.parametrize(
     ("name", "ranks", "line"),
-    [pytest.param(*row, marks=() if row[0] == "gathered_on_one" else pytest.mark.slow, id=row[0]) for row in LINES],
+    [pytest.param(*row, marks=() if row[0] in QUICK else pytest.mark.slow, id=row[0]) for row in LINES],
 )
 def test_what_differs_is_one_line_and_ends_all(name: str, ranks: int, line: str) -> None:
     done = launched(ranks, ["-m", SCRIPT, name])
@@ -78,7 +88,8 @@ def test_messages_of_another_length_are_one_line_and_end_all(name: str, line: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["nothing", "refused_and_caught", "exit_as_it_should"])
+@pytest.mark.parametrize("name", ["nothing", "refused_and_caught", "exit_as_it_should", "what_is_new_is_compared",
+                                  "values_are_gathered_at_once", "asked_by_one_in_time", "parts_go"])  # fmt: skip
 def test_what_is_the_same_passes(name: str) -> None:
     done = launched(3, ["-m", SCRIPT, name])
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Mapping
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
+from meshloom.dist import local
 from meshloom.dist.halo import DistributedSet, distributed
-from meshloom.dist.local import Distribution, distribution
+from meshloom.dist.local import Distribution, distribution, owned_alone
 from meshloom.dist.usage import link_of
 from meshloom.dist.world import World
 
@@ -32,6 +36,54 @@ def test_a_part_by_itself_leaves_the_owners_of_its_set() -> None:
     found = distribution(FIRST, [part], {})
     assert found.owners[things].tolist() == owners and found.owners[part].tolist() == [1, 1, 0]
     assert found.maps == maps and distribution(FIRST, [things, places], {turned: False}) is found
+
+
+def test_a_part_that_nobody_has_is_forgotten() -> None:
+    """Parts of parts, too, and what was made of them."""
+    things, places, turned = things_and_places()
+    cut = distribution(FIRST, [things, places], {turned: False})
+    gone = []
+    for k in range(1, 7):
+        part = things.subset([0, k, 7])
+        inner = part.subset([1])
+        for one in (part, inner):
+            assert distribution(FIRST, [one], {one.members: False}) is cut
+            assert cut.local_map(one.members).source is cut.local(one).set
+        gone += [weakref.ref(part), weakref.ref(inner)]
+    cut.uncompared = []
+    del part, inner, one
+    gc.collect()
+    assert not any(one() for one in gone)
+    known = cut.owners, cut.sets, cut.maps, cut.versions, cut._local, cut._local_maps
+    assert [len(one) for one in known] == [2, 2, 1, 1, 1, 0] and cut.local(things) is cut.local(things)
+
+
+def test_maps_that_halos_depend_on_stay() -> None:
+    """Ranks would forget them at different times."""
+    things, places, _ = things_and_places()
+    part = things.subset([0, 1])
+    far = ml.Map(part, places, [0, 7], "far")
+    cut = distribution(FIRST, [things, places], {far: False})
+    before = arrays(cut.halos(places))
+    del part, far
+    gc.collect()
+    straight = ml.Map(places, things, np.arange(8), "straight")
+    distribution(FIRST, [places], {straight: True})
+    assert [one.name for one in cut.maps] == ["far", "straight"] and arrays(cut.halos(places)) == before
+
+
+def test_a_part_takes_the_owners_of_its_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is found out for it, and to ask for its owners leaves everything as it was."""
+    things, places, turned = things_and_places()
+    cut = distribution(FIRST, [things, places], {turned: False})
+    monkeypatch.setattr(local, "owned", None)
+    part = things.subset([0, 1, 7])
+    inner = part.subset([1, 2])
+    cut.uncompared = []
+    assert owned_alone(FIRST, part).tolist() == [2] and owned_alone(FIRST, inner).tolist() == [1]
+    assert not cut.uncompared and part not in cut.owners
+    assert distribution(FIRST, [inner], {inner.members: True}) is cut and cut.uncompared[-2:] != []
+    assert cut.owners[inner].tolist() == [1, 0] and cut.owned(inner).tolist() == [1]
 
 
 def kept(before: Distribution, maps: Mapping[ml.Map, bool], *sets: ml.Set) -> list[bool]:

@@ -1,0 +1,166 @@
+"""How ranks compare what they were given, which must be the same on all of them: now, or with their next message.
+
+What comes by a call that all ranks make (a field's values, a Global's) is compared before the next loop, in a
+collective of its own. Numbers that loops take from Python may change on one rank alone, and the others would not know
+that there is something to compare: they are noted, and a digest of what was noted since ranks last compared goes along
+with the next values that all ranks put together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from meshloom.dist.world import World
+from meshloom.errors import RankError
+from meshloom.kernel.recent import Recent
+from meshloom.mesh.core import Global
+from meshloom.mesh.number import PlainNumber
+from meshloom.operation.operation import Operation
+
+SAME_SCRIPT = "all ranks must run the same script"
+SAME_NUMBERS = "all ranks must take the same numbers from Python"
+DIGEST = 8  # bytes that go along with a message
+MOST_KNOWN = 4096  # programs with numbers
+
+
+class GivenToRank(NamedTuple):
+    """Something by its ``name``. Where ``said`` differs between ranks, both are told; where ``digest`` does, that the
+    thing ``differs``, such as "was given other values". ``hint``: what to do about it."""
+
+    name: str
+    said: str
+    hint: str
+    digest: str = ""
+    differs: str = "was given other values"
+
+    @property
+    def noted(self) -> bool:
+        """Is it one of those that need not be compared by all ranks at the same time?"""
+        return self.hint == SAME_NUMBERS
+
+
+_noted: list[GivenToRank] = []  # since ranks last compared
+#: What was noted before, by content: ranks make loops ready again at other times than others do.
+_known: Recent[tuple[str | tuple[str, ...], ...], bool] = Recent(MOST_KNOWN)
+
+
+def compare(world: World, given: Iterable[GivenToRank], when: str) -> None:
+    """RankError where ranks have different things, or have noted such, which names the first, and two ranks; all must
+    ask."""
+    mine = [*given, *_noted]
+    _noted.clear()
+    digests = world.allgathered(hashlib.sha256(repr(mine).encode()).hexdigest(), f"what it was given {when}")
+    for rank, one in enumerate(digests):
+        if one != digests[0]:
+            everybody = world.allgathered(mine, "what differs")
+            raise RankError(difference(everybody[0], rank, everybody[rank]))
+
+
+def difference(first: Sequence[GivenToRank], rank: int, theirs: Sequence[GivenToRank]) -> str:
+    """What a rank has that rank 0 has otherwise."""
+
+    def of(some: Sequence[GivenToRank], noted: bool) -> list[GivenToRank]:
+        return [one for one in some if one.noted is noted]
+
+    return (_in_turn(of(first, False), of(theirs, False), rank)
+            or _in_any_order(of(first, True), of(theirs, True), rank))  # fmt: skip
+
+
+def _in_turn(first: Sequence[GivenToRank], theirs: Sequence[GivenToRank], rank: int) -> str:
+    for one, other in zip(first, theirs, strict=False):
+        if one.name != other.name:
+            return f"rank 0 uses {one.name} where rank {rank} uses {other.name}: {SAME_SCRIPT}"
+        if one != other:
+            return _told(one, other, rank)
+    if len(first) == len(theirs):
+        return ""
+    longer = (0, first) if len(first) > len(theirs) else (rank, theirs)
+    return f"rank {longer[0]} uses {longer[1][min(len(first), len(theirs))].name} before others do: {SAME_SCRIPT}"
+
+
+def _in_any_order(first: Sequence[GivenToRank], theirs: Sequence[GivenToRank], rank: int) -> str:
+    """The same of what was noted: one rank may have nothing new where the other has."""
+    here, there = [*(Counter(first) - Counter(theirs))], [*(Counter(theirs) - Counter(first))]
+    if not here and not there:
+        return _in_turn(first, theirs, rank)
+    one = (here or there)[0]
+    other = next((each for each in there if each.name == one.name), one._replace(said="", digest="-"))
+    return _told(one, other, rank)
+
+
+def _told(one: GivenToRank, other: GivenToRank, rank: int) -> str:
+    """How what has the same name on both ranks differs."""
+    if one.said != other.said and one.said and other.said:
+        return f"{one.name} is {one.said} on rank 0, and {other.said} on rank {rank}: {one.hint}"
+    return f"{one.name} {one.differs} on rank {rank} than on rank 0: {one.hint}"
+
+
+# ----- what goes along with messages --------------------------------------------------------------------------------
+def with_digest(sent: np.ndarray) -> np.ndarray:
+    """Bytes (n,) and behind them a digest of what this rank has noted, (n + DIGEST,)."""
+    found = hashlib.sha256(repr(_noted).encode()).digest()[:DIGEST] if _noted else bytes(DIGEST)
+    return np.concatenate([sent, np.frombuffer(found, np.uint8)])
+
+
+def without_digest(world: World, parts: np.ndarray) -> np.ndarray:
+    """What all ranks have sent so, (ranks, n), without the digests. RankError where these differ."""
+    _check_digests(world, parts[:, -DIGEST:])
+    return parts[:, :-DIGEST]
+
+
+def _check_digests(world: World, digests: np.ndarray) -> None:
+    if (digests != digests[0]).any():
+        compare(world, (), "as numbers")
+    _noted.clear()
+
+
+def gathered_known(world: World, rows: np.ndarray, counts: np.ndarray, what: str) -> np.ndarray:
+    """The rows (n, ...) of all ranks, one rank's behind the other's, of which all know how many, ``counts`` (ranks,),
+    in one collective. ``what`` they are: for messages."""
+    kind, shape = rows.dtype, rows.shape[1:]
+    sent = with_digest(np.ascontiguousarray(rows).view(np.uint8).reshape(-1))
+    each = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    parts = world.joined(sent, (counts * each + DIGEST).tolist(), f"{what} ({kind}, shape {shape} each)")
+    _check_digests(world, np.stack([one[-DIGEST:] for one in parts]))
+    return np.concatenate([one[:-DIGEST] for one in parts]).view(kind).reshape(-1, *shape)
+
+
+# ----- numbers that loops take from Python --------------------------------------------------------------------------
+class NumbersFromPython:
+    """Of the ``operations`` of a program: those that kernels captured and fills set, which are part of the graphs, and
+    those that were given to loops in place of Globals."""
+
+    def __init__(self, operations: Sequence[Operation]):
+        self._graphs = tuple(_graphs(operations))
+        self._key = hashlib.sha256(repr(self._graphs).encode()).hexdigest()
+        self._plain = [(one.name, each) for one in operations for each in one.storages if isinstance(each, PlainNumber)]
+
+    def note(self) -> None:
+        """For the next comparison, where they are others than ever before; no rank waits for another."""
+        plain = tuple([repr(each.latest) for _, each in self._plain])
+        if _is_new(self._key):
+            _noted.extend(self._graphs)
+        if plain and _is_new(self._key, plain):
+            _noted.extend(GivenToRank(f"{each.name} of loop {loop}", said, SAME_NUMBERS, differs="is another number")
+                          for (loop, each), said in zip(self._plain, plain, strict=True))  # fmt: skip
+
+
+def _is_new(*content: str | tuple[str, ...]) -> bool:
+    """Was it not noted before?"""
+    return _known.find(content) is None and _known.keep(content, True)
+
+
+def _graphs(operations: Iterable[Operation]) -> Iterator[GivenToRank]:
+    for one in (one for one in operations if not one.domain.is_call):
+        said = hashlib.sha256(repr(one.graph.content).encode()).hexdigest()[:16]
+        yield GivenToRank(f"loop {one.name}", "", SAME_NUMBERS, said, "computes with other numbers")
+
+
+def given_anew(totals: Iterable[Global]) -> list[Global]:
+    """Globals that were made or set outside of programs since ranks last compared them."""
+    return [one for one in totals if one.given and not isinstance(one, PlainNumber)]
