@@ -20,6 +20,7 @@ from meshloom.errors import RankError
 from meshloom.kernel.recent import Recent
 from meshloom.mesh.core import Global
 from meshloom.mesh.number import PlainNumber
+from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.operation import Operation
 
 SAME_SCRIPT = "all ranks must run the same script"
@@ -132,13 +133,14 @@ def gathered_known(world: World, rows: np.ndarray, counts: np.ndarray, what: str
 
 # ----- numbers that loops take from Python --------------------------------------------------------------------------
 class NumbersFromPython:
-    """Of the ``operations`` of a program: those that kernels captured and fills set, which are part of the graphs, and
-    those that were given to loops in place of Globals."""
+    """Of a program, by its graph: those that kernels captured and fills set, which are part of their own graphs, and
+    those that were given to loops in place of Globals, each with the first loop that uses it."""
 
-    def __init__(self, operations: Sequence[Operation]):
-        self._graphs = tuple(_graphs(operations))
+    def __init__(self, program: Dataflow):
+        self._graphs = tuple(_graphs(program.operations))
         self._key = hashlib.sha256(repr(self._graphs).encode()).hexdigest()
-        self._plain = [(one.name, each) for one in operations for each in one.storages if isinstance(each, PlainNumber)]
+        self._plain = [(program.operations[uses[0].position].name, each) for each, uses in program.accesses.items()
+                       if isinstance(each, PlainNumber)]  # fmt: skip
 
     def note(self) -> None:
         """For the next comparison, where they are others than ever before; no rank waits for another."""

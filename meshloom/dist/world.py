@@ -148,7 +148,7 @@ class World(of_process.OneProcess):
             self._ranks.Allgather([sent, self._mpi.BYTE], [found, self._mpi.BYTE])
         except self._mpi.Exception as error:
             raise self._failed(does, error) from None
-        lengths, rows = np.split(found, [len(length)], axis=1)
+        lengths, rows = found[:, : len(length)], found[:, len(length) :]
         if (lengths != length).any():
             other = int((lengths != length).any(axis=1).argmax())
             raise RankError(f"rank {self.rank} {does}, and rank {other} gathers more or less: {ASK_FOR_CALLS}")

@@ -39,7 +39,7 @@ LINES = [
     ("other_map", 2, f"map mine leads elsewhere on rank 1 than on rank 0: {MESH}"),
     ("other_type", 2, r"field u is of 24 x 1 float64 \(aos\) on rank 0, and of 24 x 1 float32 \(aos\) on rank 1: .*"),
     ("other_global", 2, "global factor was given other values on rank 1 than on rank 0: an unseeded random number.?"),
-    ("other_fill", 2, "field u was given other values on rank 1 than on rank 0: an unseeded random start.?"),
+    ("other_fill", 2, f"field u was given other values on rank 1 than on rank 0: {START}"),
     ("other_fill_of_a_program", 2, f"loop u = [56] computes with other numbers on rank 1 than on rank 0: {NUMBERS}"),
     ("asked_by_one", 2, f"set one has other owners on rank 1 than on rank 0: {ASKED}"),
     ("other_number", 3, f"loop further computes with other numbers on rank 1 than on rank 0: {NUMBERS}"),
