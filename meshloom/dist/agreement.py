@@ -1,9 +1,9 @@
 """How ranks compare what they were given, which must be the same on all of them: now, or with their next message.
 
-What comes by a call that all ranks make (a field's values, a Global's) is compared before the next loop, in a
-collective of its own. Numbers that loops take from Python may change on one rank alone, and the others would not know
-that there is something to compare: they are noted, and a digest of what was noted since ranks last compared goes along
-with the next values that all ranks put together.
+What comes by a call that all ranks make (a field's values, the first ones of a Global) is compared before the next
+loop, in a collective of its own. Numbers that loops take from Python may change on one rank alone, and the others would
+not know that there is something to compare, and a Global may be set in every iteration: these are noted, and a digest
+of what was noted since ranks last compared goes along with the next values that all ranks put together.
 """
 
 from __future__ import annotations
@@ -99,6 +99,14 @@ def _told(one: GivenToRank, other: GivenToRank, rank: int) -> str:
     if one.said != other.said and one.said and other.said:
         return f"{one.name} is {one.said} on rank 0, and {other.said} on rank {rank}: {one.hint}"
     return f"{one.name} {one.differs} on rank {rank} than on rank 0: {one.hint}"
+
+
+def note(given: Iterable[GivenToRank]) -> None:
+    """For the next comparison, which may be far: of each name the last one. No rank waits for another."""
+    for one in given:
+        for before in [other for other in _noted if other.name == one.name]:
+            _noted.remove(before)
+        _noted.append(one)
 
 
 # ----- what goes along with messages --------------------------------------------------------------------------------

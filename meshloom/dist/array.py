@@ -31,7 +31,7 @@ class DistributedArray(OverRanks):
         self.local = Field(on.set, field.name, field.components, dtype=field.dtype, layout=field.layout,
                            temporary=field.temporary)  # fmt: skip
         self.size, self.dtype = self.layout.stride(self.rows) * field.dim, field.dtype
-        self.valid, self.given = ALL_LAYERS, ""
+        self.valid, self.given, self.filled = ALL_LAYERS, "", False
 
     @property
     def nbytes(self) -> int:
@@ -56,13 +56,13 @@ class DistributedArray(OverRanks):
 
     def set(self, values: np.ndarray) -> None:
         """Take what is here of all values, as they lie in the whole; no other rank is asked."""
-        self.given = digest(values)
+        self.given, self.filled = digest(values), False
         self.local.repack(self.layout.unpack(values, self.rows, self.local.dim)[self.on.here])
         self.valid = ALL_LAYERS
 
     def fill(self, value: Any) -> None:
         """All values are one number; no other rank is asked."""
-        self.given = digest(np.asarray(value))
+        self.given, self.filled = digest(np.asarray(value)), True
         self.local.fill(value)
         self.valid = ALL_LAYERS
 

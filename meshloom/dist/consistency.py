@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from weakref import WeakSet
 
 import numpy as np
 
 from meshloom.backend.base import Backend
 from meshloom.backend.compiling import CompilingBackend
-from meshloom.dist.agreement import GivenToRank, NumbersFromPython, compare, given_anew
+from meshloom.dist.agreement import SAME_NUMBERS, GivenToRank, NumbersFromPython, compare, given_anew, note
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import CALLS, HALOS, digest
 from meshloom.dist.local import Distribution
@@ -37,6 +38,8 @@ ASKED_BY_ALL = ("before the first loop mine, local() and data= as a function of 
                 " for them")  # fmt: skip
 SAME_PARTITION = "name the same partitioner, of one version, or give the same array on all ranks"
 OWN_RUNS = f"({COMM}=self makes each a run of its own)"
+
+_compared: WeakSet[Global] = WeakSet()  # those that were, when they were first used
 
 
 # ----- settings -----------------------------------------------------------------------------------------------------
@@ -83,12 +86,16 @@ def compare_given(
     numbers.note()
     uncompared = [one for one in fields if one.given and not one.local.temporary]
     anew = given_anew(totals)
-    if uncompared or anew:
-        compare(world, [*_backend(inside), *map(_field, uncompared), *map(_global, anew)], "as values")
-        for one in uncompared:
-            one.given = ""
-        for total in anew:
-            total.given = False
+    first, arrays = [one for one in anew if one not in _compared], [one for one in uncompared if not one.filled]
+    if arrays or first:
+        compare(world, [*_backend(inside), *map(_field, arrays), *map(_global, first)], "as values")
+    note(_field_again(one) for one in uncompared if one.filled)  # solvers fill some in every iteration, and set others
+    note(_global_again(one) for one in anew if one in _compared)
+    for one in uncompared:
+        one.given = ""
+    for total in anew:
+        total.given = False
+        _compared.add(total)
 
 
 def _given(some: Sequence[Set | Map]) -> Iterator[GivenToRank]:
@@ -153,3 +160,11 @@ def _field(one: DistributedArray) -> GivenToRank:
 def _global(one: Global) -> GivenToRank:
     return GivenToRank(f"global {one.name}", f"of {one.dtype} x {one.dim}", "an unseeded random number?",
                        digest(on_host(one.storage)))  # fmt: skip
+
+
+def _field_again(one: DistributedArray) -> GivenToRank:
+    return GivenToRank(f"field {one.local.name}", "", SAME_NUMBERS, one.given)
+
+
+def _global_again(one: Global) -> GivenToRank:
+    return GivenToRank(f"global {one.name}", "", SAME_NUMBERS, digest(on_host(one.storage)))

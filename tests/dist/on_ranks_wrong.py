@@ -306,12 +306,14 @@ def other_global() -> None:
     mesh, u, factor, _ = scaling()
     factor.value = 3.0 + ml.world.rank
     scaled(mesh.cells, u, factor)
+    u.sum()
 
 
 def other_fill() -> None:
     mesh, u, factor, _ = scaling()
     u.fill(5.0 + ml.world.rank)
     scaled(mesh.cells, u, factor)
+    u.sum()
 
 
 def other_fill_of_a_program() -> None:
@@ -355,13 +357,13 @@ def what_is_new_is_compared() -> None:
     factor.value = 3.0
     for _ in range(3):
         scaled(mesh.cells, u, factor)
-    assert len(asked) == 1
+    assert not asked, "what was compared once goes along with the next sum"
     u.fill(1.0)
     scaled(mesh.cells, u, factor)
-    assert len(asked) == 2
+    assert not asked
     u.sum()
     u.sum()
-    assert len(asked) == 3, "its Globals are compared once"
+    assert len(asked) == 1, "its Globals are compared once"
 
 
 def by_hand() -> tuple[ml.Set, ml.Set, Callable[[], None]]:
