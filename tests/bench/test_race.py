@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,13 +59,17 @@ def test_an_ordering_that_is_missing_is_declined(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.slow
-def test_time_that_is_up_keeps_what_is_there_and_a_later_run_goes_on(tmp_path: Path) -> None:
+def test_time_that_is_up_keeps_what_is_there_and_a_later_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = [0.0]  # on a clock that goes on where something is measured, and nowhere else
+
     class Slow(Emulated):
         def seconds(self, run: Callable[[], Any]) -> float:
-            time.sleep(1.0)
+            passed[0] += 2.0
             return super().seconds(run)
 
-    run(tmp_path / "before.json", "--orders", "given", "--strategies", "owner")  # what is imported late takes time, too
+    monkeypatch.setattr(race, "time", SimpleNamespace(monotonic=lambda: passed[0], perf_counter=time.perf_counter))
     file = tmp_path / "race.json"
     first = run(file, "--orders", "given", "rcm", "--strategies", "owner", "atomic", "--seconds", "1.0", device=Slow())
     assert "--seconds" in first["stopped"] and len(first["variants"]) == 1 and not first["orders"]["given"]["complete"]
