@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import builtins
 import re
 import sys
 from collections.abc import Callable
@@ -26,11 +28,13 @@ from meshloom.dist.lower import stale_rows
 from meshloom.dist.ownership import Link
 from meshloom.dist.world import World
 from meshloom.errors import MeshloomError, PlanError, RankError, UserError
+from meshloom.process.ranks import Ended
 from meshloom.process.tracebacks import failing_line, running_line
 from tests.dist.samples import Sample, samples
 from tests.one_line import one_line_from
 
 SHORT = 0.2  # seconds that ranks wait here
+LONG = 30.0  # seconds in which anything has come
 
 
 class Queues:
@@ -308,6 +312,35 @@ def test_errors_that_nobody_catches_are_one_line(monkeypatch: pytest.MonkeyPatch
         codes.append(ended.value.code)
     assert codes == [2, 1, 2, 1, 130] and [type(one) for one in seen] == [ValueError, KeyboardInterrupt]
     assert capfd.readouterr().err == "meshloom: a mesh\nmeshloom: a run\nmeshloom: rank 0\n"
+
+
+def test_an_exit_that_is_caught_ends_nobody_and_one_that_is_not_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ``sys.exit``, ``exit`` and ``quit``. Python reads the code of an exit from no frame, as a thread of C does."""
+    arrived: Queue[tuple[str, int]] = Queue()
+
+    class Last(World):
+        def arrive(self, said: str, code: int, tell: object = None) -> Ended:
+            arrived.put((said, code))
+            return Ended(said, code)
+
+    types_before, before = dict(SystemExit.__dict__), sys.exit
+    monkeypatch.setattr(builtins, "quit", sys.exit, raising=False)
+    unwatch = ending.watch_exit(lambda: Last(rank=1, size=2))
+    try:
+        for leave in (sys.exit, builtins.quit):
+            for status, ends in ((3, [("ends with exit code 3", 3)]), (259, [("ends with exit code 3", 3)]),
+                                 ("no such file", [("no such file", 1)]), (0, []), (None, [])):  # fmt: skip
+                with pytest.raises(SystemExit) as caught:
+                    leave(status)
+                assert caught.value.code == status and arrived.empty(), "it may still be caught"
+                _thread.start_new_thread(attrgetter("code"), (caught.value,))
+                assert [arrived.get(timeout=LONG) for _ in ends] == ends
+        assert arrived.empty()
+        caught.value.code = 4
+        assert caught.value.code == 4 and dict(SystemExit.__dict__) == types_before, "no type of Python's is changed"
+    finally:
+        unwatch()
+    assert sys.exit is before and builtins.quit is before
 
 
 @pytest.mark.parametrize(("kind", "line"), [(UserError, f"wrong ({__file__}:"), (RankError, "wrong")])

@@ -29,6 +29,7 @@ LINES = [
     ("gathered_on_one", 2, f"rank 0 gathers field u .* at {HERE}, and rank 1 exchanges halos of u at {HERE}: {MOVE}"),
     ("other_fields", 3, f"rank 0 gathers field u .* at {HERE}, and rank [12] gathers field rate .* at {HERE}: {MOVE}"),
     ("left_early", 2, f"rank 0 gathers field rate .* at {HERE}, and rank 1 is at the end of its script: {MOVE}"),
+    ("exit_raised", 2, f"rank 0 gathers field rate .* at {HERE}, and rank 1 is at the end of its script: {MOVE}"),
     ("refused_on_one", 2, rf"rank 1: field u on cells: data has shape \(2,\), expected \(24,\) \({HERE}\)"),
     ("refused_on_all", 3, rf"field u on cells: data has shape \(2,\), expected \(24,\) \({HERE}\)"),
     ("random_start", 2, f"field u was given other values on rank 1 than on rank 0: {START}"),
@@ -152,7 +153,7 @@ def test_other_errors_show_their_traceback_once(name: str, coming: int, first: s
 @pytest.mark.parametrize(("name", "coming", "code", "said"), [
     ("exit_with_words", 1, 1, "meshloom: rank 1: no such file\n"),
     ("exit_with_code", 1, 3, "meshloom: rank 1: ends with exit code 3\n"),
-    ("exit_raised", 1, 4, "meshloom: rank 1: ends with exit code 4\n"),
+    ("exit_by_prompt", 1, 4, "meshloom: rank 1: ends with exit code 4\n"),
     ("exit_on_all", 0, 3, ""), ("exit_on_all_with_words", 0, 1, "no such file\n"),
 ])  # fmt: skip
 def test_exit_codes_of_scripts_end_all(name: str, coming: int, code: int, said: str) -> None:
