@@ -166,7 +166,9 @@ def test_calls_that_differ_are_named_in_the_same_words_by_both() -> None:
 
 
 def exchange(one: Thread, other: int, sent: int, expected: int, what: str = "u") -> None:
-    one.begin_exchange([np.zeros(sent, np.uint8)], [expected], [other], [other], {other: f"halos of {what}"})()
+    one.begin_exchange(
+        [np.zeros(sent, np.uint8)], [np.zeros(expected, np.uint8)], [other], [other], {other: f"halos of {what}"}
+    )()
 
 
 @pytest.mark.parametrize(("sent", "what", "line"), [
@@ -208,9 +210,10 @@ def test_neighbours_of_one_need_not_be_those_of_another() -> None:
 
     def run(one: Thread) -> list[np.ndarray]:
         others = sizes[one.rank]
-        sent, names = ([np.full(size, one.rank, np.uint8) for size in others.values()],
-                       {other: what[size] for other, size in others.items()})  # fmt: skip
-        return one.begin_exchange(sent, list(others.values()), list(others), list(others), names)()
+        sent, found = ([np.full(size, one.rank, np.uint8) for size in others.values()] for _ in range(2))
+        names = {other: what[size] for other, size in others.items()}
+        one.begin_exchange(sent, found, list(others), list(others), names)()
+        return found
 
     found = on_all(threads(3), run)
     assert [[part.tolist() for part in one] for one in found] == [[[1] * 16], [[0] * 16, [2] * 8], [[1] * 8]]
