@@ -20,6 +20,7 @@ from hypothesis import given, settings
 
 import meshloom as ml
 from meshloom.dist import consistency, ending, local
+from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import CollectiveCall, absence, difference, digest, poison, poisons_halos, seconds_to_wait
 from meshloom.dist.consistency import GivenToRank, compare
 from meshloom.dist.halo import DistributedSet, distributed
@@ -378,6 +379,21 @@ def test_what_differs_is_named_on_all_ranks(theirs: list[GivenToRank], line: str
 def test_what_is_the_same_passes() -> None:
     assert on_all(threads(3), lambda one: compare(one, FIRST, "for a test")) == [None] * 3
     assert on_all(threads(2), consistency.compare_settings) == [None] * 2
+
+
+def test_what_is_filled_waits_for_the_next_sum_and_what_is_assigned_does_not() -> None:
+    """Also where the array moves, since more of its set is here."""
+    with ml.using("numpy"):
+        on = LocalSet.of(ml.Set(4, "rows"), np.arange(4), np.arange(4), 4)
+        field = on.set.field("u")
+        one = DistributedArray(field, on)
+        assert one.given is None
+        for give, noted in ((lambda: one.fill(2.0), True), (lambda: one.set(np.arange(4.0)), False)):
+            give()
+            assert one.given is not None and one.given.noted is noted and one.given.name == "field u"
+            assert one.moved_to(on, field).given == one.given
+        one.assign_owned(np.zeros((4, 1)))
+        assert one.given is None, "which all ranks have put together"
 
 
 def test_digests_tell_values_apart() -> None:
