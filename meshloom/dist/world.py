@@ -116,15 +116,12 @@ class World(of_process.OneProcess):
         self.check(mine.does)
         try:
             counts = self._counts(len(rows), mine)
-            each = int(np.prod(rows.shape[1:], dtype=np.int64)) * rows.itemsize
-            found = np.empty((sum(counts), *rows.shape[1:]), rows.dtype)
-            sent, offsets = _as_bytes(rows), np.cumsum([0, *counts])
-            places = [counts[k] * each for k in range(self.size)], [int(at) * each for at in offsets[:-1]]
-            byte = self._mpi.BYTE
-            self._ranks.Allgatherv([sent, byte], [found.view(np.uint8).reshape(-1), *places, byte])
         except self._mpi.Exception as error:
             raise self._failed(mine.does, error) from None
-        return [found[a:b] for a, b in pairwise(offsets)]
+        each = int(np.prod(rows.shape[1:], dtype=np.int64)) * rows.itemsize
+        parts = self._put_together(_as_bytes(rows), [one * each for one in counts], mine.does)
+        return [part.view(rows.dtype).reshape(count, *rows.shape[1:])
+                for part, count in zip(parts, counts, strict=True)]  # fmt: skip
 
     def _counts(self, count: int, mine: CollectiveCall) -> list[int]:
         """How many rows every rank gathers; RankError where one gathers other ones."""
@@ -160,6 +157,10 @@ class World(of_process.OneProcess):
         if self._ranks is None:
             return [sent]
         self.check(does := f"gathers {what}")
+        return self._put_together(sent, lengths, does)
+
+    def _put_together(self, sent: np.ndarray, lengths: Sequence[int], does: str) -> list[np.ndarray]:
+        """Bytes of every rank, ``lengths`` of them: one collective."""
         ends, byte = [0, *accumulate(lengths)], self._mpi.BYTE
         found = np.empty(ends[-1], np.uint8)
         try:

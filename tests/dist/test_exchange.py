@@ -230,6 +230,15 @@ def test_an_exchange_that_an_error_has_left_is_waited_for_before_its_memory_is_u
     on_threads(3, job)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, bool])
+def test_rows_of_all_ranks_have_their_type_and_shape(dtype: type) -> None:
+    """As many of each rank as it has; none of rank 0."""
+    found = on_threads(3, lambda here: here.gathered(np.full((here.rank, 2, 3), here.rank, dtype)))
+    for rows in found:
+        assert [one.shape for one in rows] == [(0, 2, 3), (1, 2, 3), (2, 2, 3)]
+        assert all(one.dtype == dtype and (one == dtype(rank)).all() for rank, one in enumerate(rows))
+
+
 @ml.kernel
 def summed(u: ml.Read, v: ml.Write):
     for k in range(2):
