@@ -101,7 +101,7 @@ def watch_exit(world: Callable[[], OneProcess]) -> Callable[[], None]:
         return status if sys._getframe().f_back is not None else _exited(world, status)
 
     class ExitOfRank(SystemExit):
-        code = property(read, given.__set__)
+        code: Any = property(read, given.__set__)
 
     def leave(status: Any = None, /) -> NoReturn:
         raise ExitOfRank(status)
