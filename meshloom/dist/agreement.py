@@ -18,13 +18,14 @@ import numpy as np
 from meshloom.dist.world import World
 from meshloom.errors import RankError
 from meshloom.kernel.recent import Recent
-from meshloom.mesh.core import Global
 from meshloom.mesh.number import PlainNumber
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.operation import Operation
+from meshloom.process.ranks import COMM
 
 SAME_SCRIPT = "all ranks must run the same script"
 SAME_NUMBERS = "all ranks must take the same numbers from Python"
+OWN_RUNS = f"({COMM}=self makes each a run of its own)"
 DIGEST = 8  # bytes that go along with a message
 MOST_KNOWN = 4096  # programs with numbers
 
@@ -169,8 +170,3 @@ def _graphs(operations: Iterable[Operation]) -> Iterator[GivenToRank]:
     for one in (one for one in operations if not one.domain.is_call):
         said = hashlib.sha256(repr(one.graph.content).encode()).hexdigest()[:16]
         yield GivenToRank(f"loop {one.name}", "", SAME_NUMBERS, said, "computes with other numbers")
-
-
-def given_anew(totals: Iterable[Global]) -> list[Global]:
-    """Globals that were made or set outside of programs since ranks last compared them."""
-    return [one for one in totals if one.given and not isinstance(one, PlainNumber)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.dist.agreement import gathered_known
+from meshloom.dist.agreement import OWN_RUNS, SAME_NUMBERS, GivenToRank, gathered_known
 from meshloom.dist.checks import digest
 from meshloom.dist.halo import ALL_LAYERS
 from meshloom.dist.local import LocalSet, rows_by_rank
@@ -19,10 +19,11 @@ from meshloom.mesh.core import Field
 
 class DistributedArray(OverRanks):
     """``of_set``: its set. ``local``: a field on what this rank has of it, in the layout of the whole. ``valid``: the
-    layers of its halo in which values are those of their owners. ``given``: a digest of all values, until ranks have
-    compared them."""
+    layers of its halo in which values are those of their owners. ``given``: what it was given from outside, until ranks
+    have compared that, or noted it for their next sum: solvers fill some in every iteration."""
 
     local: Field
+    given: GivenToRank | None
 
     ndim, flags = 1, SimpleNamespace(c_contiguous=True)
 
@@ -31,7 +32,11 @@ class DistributedArray(OverRanks):
         self.local = Field(on.set, field.name, field.components, dtype=field.dtype, layout=field.layout,
                            temporary=field.temporary)  # fmt: skip
         self.size, self.dtype = self.layout.stride(self.rows) * field.dim, field.dtype
-        self.valid, self.given, self.filled = ALL_LAYERS, "", False
+        self.valid, self.given = ALL_LAYERS, None
+
+    @property
+    def _called(self) -> str:
+        return f"field {self.local.name}"
 
     @property
     def nbytes(self) -> int:
@@ -42,7 +47,7 @@ class DistributedArray(OverRanks):
         if self.on.everywhere:
             return self.layout.pack(self.local.unpacked()[:1])
         by, found = rows_by_rank(self.of_set, self.on), np.empty((self.rows, self.local.dim), self.dtype)
-        found[by.rows] = gathered_known(world(), self.owned()[1], by.counts, f"field {self.local.name}")
+        found[by.rows] = gathered_known(world(), self.owned()[1], by.counts, self._called)
         return self.layout.pack(found)
 
     def owned(self) -> tuple[np.ndarray, np.ndarray]:
@@ -52,17 +57,18 @@ class DistributedArray(OverRanks):
         here = self.local.unpacked()
         here[self.on.mine] = rows
         self.local.repack(here)
-        self.valid, self.given = ALL_LAYERS if self.on.everywhere else frozenset(), ""
+        self.valid, self.given = ALL_LAYERS if self.on.everywhere else frozenset(), None
 
     def set(self, values: np.ndarray) -> None:
         """Take what is here of all values, as they lie in the whole; no other rank is asked."""
-        self.given, self.filled = digest(values), False
+        said = f"of {self.rows} x {self.local.dim} {self.dtype} ({self.layout})"
+        self.given = GivenToRank(self._called, said, f"an unseeded random start? {OWN_RUNS}", digest(values))
         self.local.repack(self.layout.unpack(values, self.rows, self.local.dim)[self.on.here])
         self.valid = ALL_LAYERS
 
     def fill(self, value: Any) -> None:
         """All values are one number; no other rank is asked."""
-        self.given, self.filled = digest(np.asarray(value)), True
+        self.given = GivenToRank(self._called, "", SAME_NUMBERS, digest(np.asarray(value)))
         self.local.fill(value)
         self.valid = ALL_LAYERS
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from meshloom.backend.base import Backend
 from meshloom.backend.compiling import CompilingBackend
-from meshloom.dist.agreement import SAME_NUMBERS, GivenToRank, NumbersFromPython, compare, given_anew, note
+from meshloom.dist.agreement import OWN_RUNS, SAME_NUMBERS, GivenToRank, NumbersFromPython, compare, note
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import CALLS, HALOS, digest
 from meshloom.dist.local import Distribution
@@ -25,8 +25,8 @@ from meshloom.dist.usage import meshes_of
 from meshloom.dist.world import World
 from meshloom.errors import CompilerError, shown
 from meshloom.mesh.core import Global, Map, Set, on_host
+from meshloom.mesh.number import PlainNumber
 from meshloom.native.compiler import host_compiler
-from meshloom.process.ranks import COMM
 from meshloom.process.version import VERSION
 from meshloom.target import CPU
 
@@ -37,7 +37,7 @@ SAME_COMPILER = "name the same by CXX on all nodes"
 ASKED_BY_ALL = ("before the first loop mine, local() and data= as a function of points cut sets, so all ranks must ask"
                 " for them")  # fmt: skip
 SAME_PARTITION = "name the same partitioner, of one version, or give the same array on all ranks"
-OWN_RUNS = f"({COMM}=self makes each a run of its own)"
+UNSEEDED = "an unseeded random number?"
 
 _compared: WeakSet[Global] = WeakSet()  # those that were, when they were first used
 
@@ -84,15 +84,14 @@ def compare_given(
     if cut is not None:
         compare_sets(world, cut)
     numbers.note()
-    uncompared = [one for one in fields if one.given and not one.local.temporary]
-    anew = given_anew(totals)
-    first, arrays = [one for one in anew if one not in _compared], [one for one in uncompared if not one.filled]
-    if arrays or first:
-        compare(world, [*_backend(inside), *map(_field, arrays), *map(_global, first)], "as values")
-    note(_field_again(one) for one in uncompared if one.filled)  # solvers fill some in every iteration, and set others
-    note(_global_again(one) for one in anew if one in _compared)
-    for one in uncompared:
-        one.given = ""
+    arrays = {one: one.given for one in fields if one.given is not None and not one.local.temporary}
+    anew = [one for one in totals if one.given and not isinstance(one, PlainNumber)]
+    given = [*arrays.values(), *map(_global, anew)]
+    if at_once := [one for one in given if not one.noted]:
+        compare(world, [*_backend(inside), *at_once], "as values")
+    note(one for one in given if one.noted)
+    for array in arrays:
+        array.given = None
     for total in anew:
         total.given = False
         _compared.add(total)
@@ -152,19 +151,7 @@ def _compiler() -> GivenToRank:
     return GivenToRank("the C++ compiler", found.version, SAME_COMPILER, repr(found.flags), "takes other options")
 
 
-def _field(one: DistributedArray) -> GivenToRank:
-    said = f"of {one.rows} x {one.local.dim} {one.dtype} ({one.layout})"
-    return GivenToRank(f"field {one.local.name}", said, f"an unseeded random start? {OWN_RUNS}", one.given)
-
-
 def _global(one: Global) -> GivenToRank:
-    return GivenToRank(f"global {one.name}", f"of {one.dtype} x {one.dim}", "an unseeded random number?",
-                       digest(on_host(one.storage)))  # fmt: skip
-
-
-def _field_again(one: DistributedArray) -> GivenToRank:
-    return GivenToRank(f"field {one.local.name}", "", SAME_NUMBERS, one.given)
-
-
-def _global_again(one: Global) -> GivenToRank:
-    return GivenToRank(f"global {one.name}", "", SAME_NUMBERS, digest(on_host(one.storage)))
+    """Its first value is compared at once, others may be set in every iteration."""
+    said, hint = ("", SAME_NUMBERS) if one in _compared else (f"of {one.dtype} x {one.dim}", UNSEEDED)
+    return GivenToRank(f"global {one.name}", said, hint, digest(on_host(one.storage)))

@@ -5,8 +5,7 @@ waits in vain for the others, which are somewhere in the midst of a run, it tell
 from __future__ import annotations
 
 import atexit
-import ctypes
-import gc
+import builtins
 import os
 import signal
 import sys
@@ -20,7 +19,7 @@ import numpy as np
 
 from meshloom.errors import MeshloomError, RankError, UserError, one_line
 from meshloom.process.ranks import Ended, OneProcess, launched_rank, speak_up
-from meshloom.process.signals import exit_code, in_charge
+from meshloom.process.signals import exit_code
 from meshloom.process.streams import write_to_stderr
 from meshloom.process.tracebacks import failing_line, wanted_short
 
@@ -30,6 +29,7 @@ _CODES: dict[type[BaseException], int] = {KeyboardInterrupt: exit_code(signal.SI
 _BETWEEN = 0.002  # seconds from one look to the next
 _CODE_BITS = 0xFF  # of what a process ends with: the system keeps no more
 _MOST = 4000  # bytes of what is said
+_EXITS = (sys, "exit"), (builtins, "exit"), (builtins, "quit")
 
 
 def arrive(ranks: Any, said: str, code: int, tell: Callable[[], object] | None) -> Ended:
@@ -90,41 +90,32 @@ def watch(world: Callable[[], OneProcess]) -> None:
 
 
 def watch_exit(world: Callable[[], OneProcess]) -> Callable[[], None]:
-    """From now on what ``sys.exit`` or ``SystemExit`` is given, and nobody catches, ends all ranks, unless it is 0;
-    until what comes back is called. Python asks no hook then: it reads ``code`` of the exception, from no frame, so
-    that is where it is seen."""
-    leave = sys.exit
-    found = [one for one in gc.get_referents(SystemExit.__dict__) if isinstance(one, dict) and "code" in one]
-    members = found[0] if found else None
-    if members is None:  # a Python that keeps it elsewhere: there such an end is seen by nobody, as without this
-        return lambda: None
-    code = members["code"]
-
-    def exit_in_python(status: Any = None, /) -> NoReturn:
-        raise SystemExit(status)  # that of C makes no exception of a number in Python 3.11, whose code could be read
+    """From now on what ``sys.exit`` is given, and nobody catches, ends all ranks, unless it is 0; until what comes back
+    is called. So do ``exit`` and ``quit``. A SystemExit that a script raises itself is seen by nobody: Python asks no
+    hook then."""
+    given = SystemExit.__dict__["code"]
 
     def read(error: SystemExit) -> object:
-        found = code.__get__(error)
-        if sys._getframe().f_back is not None or not in_charge():  # somebody has caught it
-            return found
-        unwatch()
-        return _exited(world, found)
+        """Python reads it from no frame where it ends this process, somebody who has caught it from one."""
+        status = given.__get__(error)
+        return status if sys._getframe().f_back is not None else _exited(world, status)
+
+    class ExitOfRank(SystemExit):
+        code: Any = property(read, given.__set__)
+
+    def leave(status: Any = None, /) -> NoReturn:
+        raise ExitOfRank(status)
+
+    before = {(of, name): getattr(of, name) for of, name in _EXITS if hasattr(of, name)}
 
     def unwatch() -> None:
-        sys.exit = leave
-        _replace(members, code)
+        for (of, name), function in before.items():
+            setattr(of, name, function)
 
-    sys.exit = exit_in_python
-    _replace(members, property(read, code.__set__, code.__delete__))
-    atexit.register(unwatch)  # types of C end after the functions of Python
+    for of, name in before:
+        setattr(of, name, leave)
     os.register_at_fork(after_in_child=unwatch)  # which is no rank
     return unwatch
-
-
-def _replace(members: dict[str, Any], code: Any) -> None:
-    """How ``code`` of SystemExit is read, which Python remembers until it is told."""
-    members["code"] = code
-    ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))
 
 
 def _exited(world: Callable[[], OneProcess], found: object) -> object:

@@ -241,11 +241,12 @@ def slices_of(at: np.ndarray) -> tuple[slice, ...] | None:
 
 
 class Travelling(NamedTuple):
-    """Messages under way: what waits for them, what comes in each, and how many bytes each that is sent has; None where
-    nothing need be sent."""
+    """Messages under way: what waits for them, those that come, ``received``, with what is in each, and how many bytes
+    each that is sent has; None where nothing need be sent."""
 
     ended: MessagesInFlight
-    receives: dict[int, list[Parcel]]
+    received: list[np.ndarray]
+    parcels: list[list[Parcel]]
     sizes: list[int] | None
 
 
@@ -267,9 +268,8 @@ class Exchange:
             for (messages, listed), places in zip(both, one.on.places(one.layout, one.local.dim), strict=True):
                 for rank, at in zip(messages.neighbours, places, strict=True):
                     listed.setdefault(rank, []).append(Parcel.of(one, at, inside))
-        self._messages = {rank: np.empty(sum(one.bytes for one in parcels), np.uint8)
-                          for rank, parcels in self._sends.items()}  # fmt: skip
-
+        self._leaving, self._coming = ({rank: np.empty(_size(parcels), np.uint8) for rank, parcels in side.items()}
+                                       for side in (self._sends, self._receives))  # fmt: skip
         self.name = f"exchange of {', '.join(one.local.name for one in arrays)}"
 
     @cached_property
@@ -284,15 +284,17 @@ class Exchange:
         self.finish()
 
     def start(self) -> None:
-        """Send what there is now."""
+        """Send what there is now. The memory of messages is kept: none of them may be under way."""
+        if self._travels is not None:  # an error came before it was finished
+            self._travels.ended()
         left_out, self.left_out = self.left_out, frozenset()
         sends, receives = (_without(left_out, parcels) for parcels in (self._sends, self._receives))
-        sent = [_written(self._messages[rank], parcels) for rank, parcels in sends.items()]
-        lengths = [sum(one.bytes for one in parcels) for parcels in receives.values()]
+        sent = [_written(self._leaving[rank], parcels) for rank, parcels in sends.items()]
+        received = [self._coming[rank][: _size(parcels)] for rank, parcels in receives.items()]
         sizes = [len(one) for one in sent]
         counts = len(left_out) < len(self.arrays)  # on every rank, whatever it has of them
-        ended = world().begin_exchange(sent, lengths, [*sends], [*receives], self._names)
-        self._travels = Travelling(ended, receives, sizes if counts else None)
+        ended = world().begin_exchange(sent, received, [*sends], [*receives], self._names)
+        self._travels = Travelling(ended, received, [*receives.values()], sizes if counts else None)
 
     def progress(self) -> None:
         """Let messages that travel do so."""
@@ -302,13 +304,18 @@ class Exchange:
     def finish(self) -> None:
         """Wait for messages, and put what they bring into halos."""
         assert self._travels is not None, "what is finished was started"
-        before, (ended, receives, sizes) = time.perf_counter(), self._travels
-        found, self._travels = ended(), None
-        if sizes is not None:
-            world().count(self.name, sizes, before)
-        for message, parcels in zip(found, receives.values(), strict=True):
+        before, (travels, self._travels) = time.perf_counter(), (self._travels, None)
+        travels.ended()
+        if travels.sizes is not None:
+            world().count(self.name, travels.sizes, before)
+        for message, parcels in zip(travels.received, travels.parcels, strict=True):
             for one, part in _parts(message, parcels):
                 one.write(part, self._inside)
+
+
+def _size(parcels: Iterable[Parcel]) -> int:
+    """The bytes of a message."""
+    return sum(one.bytes for one in parcels)
 
 
 def _parts(message: np.ndarray, parcels: Iterable[Parcel]) -> Iterator[tuple[Parcel, np.ndarray]]:
@@ -320,10 +327,10 @@ def _parts(message: np.ndarray, parcels: Iterable[Parcel]) -> Iterator[tuple[Par
 
 
 def _written(message: np.ndarray, parcels: Sequence[Parcel]) -> np.ndarray:
-    """A message with the values of now, in memory that is kept: what was sent of it before has come."""
+    """A message with the values of now, in its memory."""
     for one, part in _parts(message, parcels):
         one.read(part)
-    return message[: sum(one.bytes for one in parcels)]
+    return message[: _size(parcels)]
 
 
 def _without(some: Collection[DistributedArray], parcels: dict[int, list[Parcel]]) -> dict[int, list[Parcel]]:

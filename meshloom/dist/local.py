@@ -21,10 +21,10 @@ import numpy as np
 from meshloom.dist.distribute import owned
 from meshloom.dist.halo import DistributedSet, ExchangeLists, distributed, off_rank
 from meshloom.dist.ownership import everywhere
-from meshloom.dist.usage import all_sets, link_of, sets_of_meshes, usage_of
+from meshloom.dist.usage import all_sets, link_of, sets_of_meshes, usage_of, with_origins
 from meshloom.dist.verify import verify
 from meshloom.dist.world import World
-from meshloom.mesh.core import Field, Map, Set, Subset
+from meshloom.mesh.core import Field, Map, RestrictedMap, Set, Subset
 from meshloom.mesh.layout import Layout
 from meshloom.mesh.numbering import Rows
 from meshloom.mesh.values import index_dtype
@@ -126,8 +126,9 @@ class Distribution:
     here of a set and of a map, are made when they are first asked for, and again where a loop has come that reaches
     further.
 
-    Sets are kept by whoever uses them, and by the maps through which loops reach others'. So a part goes when nobody
-    has it: each of its elements leads to itself, which no halo depends on.
+    Sets are kept by whoever uses them, and by the maps that halos depend on. So a part goes when nobody has it: each of
+    its elements leads to itself, which no halo depends on, and where it is led by rows of a map of its set that whole
+    map is there for the halos (``with_origins``).
     """
 
     owners: WeakKeyDictionary[Set, np.ndarray]
@@ -172,7 +173,7 @@ class Distribution:
         """Serve loops over these sets that reach each other through these maps, too."""
         changed, given = self._changed(maps), [one for one in maps if self.versions.get(one) != one.version]
         self.uncompared += given
-        self._held |= {one for one in given if not link_of(one, False).as_member}
+        self._held |= {one for one in given if not (isinstance(one, RestrictedMap) or link_of(one, False).as_member)}
         self.maps |= {one: updated or self.maps.get(one, False) for one, updated in maps.items()}
         self.versions |= {one: one.version for one in given}
         moved = self._own(sets, {one: self.maps[one] for one in maps})
@@ -288,6 +289,7 @@ class Distribution:
 def distribution(world: World, sets: Sequence[Set], maps: Mapping[Map, bool]) -> Distribution:
     """That of some sets which loops connect by ``maps``, and of all that were connected with them before. ``maps``: is
     anything written through it?"""
+    maps = with_origins(maps)
     before = dict.fromkeys(found for one in all_sets(sets, maps) if (found := one.kept.get(KEPT)) is not None)
     cut, *others = before or [Distribution(world)]
     for one in others:

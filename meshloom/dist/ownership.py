@@ -88,9 +88,7 @@ def _by_targets(key: Hashable, links: Sequence[Link], found: Owners) -> np.ndarr
     return found[usable[0].target][reduce(np.minimum, usable[0].rows.T)] if usable else None
 
 
-def _by_sources(
-    key: Hashable, size: int, links: Sequence[Link], found: Owners, ranks: int
-) -> np.ndarray | None:
+def _by_sources(key: Hashable, size: int, links: Sequence[Link], found: Owners, ranks: int) -> np.ndarray | None:
     """The owners of a set by the links that lead to it from sets whose owners are known, the first that reaches an
     element; None where there are no such links. Elements that none reaches are shared out in equal runs."""
     leading = [one for one in links if one.target == key and not one.as_member and _guides(one.source, found)]

@@ -18,7 +18,7 @@ from meshloom.dist.partition import PartitionTask
 from meshloom.errors import UserError
 from meshloom.mesh.assigned import guide_of
 from meshloom.mesh.box import AXES, IndexSpace
-from meshloom.mesh.core import Field, Map, Set, Subset, VaryingMap
+from meshloom.mesh.core import Field, Map, RestrictedMap, Set, Subset, VaryingMap
 from meshloom.mesh.mesh import Mesh, mesh_of
 from meshloom.native.algorithms import distinct
 from meshloom.operation.operand import Operand
@@ -50,7 +50,7 @@ class Usage:
 def usage(loops: Iterable[Operation]) -> Usage:
     """Of the loops of a program, as they are recorded."""
     listed = list(loops)
-    return usage_of(sets_of(listed), maps_of(listed), listed)
+    return usage_of(sets_of(listed), with_origins(maps_of(listed)), listed)
 
 
 def usage_of(
@@ -103,6 +103,17 @@ def maps_of(loops: Iterable[Operation]) -> dict[Map, bool]:
     for one in (operand for loop in loops for operand in loop.operands):
         if one.pattern.map is not None:
             found[one.pattern.map] = found.get(one.pattern.map, False) or one.mode.writes
+    return found
+
+
+def with_origins(maps: Mapping[Map, bool]) -> dict[Map, bool]:
+    """These maps, and those of which some are the rows of a part: all that a part demands of halos they do, too, so
+    that no halo depends on the part, which one rank forgets before another."""
+    found = dict(maps)
+    for one, updated in maps.items():
+        while isinstance(one, RestrictedMap):
+            one = one.origin
+            found[one] = found.get(one, False) or updated
     return found
 
 

@@ -36,13 +36,13 @@ _pinned: list[object] = []  # requests and memory of exchanges that went wrong: 
 
 @dataclass(frozen=True)
 class MessagesInFlight:
-    """Messages to and from other ranks. Called, it waits for all of them, and gives what came."""
+    """Messages to and from other ranks. Called, it waits for all of them."""
 
     requests: list[Any]
-    ended: Callable[[], list[np.ndarray]]
+    ended: Callable[[], None]
 
-    def __call__(self) -> list[np.ndarray]:
-        return self.ended()
+    def __call__(self) -> None:
+        self.ended()
 
     def progress(self) -> None:
         """Have MPI do what can be done by now: most do nothing for large messages while nobody calls them. A request
@@ -116,15 +116,12 @@ class World(of_process.OneProcess):
         self.check(mine.does)
         try:
             counts = self._counts(len(rows), mine)
-            each = int(np.prod(rows.shape[1:], dtype=np.int64)) * rows.itemsize
-            found = np.empty((sum(counts), *rows.shape[1:]), rows.dtype)
-            sent, offsets = _as_bytes(rows), np.cumsum([0, *counts])
-            places = [counts[k] * each for k in range(self.size)], [int(at) * each for at in offsets[:-1]]
-            byte = self._mpi.BYTE
-            self._ranks.Allgatherv([sent, byte], [found.view(np.uint8).reshape(-1), *places, byte])
         except self._mpi.Exception as error:
             raise self._failed(mine.does, error) from None
-        return [found[a:b] for a, b in pairwise(offsets)]
+        each = int(np.prod(rows.shape[1:], dtype=np.int64)) * rows.itemsize
+        parts = self._put_together(_as_bytes(rows), [one * each for one in counts], mine.does)
+        return [part.view(rows.dtype).reshape(count, *rows.shape[1:])
+                for part, count in zip(parts, counts, strict=True)]  # fmt: skip
 
     def _counts(self, count: int, mine: CollectiveCall) -> list[int]:
         """How many rows every rank gathers; RankError where one gathers other ones."""
@@ -160,6 +157,10 @@ class World(of_process.OneProcess):
         if self._ranks is None:
             return [sent]
         self.check(does := f"gathers {what}")
+        return self._put_together(sent, lengths, does)
+
+    def _put_together(self, sent: np.ndarray, lengths: Sequence[int], does: str) -> list[np.ndarray]:
+        """Bytes of every rank, ``lengths`` of them: one collective."""
         ends, byte = [0, *accumulate(lengths)], self._mpi.BYTE
         found = np.empty(ends[-1], np.uint8)
         try:
@@ -168,34 +169,33 @@ class World(of_process.OneProcess):
             raise self._failed(does, error) from None
         return [found[a:b] for a, b in pairwise(ends)]
 
-    def begin_exchange(self, sent: Sequence[np.ndarray], lengths: Sequence[int], neighbours: Sequence[int],
+    def begin_exchange(self, sent: Sequence[np.ndarray], received: Sequence[np.ndarray], neighbours: Sequence[int],
                        senders: Sequence[int], what: Mapping[int, str] | None = None
                        ) -> MessagesInFlight:  # fmt: skip
-        """Bytes ``sent[k]`` to rank ``neighbours[k]``; so many bytes as ``lengths`` says from each of the ``senders``.
+        """Bytes ``sent[k]`` to rank ``neighbours[k]``; from rank ``senders[k]`` as many as ``received[k]`` takes.
         ``what`` they are, by rank: for messages. Messages travel from now on: what it gives waits for them."""
         if self.checks:
             sizes = dict(zip(neighbours, (one.nbytes for one in sent), strict=True))
-            expected = dict(zip(senders, lengths, strict=True))
+            expected = dict(zip(senders, (one.nbytes for one in received), strict=True))
             named, at = what or {}, running_line()
             self._compare({one: CollectiveCall(f"exchanges {named.get(one, 'values')}", at, sizes.get(one, 0),
                                                expected.get(one, 0)) for one in sizes | expected})  # fmt: skip
-        byte, found = self._mpi.BYTE, [np.empty(length, np.uint8) for length in lengths]
+        byte = self._mpi.BYTE
         try:
-            coming = [self._ranks.Irecv([one, byte], source) for one, source in zip(found, senders, strict=True)]
+            coming = [self._ranks.Irecv([one, byte], source) for one, source in zip(received, senders, strict=True)]
             leaving = [self._ranks.Isend([one, byte], to) for one, to in zip(sent, neighbours, strict=True)]
         except self._mpi.Exception as error:
             raise self._failed("begins to exchange values", error) from None
 
-        def ended() -> list[np.ndarray]:
+        def ended() -> None:
             try:
-                for one, request, source in zip(found, coming, senders, strict=True):
+                for one, request, source in zip(received, coming, senders, strict=True):
                     self._wait(request, source, one.nbytes, what or {})
                 for request in leaving:
                     request.Wait()
             except BaseException:  # of the signal that ends waiting, too
-                _pinned.append((found, coming, sent, leaving))
+                _pinned.append((received, coming, sent, leaving))
                 raise
-            return found
 
         return MessagesInFlight([*coming, *leaving], ended)
 

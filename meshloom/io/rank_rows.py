@@ -138,8 +138,8 @@ def all_to_all(parts: Sequence[np.ndarray], what: str) -> list[np.ndarray]:
     others = [one for one in range(here.size) if one != here.rank]
     receivers = [one for one in others if len(parts[one])]
     senders = [one for one in others if lengths[one][here.rank]]
-    come = here.begin_exchange([parts[one] for one in receivers], [lengths[one][here.rank] for one in senders],
-                               receivers, senders, dict.fromkeys(others, what))()  # fmt: skip
+    come = [np.empty(lengths[one][here.rank], np.uint8) for one in senders]
+    here.begin_exchange([parts[one] for one in receivers], come, receivers, senders, dict.fromkeys(others, what))()
     found = [np.zeros(0, np.uint8) for _ in parts]
     found[here.rank] = parts[here.rank]
     for sender, message in zip(senders, come, strict=True):

@@ -76,12 +76,12 @@ class OneProcess:
         return [value]
 
     def begin_exchange(
-        self, sent: Sequence[np.ndarray], lengths: Sequence[int], neighbours: Sequence[int], senders: Sequence[int],
-        what: Mapping[int, str] | None = None,
-    ) -> Callable[[], list[np.ndarray]]:  # fmt: skip
-        """Bytes ``sent[k]`` to rank ``neighbours[k]``; so many bytes as ``lengths`` says from each of the ``senders``.
+        self, sent: Sequence[np.ndarray], received: Sequence[np.ndarray], neighbours: Sequence[int],
+        senders: Sequence[int], what: Mapping[int, str] | None = None,
+    ) -> Callable[[], None]:  # fmt: skip
+        """Bytes ``sent[k]`` to rank ``neighbours[k]``; from rank ``senders[k]`` as many as ``received[k]`` takes.
         ``what`` they are, by rank: for messages. What it gives waits for them. Nobody is there."""
-        return list
+        return lambda: None
 
     def sent(self) -> MessageCounts:
         """What loops have made this rank send so far."""

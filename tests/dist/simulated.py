@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.backend import current
 from meshloom.dist import agreement
 from meshloom.dist.backend import Ranks
+from meshloom.dist.lower import LocalProgram, lowered
 from meshloom.dist.world import World
 from meshloom.kernel.recent import Recent
+from meshloom.operation.call import functions_of
 
 T = TypeVar("T")
 SECONDS = 60.0  # a deadlock fails
@@ -184,3 +187,14 @@ def alone(job: Callable[[World], T]) -> T:
     """What a process by itself finds."""
     with ml.using("numpy", reproducible=True):
         return job(World())
+
+
+# ----- one rank by itself --------------------------------------------------------------------------------------------
+def on_rank(step: Callable[[], None], rank: int = 0, ranks: int = 2) -> LocalProgram:
+    """A program as a rank has it, by itself: nothing is sent."""
+    graph = ml.program(step).dataflow
+    return lowered(graph, Ranks(current(), World(rank, ranks))._here(graph.operations))
+
+
+def functions(found: LocalProgram) -> list[Any]:
+    return list(functions_of(found.operations))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import builtins
 import re
 import sys
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from hypothesis import given, settings
 
 import meshloom as ml
 from meshloom.dist import consistency, ending, local
+from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import CollectiveCall, absence, difference, digest, poison, poisons_halos, seconds_to_wait
 from meshloom.dist.consistency import GivenToRank, compare
 from meshloom.dist.halo import DistributedSet, distributed
@@ -26,11 +29,13 @@ from meshloom.dist.lower import stale_rows
 from meshloom.dist.ownership import Link
 from meshloom.dist.world import World
 from meshloom.errors import MeshloomError, PlanError, RankError, UserError
+from meshloom.process.ranks import Ended
 from meshloom.process.tracebacks import failing_line, running_line
 from tests.dist.samples import Sample, samples
 from tests.one_line import one_line_from
 
 SHORT = 0.2  # seconds that ranks wait here
+LONG = 30.0  # seconds in which anything has come
 
 
 class Queues:
@@ -162,7 +167,9 @@ def test_calls_that_differ_are_named_in_the_same_words_by_both() -> None:
 
 
 def exchange(one: Thread, other: int, sent: int, expected: int, what: str = "u") -> None:
-    one.begin_exchange([np.zeros(sent, np.uint8)], [expected], [other], [other], {other: f"halos of {what}"})()
+    one.begin_exchange(
+        [np.zeros(sent, np.uint8)], [np.zeros(expected, np.uint8)], [other], [other], {other: f"halos of {what}"}
+    )()
 
 
 @pytest.mark.parametrize(("sent", "what", "line"), [
@@ -204,9 +211,10 @@ def test_neighbours_of_one_need_not_be_those_of_another() -> None:
 
     def run(one: Thread) -> list[np.ndarray]:
         others = sizes[one.rank]
-        sent, names = ([np.full(size, one.rank, np.uint8) for size in others.values()],
-                       {other: what[size] for other, size in others.items()})  # fmt: skip
-        return one.begin_exchange(sent, list(others.values()), list(others), list(others), names)()
+        sent, found = ([np.full(size, one.rank, np.uint8) for size in others.values()] for _ in range(2))
+        names = {other: what[size] for other, size in others.items()}
+        one.begin_exchange(sent, found, list(others), list(others), names)()
+        return found
 
     found = on_all(threads(3), run)
     assert [[part.tolist() for part in one] for one in found] == [[[1] * 16], [[0] * 16, [2] * 8], [[1] * 8]]
@@ -310,6 +318,35 @@ def test_errors_that_nobody_catches_are_one_line(monkeypatch: pytest.MonkeyPatch
     assert capfd.readouterr().err == "meshloom: a mesh\nmeshloom: a run\nmeshloom: rank 0\n"
 
 
+def test_an_exit_that_is_caught_ends_nobody_and_one_that_is_not_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ``sys.exit``, ``exit`` and ``quit``. Python reads the code of an exit from no frame, as a thread of C does."""
+    arrived: Queue[tuple[str, int]] = Queue()
+
+    class Last(World):
+        def arrive(self, said: str, code: int, tell: object = None) -> Ended:
+            arrived.put((said, code))
+            return Ended(said, code)
+
+    types_before, before = dict(SystemExit.__dict__), sys.exit
+    monkeypatch.setattr(builtins, "quit", sys.exit, raising=False)
+    unwatch = ending.watch_exit(lambda: Last(rank=1, size=2))
+    try:
+        for leave in (sys.exit, builtins.quit):
+            for status, ends in ((3, [("ends with exit code 3", 3)]), (259, [("ends with exit code 3", 3)]),
+                                 ("no such file", [("no such file", 1)]), (0, []), (None, [])):  # fmt: skip
+                with pytest.raises(SystemExit) as caught:
+                    leave(status)
+                assert caught.value.code == status and arrived.empty(), "it may still be caught"
+                _thread.start_new_thread(attrgetter("code"), (caught.value,))
+                assert [arrived.get(timeout=LONG) for _ in ends] == ends
+        assert arrived.empty()
+        caught.value.code = 4
+        assert caught.value.code == 4 and dict(SystemExit.__dict__) == types_before, "no type of Python's is changed"
+    finally:
+        unwatch()
+    assert sys.exit is before and builtins.quit is before
+
+
 @pytest.mark.parametrize(("kind", "line"), [(UserError, f"wrong ({__file__}:"), (RankError, "wrong")])
 def test_lines_say_where_an_error_is(kind: type[UserError], line: str) -> None:
     """Ranks that disagree have their lines named already."""
@@ -342,6 +379,21 @@ def test_what_differs_is_named_on_all_ranks(theirs: list[GivenToRank], line: str
 def test_what_is_the_same_passes() -> None:
     assert on_all(threads(3), lambda one: compare(one, FIRST, "for a test")) == [None] * 3
     assert on_all(threads(2), consistency.compare_settings) == [None] * 2
+
+
+def test_what_is_filled_waits_for_the_next_sum_and_what_is_assigned_does_not() -> None:
+    """Also where the array moves, since more of its set is here."""
+    with ml.using("numpy"):
+        on = LocalSet.of(ml.Set(4, "rows"), np.arange(4), np.arange(4), 4)
+        field = on.set.field("u")
+        one = DistributedArray(field, on)
+        assert one.given is None
+        for give, noted in ((lambda: one.fill(2.0), True), (lambda: one.set(np.arange(4.0)), False)):
+            give()
+            assert one.given is not None and one.given.noted is noted and one.given.name == "field u"
+            assert one.moved_to(on, field).given == one.given
+        one.assign_owned(np.zeros((4, 1)))
+        assert one.given is None, "which all ranks have put together"
 
 
 def test_digests_tell_values_apart() -> None:

@@ -14,8 +14,8 @@ import pytest
 from tests.dist.launch import ROOT, SECONDS, command_of, environment_of_ranks, launched
 
 GONE = 10.0  # seconds after an error: twice what is promised, tests share their cores
-SCRIPT = "tests.dist.on_ranks_wrong"
-HERE = r"\S+on_ranks_wrong\.py:\d+"
+SCRIPT, GIVEN = "tests.dist.on_ranks_wrong", "tests.dist.on_ranks_given"
+HERE = r"\S+on_ranks_\w+\.py:\d+"
 MOVE = "all ranks must make the same calls in the same order"
 MESH = "all ranks must be given the same mesh"
 ASKED = "before the first loop mine, local.. and data= as a function of points cut sets, so all ranks must ask .*"
@@ -29,8 +29,17 @@ LINES = [
     ("gathered_on_one", 2, f"rank 0 gathers field u .* at {HERE}, and rank 1 exchanges halos of u at {HERE}: {MOVE}"),
     ("other_fields", 3, f"rank 0 gathers field u .* at {HERE}, and rank [12] gathers field rate .* at {HERE}: {MOVE}"),
     ("left_early", 2, f"rank 0 gathers field rate .* at {HERE}, and rank 1 is at the end of its script: {MOVE}"),
+    ("exit_raised", 2, f"rank 0 gathers field rate .* at {HERE}, and rank 1 is at the end of its script: {MOVE}"),
     ("refused_on_one", 2, rf"rank 1: field u on cells: data has shape \(2,\), expected \(24,\) \({HERE}\)"),
     ("refused_on_all", 3, rf"field u on cells: data has shape \(2,\), expected \(24,\) \({HERE}\)"),
+    ("other_settings", 3, f"flow.cfl is 0.9 on rank 0, and 0.8 on rank 1: {SETTINGS}"),
+    ("other_case", 2, f"the case is 'airfoil' on rank 0, and 'lulesh' on rank 1: {SETTINGS}"),
+    ("other_folder", 2, f"the output folder is 'nowhere_0' on rank 0, and 'nowhere_1' on rank 1: {SETTINGS}"),
+    ("other_folder_of_a_script", 2, f"the output folder is 'nowhere_0' on rank 0, and 'nowhere_1' .*: {SETTINGS}"),
+    ("too_many_planes", 3, rf"3 ranks are too many for grid: .* has 2 planes there.*; at most 2.* \({HERE}\)"),
+]  # fmt: skip
+#: The same of what ranks were given.
+LINES_OF_GIVEN = [
     ("random_start", 2, f"field u was given other values on rank 1 than on rank 0: {START}"),
     ("random_restart", 2, f"field u was given other values on rank 1 than on rank 0: {START}"),
     ("other_mesh", 2, f"set cells is of 24 elements on rank 0, and of 30 elements on rank 1: {MESH}"),
@@ -48,22 +57,18 @@ LINES = [
     ("other_backend", 2, "the back end has other options on rank 1 than on rank 0: choose the same on all ranks"),
     ("other_processor", 2, r"the processor is .+ fma on rank 0, and riscv64 with fma on rank 1: take nodes .*"),
     ("other_compiler", 3, r"the C\+\+ compiler is .+ on rank 0, and c\+\+ 1\.0 on rank 1: name the same by CXX .*"),
-    ("other_settings", 3, f"flow.cfl is 0.9 on rank 0, and 0.8 on rank 1: {SETTINGS}"),
-    ("other_case", 2, f"the case is 'airfoil' on rank 0, and 'lulesh' on rank 1: {SETTINGS}"),
-    ("other_folder", 2, f"the output folder is 'nowhere_0' on rank 0, and 'nowhere_1' on rank 1: {SETTINGS}"),
-    ("other_folder_of_a_script", 2, f"the output folder is 'nowhere_0' on rank 0, and 'nowhere_1' .*: {SETTINGS}"),
-    ("too_many_planes", 3, rf"3 ranks are too many for grid: .* has 2 planes there.*; at most 2.* \({HERE}\)"),
     ("other_numpy", 2, r"NumPy is \S+ on rank 0, and 1\.0 on rank 1: install the same on all nodes"),
 ]  # fmt: skip
 QUICK = "gathered_on_one", "other_number_of_one"
 
 
 @pytest.mark.parametrize(
-    ("name", "ranks", "line"),
-    [pytest.param(*row, marks=() if row[0] in QUICK else pytest.mark.slow, id=row[0]) for row in LINES],
-)
-def test_what_differs_is_one_line_and_ends_all(name: str, ranks: int, line: str) -> None:
-    done = launched(ranks, ["-m", SCRIPT, name])
+    ("script", "name", "ranks", "line"),
+    [pytest.param(script, *row, marks=() if row[0] in QUICK else pytest.mark.slow, id=row[0])
+     for script, rows in ((SCRIPT, LINES), (GIVEN, LINES_OF_GIVEN)) for row in rows],
+)  # fmt: skip
+def test_what_differs_is_one_line_and_ends_all(script: str, name: str, ranks: int, line: str) -> None:
+    done = launched(ranks, ["-m", script, name])
     assert done.returncode == 2 and not done.stdout
     assert re.fullmatch(f"meshloom: {line}\n", done.stderr), done.stderr
 
@@ -88,10 +93,13 @@ def test_messages_of_another_length_are_one_line_and_end_all(name: str, line: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["nothing", "refused_and_caught", "exit_as_it_should", "what_is_new_is_compared",
-                                  "values_are_gathered_at_once", "asked_by_one_in_time", "parts_go"])  # fmt: skip
-def test_what_is_the_same_passes(name: str) -> None:
-    done = launched(3, ["-m", SCRIPT, name])
+@pytest.mark.parametrize(("script", "name"), [
+    *((SCRIPT, name) for name in ("nothing", "refused_and_caught", "exit_as_it_should")),
+    *((GIVEN, name) for name in ("what_is_new_is_compared", "values_are_gathered_at_once", "asked_by_one_in_time",
+                                 "parts_go")),
+])  # fmt: skip
+def test_what_is_the_same_passes(script: str, name: str) -> None:
+    done = launched(3, ["-m", script, name])
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
@@ -152,7 +160,7 @@ def test_other_errors_show_their_traceback_once(name: str, coming: int, first: s
 @pytest.mark.parametrize(("name", "coming", "code", "said"), [
     ("exit_with_words", 1, 1, "meshloom: rank 1: no such file\n"),
     ("exit_with_code", 1, 3, "meshloom: rank 1: ends with exit code 3\n"),
-    ("exit_raised", 1, 4, "meshloom: rank 1: ends with exit code 4\n"),
+    ("exit_by_prompt", 1, 4, "meshloom: rank 1: ends with exit code 4\n"),
     ("exit_on_all", 0, 3, ""), ("exit_on_all_with_words", 0, 1, "no such file\n"),
 ])  # fmt: skip
 def test_exit_codes_of_scripts_end_all(name: str, coming: int, code: int, said: str) -> None:

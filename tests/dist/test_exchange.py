@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from meshloom.dist.array import DistributedArray
 from meshloom.dist.exchange import EXEC, Exchange, Exchanges, Parcel, place_exchanges, slices_of
 from meshloom.dist.halo import LAYERS
 from meshloom.dist.local import LocalSet
+from meshloom.dist.world import MessagesInFlight
 from meshloom.dist.world import World as Ranks
 from meshloom.operation.call import functions_of
 from tests.dist.on_ranks_programs import World, at_once, averaged, back, flux, given, looked_at, moved, scaled, stored
@@ -169,27 +171,72 @@ def test_rows_that_are_one_run_are_sent_by_slices(layout: str, dim: int) -> None
     assert slices_of(np.zeros((0, 3), np.int64)) is None
 
 
+def stepped() -> ml.Program:
+    """A program that has run once, and exchanges planes of u."""
+    grid = ml.Grid((8, 5))
+    u, v = (grid.field(name, 2, data=np.arange(80.0).reshape(8, 5, 2)) for name in "uv")
+    near = grid.offsets((-1, 0), (1, 0))
+
+    @ml.program
+    def step() -> None:
+        summed(grid.box((1, 0), (7, 5)), u[near], v)
+        kept(grid, v, u)
+
+    step.run(1)
+    return step
+
+
 def test_messages_of_planes_are_slices_and_their_memory_stays() -> None:
     def job(here: Ranks) -> None:
-        grid = ml.Grid((8, 5))
-        u, v = (grid.field(name, 2, data=np.arange(80.0).reshape(8, 5, 2)) for name in "uv")
-        near = grid.offsets((-1, 0), (1, 0))
-
-        @ml.program
-        def step() -> None:
-            summed(grid.box((1, 0), (7, 5)), u[near], v)
-            kept(grid, v, u)
-
-        step.run(1)
+        step = stepped()
         made = [one for one in exchanges_in(step) if one.arrays[0].local.name == "u"]
         assert made and all(isinstance(parcel.places, tuple) for one in made
                             for side in (one._sends, one._receives) for parcels in side.values()
                             for parcel in parcels)  # fmt: skip
-        memory = [id(message) for one in made for message in one._messages.values()]
+        used = memory_of(here)
         step.run(3)
-        assert [id(message) for one in made for message in one._messages.values()] == memory
+        sent, received = ({*map(tuple, side)} for side in zip(*used, strict=True))
+        assert len(used) == 3 and len(sent) == len(received) == 1, "every replay has the same memory"
+        assert len({*next(iter(sent)), *next(iter(received))}) == 2 * len(made[0]._sends), "each message its own"
 
     on_threads(3, job)
+
+
+def memory_of(here: Ranks) -> list[tuple[list[int], list[int]]]:
+    """Of each exchange from now on: where in memory the messages lie that this rank sends, and those that come."""
+    used, before = list[tuple[list[int], list[int]]](), here.begin_exchange
+
+    def begin_exchange(sent: Sequence[np.ndarray], received: Sequence[np.ndarray], *rest: Any) -> MessagesInFlight:
+        used.append(tuple([one.ctypes.data for one in side] for side in (sent, received)))
+        return before(sent, received, *rest)
+
+    object.__setattr__(here, "begin_exchange", begin_exchange)
+    return used
+
+
+def test_an_exchange_that_an_error_has_left_is_waited_for_before_its_memory_is_used_again() -> None:
+    """Values are those of the last one."""
+
+    def job(here: Ranks) -> None:
+        step = stepped()
+        (one,) = [one for one in exchanges_in(step) if one.arrays[0].local.name == "u"]
+        one.start()
+        one.arrays[0].local.fill(float(here.rank))
+        one()
+        rows = one.arrays[0].local.unpacked()
+        halos = [rows[at].ravel().tolist() for at in one.arrays[0].on.receives.rows]
+        assert halos == [[float(rank)] * 10 for rank in one.arrays[0].on.receives.neighbours]
+
+    on_threads(3, job)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, bool])
+def test_rows_of_all_ranks_have_their_type_and_shape(dtype: type) -> None:
+    """As many of each rank as it has; none of rank 0."""
+    found = on_threads(3, lambda here: here.gathered(np.full((here.rank, 2, 3), here.rank, dtype)))
+    for rows in found:
+        assert [one.shape for one in rows] == [(0, 2, 3), (1, 2, 3), (2, 2, 3)]
+        assert all(one.dtype == dtype and (one == dtype(rank)).all() for rank, one in enumerate(rows))
 
 
 @ml.kernel

@@ -58,6 +58,32 @@ def test_a_part_that_nobody_has_is_forgotten() -> None:
     assert [len(one) for one in known] == [2, 2, 1, 1, 1, 0] and cut.local(things) is cut.local(things)
 
 
+def test_a_part_with_rows_of_a_map_is_forgotten_and_halos_stay() -> None:
+    """Those that its loops write and read through: one rank may forget it before another makes halos again."""
+    things, places = ml.Set(8, "things"), ml.Set(8, "places")
+    turned = ml.Map(things, places, np.arange(8)[::-1], "turned")
+    further = ml.Map(things, places, (np.arange(8) + 3) % 8, "further")
+    cut, gone = distribution(FIRST, [things, places], {turned: False}), []
+    owners = cut.owners[things].tolist()
+    for k in range(1, 7):
+        part = things.subset([0, k, 7])
+        inner = part.subset([0, 1])
+        for one in (part, inner):
+            map_ = one.restricted(further)
+            assert distribution(FIRST, [one, places], {map_: k == 3, one.members: False}) is cut
+            assert cut.local_map(map_).source is cut.local(one).set
+        gone += [weakref.ref(part), weakref.ref(inner)]
+    cut.uncompared, before = [], [arrays(cut.halos(one)) for one in (things, places)]
+    assert cut.owners[things].tolist() == owners and cut.maps[further], "which some part writes through"
+    del part, inner, one, map_
+    gc.collect()
+    assert not any(one() for one in gone)
+    known = cut.owners, cut.sets, cut.maps, cut.versions
+    assert [len(one) for one in known] == [2, 2, 2, 2]
+    cut._due = {things, places}
+    assert [arrays(cut.halos(one)) for one in (things, places)] == before
+
+
 def test_maps_that_halos_depend_on_stay() -> None:
     """Ranks would forget them at different times."""
     things, places, _ = things_and_places()
