@@ -14,8 +14,11 @@ import pytest
 from hypothesis import strategies as some
 
 import meshloom as ml
+from bench.grid import second_difference
 from meshloom.backend.numpy_binned import Bins
+from meshloom.config import build, parse_set
 from meshloom.errors import ScheduleError
+from meshloom.solvers.airfoil import Airfoil
 from tests.backend.test_cuda import CompileBackend, needs_nvrtc
 from tests.linalg.test_krylov import system
 from tests.schedule.forms import FORMS
@@ -308,6 +311,45 @@ def test_fused_or_not(backend: str) -> None:
             assert found == wanted, (fuse, threads)
     assert "(reproducible)" in program.explain()
     assert any(one.policy.as_one and one.spec.binned for one in program.fused_steps), "the last one was fused"
+
+
+def test_what_it_changes_of_a_fused_case_is_its_sum() -> None:
+    """The airfoil has the same chunks, elements evaluated and parallel regions with the same bits and without."""
+
+    def steps(on: bool) -> list[tuple[Any, ...]]:
+        with ml.using("cpu", reproducible=on):
+            case = Airfoil(build(Airfoil.Config, [parse_set("mesh.i=8"), parse_set("mesh.j=12")]))
+            found = [(one, one.source.split("// loop ")[1]) for one in case.program.fused_steps]
+            evaluated = [one.plan.gathers.values() for one, _ in found]
+            return [(one.name, one.plan.block, [len(g.tile_elements) for g in gathers], text.count("omp parallel"),
+                     text.count("pass0("), text.count("omp simd"), text.count("ml_deposit_all"))
+                    for (one, text), gathers in zip(found, evaluated, strict=True)]  # fmt: skip
+
+    exact_sums, others = steps(True), steps(False)
+    assert [one[:-1] for one in exact_sums] == [one[:-1] for one in others], "nothing else is done otherwise"
+    assert [one[-1] for one in exact_sums] == [1] * len(others) and not any(one[-1] for one in others)
+
+
+def test_a_loop_that_sums_nothing_is_the_same_code() -> None:
+    grid = ml.Grid((6, 5, 4), periodic=True)
+    kernel, points = second_difference(3, 2), grid.star(2)
+    texts = []
+    for on in (True, False):
+        with ml.using("cpu", reproducible=on):
+            texts.append(kernel.loop(grid, grid.field("u")[points], grid.field("v")).source)
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_warps_of_a_gpu_are_merged_in_pairs(on: bool) -> None:
+    """Merging bins is long, and one thread would do it for 31 others: here it is a chain of 5."""
+    with ml.using("emulated", reproducible=on):
+        cells, total = ml.Set(4, "cells"), ml.Global(0.0, "total")
+        text = add.loop(cells, cells.field("u"), total).source.split("// loop ")[1]
+        finish = text[text.index("ml_finish(") :]
+    assert ("for (unsigned left = 32, half; left > 1; left = half) {" in finish) is on
+    assert ("for (int w = 1; w < 32; ++w)" in finish) is not on
+    assert text.count("left = half") == 2 * on, "in each block, and over the blocks"
 
 
 @pytest.mark.parametrize("backend", ["cpu", pytest.param("emulated", marks=pytest.mark.slow), COMPILED[-1]])

@@ -212,18 +212,25 @@ def _range(phase: Phase) -> tuple[str, str]:
 def _tree(unit: TranslationUnit, output: Output, threads: int, *store: str) -> list[str]:
     """Reduce one value per thread by a fixed tree, within warps and then over them; thread 0 does the ``store``."""
     by, lanes, mine = unit.spec.reduction(output), unit.target.lanes, Name(partial_name(output))
-    room = f"tree_{mine.name}"
+    room, warps = f"tree_{mine.name}", threads // lanes
 
-    def merge(other: Expr) -> str:
-        return "".join(PRINTER.statement(by.merged(mine, other)))
+    def merge(share: Expr, other: Expr) -> str:
+        return "".join(PRINTER.statement(by.merged(share, other)))
 
+    if by.any_order:
+        own, partner = (Name(room)[Name(place)] for place in ("threadIdx.x", "threadIdx.x + half"))
+        over_warps = [f"for (unsigned left = {warps}, half; left > 1; left = half) {{", "half = (left + 1) / 2;",
+                      f"if (threadIdx.x < left / 2) {merge(own, partner)}", "__syncthreads();", "}",
+                      "if (threadIdx.x == 0) {", f"{mine.name} = {room}[0];"]  # fmt: skip
+    else:
+        over_warps = ["if (threadIdx.x == 0) {",
+                      f"for (int w = 1; w < {warps}; ++w) {merge(mine, Name(room)[Name('w')])}"]  # fmt: skip
     return [
-        f"__shared__ {by.ctype} {room}[{threads // lanes}];",
-        f"for (int h = {lanes // 2}; h > 0; h >>= 1) {merge(call('ml_lane', mine, Name('h')))}",
+        f"__shared__ {by.ctype} {room}[{warps}];",
+        f"for (int h = {lanes // 2}; h > 0; h >>= 1) {merge(mine, call('ml_lane', mine, Name('h')))}",
         f"if (threadIdx.x % {lanes} == 0) {room}[threadIdx.x / {lanes}] = {mine.name};",
         "__syncthreads();",
-        "if (threadIdx.x == 0) {",
-        f"for (int w = 1; w < {threads // lanes}; ++w) {merge(Name(room)[Name('w')])}",
+        *over_warps,
         *store,
         "}",
     ]

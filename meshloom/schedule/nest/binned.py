@@ -41,7 +41,7 @@ WAITING = 512  # summands that wait for the largest of them to be known: 4 kB, w
 class BinnedSum(Reduction):
     """Floating-point numbers, added up in bins."""
 
-    ctype, stored, operator, unroll = BINNED, WORDS, "", 4
+    ctype, stored, operator, unroll, any_order = BINNED, WORDS, "", 4, True
 
     @property
     def start(self) -> Expr:

@@ -44,6 +44,7 @@ class Reduction:
     combine: str
     dtype: np.dtype
     unroll: ClassVar[int] = 16  # shares that a thread of a GPU loads before it merges the first of them
+    any_order: ClassVar[bool] = False  # have shares the same bits in whatever order they are merged?
 
     @property
     def ctype(self) -> str:
