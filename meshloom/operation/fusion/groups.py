@@ -314,7 +314,7 @@ def _one_visit(group: Group, graph: Dataflow, position: int) -> bool:
     block, first = another.backend.target.gpu.fused.block, graph.operations[gathers[0]]
     alone = len(first.maps) == len(another.maps) == 1  # tables of other maps would come with them
     sides = {_rounded_by_side(one) for one in (first, another)}
-    if another.spec.reproducible and (len(sides) > 1 or sides == {True} and not alone):
+    if another.spec.reproducible and (len(sides) > 1 or (sides == {True} and not alone)):
         return False  # whatever tables there are: ranks have others
     plans = [loop.plan_of(Schedule(serving(GATHERS).name, block=block)) for loop in (first, another)]
     return not has_symmetric_tables(plans[0]) or (alone and alike(*plans))

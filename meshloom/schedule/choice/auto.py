@@ -60,7 +60,8 @@ def candidates(
             what, forbidden = decided[0], None
         else:
             mine = wish if wish.variant in one.variants else wish.having(variant="plain")
-            what, forbidden = _with_block(mine, one.name, target, elements), _forbidden(one, spec, wish, decided, target)
+            forbidden = _forbidden(one, spec, wish, decided, target)
+            what = _with_block(mine, one.name, target, elements)
         if (declined := one.declines(spec)) is not None:
             return Candidate(what, declined=declined, forbidden=forbidden)
         cost = one.cost(spec, work, target=target)
@@ -100,8 +101,8 @@ def _forbidden(
     one: Strategy, spec: LoopSpec, wish: Schedule, decided: Decision | None, target: Target
 ) -> str | None:
     """Why a strategy must not be taken, though it can: something else was decided, or sums would be rounded otherwise
-    from run to run, or, of strict kernels, otherwise than in the order of elements. Where ranks must have the bits of one
-    another, those that round an element otherwise than each other are not weighed: ranks have different work."""
+    from run to run, or, of strict kernels, otherwise than in the order of elements. Where ranks must have the same
+    bits, those among which an element is rounded in two ways are not weighed by work, which differs on ranks."""
     if decided is not None:
         return decided[1] if decided[1] != ASKED_FOR else f"{wish.strategy} was {ASKED_FOR}"
     if wish.strategy == "fastest":

@@ -115,7 +115,7 @@ class SymmetricGather:
         moved = [self._comparator(bit, *pair, given) for bit, pair in enumerate(comparators(self.degree))]
         present = let("present", summed(Select(Piece(NEAR, Number(v)) > GAP, Number(1), Number(0))
                                         for v in range(self.degree)), INT)  # fmt: skip
-        added = If(AROUND < Name("present"), tuple(_add(self.spec, o, one[AROUND])
+        added = If(Name("present") > AROUND, tuple(_add(self.spec, o, one[AROUND])
                                                    for o, one in zip(self.outputs, given, strict=True)))  # fmt: skip
         return [sorting, present, *room, around(self.degree, (*computed, *kept)), *moved, around(self.degree, (added,))]
 
@@ -165,8 +165,8 @@ class SymmetricGather:
 
 
 def incident_seen(spec: LoopSpec, m: int, plan: Plan) -> Body:
-    """Statements that merge the entry at ``x`` into the accumulators, for targets that are not in tables. Where bits must
-    not depend on which targets are, as ranks have other ones, the element is seen from the target's own side here, too.
+    """Statements that merge the entry at ``x`` into the accumulators, for targets that are not in tables. Where ranks
+    must have the same bits it is seen from the target's own side here, too: which targets are in tables differs there.
     """
     swapped = swapped_maps(spec, m)
     if swapped is None or not (spec.reproducible and rounded_by_side(spec, m)):
