@@ -67,7 +67,8 @@ class World:
     """Cells of a kind, or the nodes of triangles, of which six or so meet at each."""
 
     def __init__(self, kind: str, numbering: str):
-        grid = ml.generate.box((7, 8), cells="quad" if kind == "quad" else "triangle")
+        size = (24, 24) if kind == "nodes" else (7, 8)  # few nodes at the boundary
+        grid = ml.generate.box(size, cells="quad" if kind == "quad" else "triangle")
         mesh = grid if numbering == "given" else grid.reordered(numbering)
         rng = np.random.default_rng(5)
         around, at = (mesh.face_cells, mesh.face_nodes) if kind == "nodes" else (mesh.face_nodes, mesh.face_cells)
