@@ -18,8 +18,8 @@ BITS = ("uint8", "uint16", "uint32")  # what holds a bit for each comparator
 @lru_cache
 def comparators(count: int) -> tuple[tuple[int, int], ...]:
     """The two places of each comparator, the lower one first, in order."""
-    found, widest = [], 1 << max(count - 1, 0).bit_length() >> 1
-    merged = widest
+    found: list[tuple[int, int]] = []
+    merged = widest = 1 << max(count - 1, 0).bit_length() >> 1
     while merged:
         distance, remainder, largest = merged, 0, widest
         while True:
