@@ -29,7 +29,13 @@ from meshloom.schedule.fused.fused import FusedGather, FusedPlan, FusedSpec, tou
 from meshloom.schedule.plan.plan import Plan, topology
 from meshloom.schedule.spec import SpecBox, SpecMap, SpecParam
 from meshloom.schedule.strategies import CHUNKS, ELEMENTS, GATHERS, POINTS, serving
-from meshloom.schedule.strategies.common.neighbours import NeighbourPlan, OwnRing, SymmetricTables, symmetric_tables
+from meshloom.schedule.strategies.common.neighbours import (
+    NeighbourPlan,
+    OwnRing,
+    SymmetricTables,
+    element_order,
+    symmetric_tables,
+)
 from meshloom.schedule.strategies.common.one_ring import along_map
 from meshloom.schedule.strategies.common.tiles import TilePlan
 from meshloom.target import CPU
@@ -404,6 +410,8 @@ def _along_own_map(composer: _Composer, tables: SymmetricTables, degree: int) ->
                 found = along_map(ring.reshape(near.shape), near, entry, one.positions)
                 if found is not None:
                     rest = {other: nodes for other, nodes in tables.ring.items() if other != k}
-                    turned = replace(tables, near=found[0].reshape(-1), entry=found[1].reshape(-1), ring=rest)
+                    sorting = None if tables.sorting is None else element_order(found[1])
+                    turned = replace(tables, near=found[0].reshape(-1), entry=found[1].reshape(-1), ring=rest,
+                                     sorting=sorting)  # fmt: skip
                     return turned, OwnRing(j, k, int(found[2]))
     return tables, None

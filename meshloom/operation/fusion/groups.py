@@ -17,6 +17,7 @@ from meshloom.operation.domain import Part
 from meshloom.operation.operation import Operation
 from meshloom.order import TYPICAL_BLOCK, sampled_blocks
 from meshloom.schedule.choice.schedule import Schedule
+from meshloom.schedule.choice.symmetry import rounded_by_side
 from meshloom.schedule.fused.chunks import chunk_size, listed_again
 from meshloom.schedule.plan.plan import Plan, alike
 from meshloom.schedule.strategies import AUTOMATIC, GATHERS, serving, strategy
@@ -311,11 +312,16 @@ def _one_visit(group: Group, graph: Dataflow, position: int) -> bool:
     if not another.backend.target.is_simt:
         return True
     block, first = another.backend.target.gpu.fused.block, graph.operations[gathers[0]]
-    plans = [loop.plan_of(Schedule(serving(GATHERS).name, block=block)) for loop in (first, another)]
-    if not has_symmetric_tables(plans[0]):
-        return True
     alone = len(first.maps) == len(another.maps) == 1  # tables of other maps would come with them
-    return alone and alike(*plans)
+    sides = {_rounded_by_side(one) for one in (first, another)}
+    if another.spec.reproducible and (len(sides) > 1 or (sides == {True} and not alone)):
+        return False  # whatever tables there are: ranks have others
+    plans = [loop.plan_of(Schedule(serving(GATHERS).name, block=block)) for loop in (first, another)]
+    return not has_symmetric_tables(plans[0]) or (alone and alike(*plans))
+
+
+def _rounded_by_side(loop: Operation) -> bool:
+    return rounded_by_side(loop.spec, loop.spec.racy_maps[0])
 
 
 def has_symmetric_tables(plan: Plan) -> bool:

@@ -21,6 +21,7 @@ from meshloom.errors import ScheduleError, shown
 from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.choice.schedule import Schedule
+from meshloom.schedule.choice.symmetry import rounded_by_side
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import (
     ASSIGNED,
@@ -59,7 +60,8 @@ def candidates(
             what, forbidden = decided[0], None
         else:
             mine = wish if wish.variant in one.variants else wish.having(variant="plain")
-            what, forbidden = _with_block(mine, one.name, target, elements), _forbidden(one, spec, wish, decided)
+            forbidden = _forbidden(one, spec, wish, decided, target)
+            what = _with_block(mine, one.name, target, elements)
         if (declined := one.declines(spec)) is not None:
             return Candidate(what, declined=declined, forbidden=forbidden)
         cost = one.cost(spec, work, target=target)
@@ -95,9 +97,12 @@ def _no_room(cost: Cost, target: Target) -> str | None:
     return None if cost.shared <= room else f"a block would fill {cost.shared:,.0f} B of shared memory, not {room:,.0f}"
 
 
-def _forbidden(one: Strategy, spec: LoopSpec, wish: Schedule, decided: Decision | None) -> str | None:
+def _forbidden(
+    one: Strategy, spec: LoopSpec, wish: Schedule, decided: Decision | None, target: Target
+) -> str | None:
     """Why a strategy must not be taken, though it can: something else was decided, or sums would be rounded otherwise
-    from run to run, or, of strict kernels, otherwise than in the order of elements."""
+    from run to run, or, of strict kernels, otherwise than in the order of elements. Where ranks must have the same
+    bits, those among which an element is rounded in two ways are not weighed by work, which differs on ranks."""
     if decided is not None:
         return decided[1] if decided[1] != ASKED_FOR else f"{wish.strategy} was {ASKED_FOR}"
     if wish.strategy == "fastest":
@@ -106,6 +111,9 @@ def _forbidden(one: Strategy, spec: LoopSpec, wish: Schedule, decided: Decision 
         return "sums may differ in the last digits from run to run"
     if spec.in_order and not one.in_order:
         return f"does not add up in the order of elements ({_in_order(spec)})"
+    by_side = target.is_simt and spec.reproducible and any(rounded_by_side(spec, m) for m in spec.racy_maps)
+    if by_side and not one.at_targets:
+        return "elements would be rounded otherwise than from the sides of their targets (reproducible)"
     return None
 
 

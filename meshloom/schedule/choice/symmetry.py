@@ -25,6 +25,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import combinations
 
@@ -67,6 +68,13 @@ def swapped_maps(spec: LoopSpec, m: int) -> frozenset[int] | None:
             if _agree(spec, list(pairs.values()), swapped):
                 return swapped
     return None
+
+
+@lru_cache(maxsize=256)
+def rounded_by_side(spec: LoopSpec, m: int) -> bool:
+    """Does what an element gives through map ``m`` have other bits where it is seen from the target's own side? So it
+    is where two sides are the same by algebra alone."""
+    return swapped_maps(spec, m) not in (None, swapped_maps(replace(spec, strict=True), m))
 
 
 def _agree(spec: LoopSpec, pairs: list[dict[int, Output]], swapped: frozenset[int]) -> bool:

@@ -20,9 +20,9 @@ from meshloom.schedule.plan.declare import ANY, Array, Part, Table, holds, maybe
 from meshloom.schedule.plan.emitter import Emitter
 from meshloom.schedule.plan.plan import Plan, part_of
 from meshloom.schedule.spec import Address, LoopSpec
-from meshloom.schedule.strategies.common.gather import accumulator, incident, visit
+from meshloom.schedule.strategies.common.gather import accumulator, visit
 from meshloom.schedule.strategies.common.neighbours import OwnRing, SymmetricTables, TabledIncidence
-from meshloom.schedule.strategies.common.symmetric_gather import LISTED, SymmetricGather
+from meshloom.schedule.strategies.common.symmetric_gather import LISTED, SymmetricGather, incident_seen
 from meshloom.schedule.strategies.common.vectors import vector_pass
 from meshloom.target import CPU, Target
 
@@ -62,8 +62,8 @@ class FusedGather(TabledIncidence):
     def read_by_all(self) -> int:
         """Bytes that every target reads."""
         tables = [] if self.tables is None else [self.tables.near, *self.tables.ring.values(),
-                                                 *self.tables.rows.values()]  # fmt: skip
-        return sum(one.nbytes for one in tables) + (0 if self.touched is None else self.touched.nbytes)
+                                                 *self.tables.rows.values(), self.tables.sorting]  # fmt: skip
+        return sum(one.nbytes for one in (*tables, self.touched) if one is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,7 @@ def _body(spec: FusedSpec, plan: FusedPlan, dense: int | None, target: Expr) -> 
 
 def _visited(spec: FusedSpec, plan: FusedPlan, m: int) -> Statement:
     """What the elements of a map give to the target, where it has any."""
-    visits = (visit(incident(spec, m, plan), part_of(plan, "gathers", m, "offsets")),)
+    visits = (visit(incident_seen(spec, m, plan), part_of(plan, "gathers", m, "offsets")),)
     if plan.gathers[m].touched is None:
         return Block(visits)
     return If(part_of(plan, "gathers", m, "touched")[TARGET >> 5] >> (TARGET & 31) & 1, visits)

@@ -23,7 +23,7 @@ from meshloom.schedule.plan.declare import Array, Holding, Listed, Pair, Pairs, 
 from meshloom.schedule.plan.plan import Plan, Topology, arrays
 from meshloom.target import CPU
 
-SCHEMA = 9  # of what is stored and of its meaning: a new one makes old entries unreachable
+SCHEMA = 10  # of what is stored and of its meaning: a new one makes old entries unreachable
 OUTLINE = "outline"
 
 Builder = Callable[[Topology, int], Plan]

@@ -43,7 +43,7 @@ class Topology:
 
     ``spaces`` numbers the target set of each map: maps into one set conflict with each other. ``order`` is the order
     in which elements are visited, None as given. ``in_order``: are the terms of a target to be added in the order of
-    elements, because the kernel is strict?
+    elements, because the kernel is strict or results are to be reproducible?
     """
 
     elements: int

@@ -38,7 +38,7 @@ from meshloom.schedule.strategies.common.neighbours import (
     symmetric_tables,
     tabled,
 )
-from meshloom.schedule.strategies.common.symmetric_gather import LISTED, SymmetricGather
+from meshloom.schedule.strategies.common.symmetric_gather import LISTED, SymmetricGather, incident_seen
 from meshloom.schedule.strategies.common.visits import element_pass, visiting
 from meshloom.target import CPU, Target
 
@@ -89,7 +89,8 @@ def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, is_simt: bool) -> l
             before, after = load_accumulators(spec, groups), store_accumulators(spec, groups)
             return [_over_all(m, (let("t", ITEM), *before, loop, *after))]
         regular = If(part_of(plan, "gathers", m, "tables", "entry")[TARGET] > IRREGULAR, (loop,))
-    return [_over_all(m, over_targets(spec, groups, incident(spec, m, plan), offsets, regular))]
+    visited = incident_seen(spec, m, plan) if is_simt else incident(spec, m, plan)
+    return [_over_all(m, over_targets(spec, groups, visited, offsets, regular))]
 
 
 def _if_there(parts: Body) -> Body:
@@ -108,7 +109,7 @@ def _marked(spec: LoopSpec, m: int, plan: GatherPlan, tables: SymmetricTables) -
     if tables.marked is None:
         return None
     offsets, marked = part_of(plan, "gathers", m, "offsets"), part_of(plan, "gathers", m, "tables", "marked")
-    body = over_targets(spec, columns_of(spec, m), incident(spec, m, plan), offsets, target=marked[ITEM])
+    body = over_targets(spec, columns_of(spec, m), incident_seen(spec, m, plan), offsets, target=marked[ITEM])
     return part_of(plan, "gathers", m, "tables", "n_marked"), Phase(body)
 
 

@@ -10,7 +10,8 @@ so that one load replaces a chain of three. Two kinds:
   target is known, so only the other one is kept, and every incident element looks the same. Arrays of (targets,
   degree) shape, so that a thread reads its share at once. Missing elements leave gaps (-1 for the other target); only
   targets with too many elements, or that are no ring where the others are, are marked (-2), listed, and take the
-  general way.
+  general way. Where a ring stands in another order than that in which its elements are to be added, bits of a sorting
+  network (``sorting_network.py``) say how what they give is brought into it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import distinct
 from meshloom.schedule.strategies.common.gather import GatherPlan, Incidence, entry_parts, roomy_degree, usual_degree
 from meshloom.schedule.strategies.common.one_ring import find_one_rings
+from meshloom.schedule.strategies.common.sorting_network import BITS, exchanges, in_order
 
 GAP, IRREGULAR = -1, -2
 VALID = Name("valid")  # is there an element at this place of a padded table?
@@ -118,6 +120,9 @@ class SymmetricTables:
         Table(Array(NUMBERS, _each_in_row), _other_maps), "of every other map its rows at the elements"
     )
     marked: Numbers | None = holds(Array(NUMBERS, ANY), "the targets that are not in the tables, if any", maybe)
+    sorting: Numbers | None = holds(
+        Array(BITS, targets), "of rings that add up in the order of elements, which comparators exchange", maybe
+    )
 
     @size
     def n_marked(self) -> int | None:
@@ -136,6 +141,12 @@ class SymmetricTables:
         sound = sound and (leads_to[filled] == np.repeat(np.arange(targets, dtype=leads_to.dtype), counts)).all()
         demand(sound, plan, "a neighbour table holds another entry than the incidence")
         demand((near[there] == leads_to[filled ^ 1]).all(), plan, f"a neighbour table has wrong rows of map {m}")
+        if topology.in_order:
+            keys = added = _sort_keys(table)
+            if self.sorting is not None:
+                added = in_order(keys, self.sorting)
+            sound = (added[:, 1:] >= added[:, :-1]).all()
+            demand(sound, plan, "a neighbour table does not add up in the order of elements")
         for k in topology.rows():
             if k != m:
                 self._check_rows(plan, topology, k, there, filled, k in topology.swapped[m])
@@ -259,7 +270,7 @@ def _symmetric_tables(topology: Topology, m: int, bare: TabledIncidence, most_lo
     others = {k: rows for k, rows in topology.rows().items() if k != m}
     seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in others.items()}
     rings: dict[int, np.ndarray] = {}
-    for k in sorted(topology.swapped[m] - {m}) if not topology.in_order else ():
+    for k in sorted(topology.swapped[m] - {m}):
         found = find_one_rings(seen[k][:, :, 0], seen[k][:, :, 1], table >= 0)
         if not rings and (fits & ~found.closed).sum() <= most_lost * len(table):
             fits &= found.closed
@@ -275,7 +286,19 @@ def _symmetric_tables(topology: Topology, m: int, bare: TabledIncidence, most_lo
 
     rest = {k: flat(rows) for k, rows in seen.items() if k not in rings}
     marked = None if fits.all() else flat(np.flatnonzero(~fits))
-    return SymmetricTables(flat(other), flat(table), {k: flat(nodes) for k, nodes in rings.items()}, rest, marked)
+    around = {k: flat(nodes) for k, nodes in rings.items()}
+    sorting = element_order(table) if rings and topology.in_order else None
+    return SymmetricTables(flat(other), flat(table), around, rest, marked, sorting)
+
+
+def element_order(table: np.ndarray) -> np.ndarray:
+    """(targets,): how a sorting network brings a table of entries (targets, degree) into the order of elements."""
+    return exchanges(_sort_keys(table))
+
+
+def _sort_keys(table: np.ndarray) -> np.ndarray:
+    """Entries; gaps come last."""
+    return np.where(table < 0, np.iinfo(table.dtype).max, table)
 
 
 def _padded(offsets: np.ndarray, entries: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:

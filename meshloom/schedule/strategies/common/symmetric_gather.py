@@ -15,11 +15,13 @@ from meshloom.kernel.count import loads
 from meshloom.kernel.expr import BOOL as BOOLS
 from meshloom.kernel.expr import C_TYPES, Node, topological
 from meshloom.kernel.model import Output
+from meshloom.schedule.choice.symmetry import rounded_by_side, swapped_maps
 from meshloom.schedule.nest import graph
 from meshloom.schedule.nest.code import TARGET, ElementCode, accumulated, row_of
 from meshloom.schedule.nest.nodes import (
     BOOL,
     INT,
+    Block,
     Body,
     Expr,
     For,
@@ -35,11 +37,12 @@ from meshloom.schedule.nest.nodes import (
     Store,
     Type,
     let,
+    summed,
 )
 from meshloom.schedule.nest.walk import substituted
 from meshloom.schedule.plan.plan import Plan, part_of
 from meshloom.schedule.spec import Address, LoopSpec
-from meshloom.schedule.strategies.common.gather import accumulator
+from meshloom.schedule.strategies.common.gather import SLOT, accumulator, incident, split_entry
 from meshloom.schedule.strategies.common.neighbours import (
     GAP,
     IRREGULAR,
@@ -48,6 +51,7 @@ from meshloom.schedule.strategies.common.neighbours import (
     SymmetricTables,
     TabledIncidence,
 )
+from meshloom.schedule.strategies.common.sorting_network import comparators
 
 #: The number of an element of the target, the target's row of ``near`` there, and: is the target in the tables?
 AROUND, NEAR, LISTED = Name("v"), Name("near"), Name("listed")
@@ -69,9 +73,8 @@ class SymmetricGather:
     def of(
         cls, spec: LoopSpec, m: int, plan: Plan, found: TabledIncidence, along: OwnRing | None = None
     ) -> SymmetricGather:
-        outputs = tuple(o for o in spec.racy_outputs if spec.params[o.param].map == m and o.slot == 0)
         assert isinstance(found.tables, SymmetricTables)
-        return cls(spec, m, found.degree, plan, found.tables, outputs, along)
+        return cls(spec, m, found.degree, plan, found.tables, _to_own_side(spec, m), along)
 
     @property
     def turned(self) -> bool:
@@ -95,9 +98,37 @@ class SymmetricGather:
         fetch, roots = self.fetched, [o.value for o in self.outputs]
         computed, values = graph.statements(roots, lambda n: fetch.values[n.value], known=dict(known),
                                             arrays=fetch.code.array_of)  # fmt: skip
-        added = If(VALID, tuple(self._add(o, one) for o, one in zip(self.outputs, values, strict=True)))
+        if self.tables.sorting is not None:
+            return self._adding_in_order(computed, values)
+        added = If(VALID, tuple(_add(self.spec, o, one) for o, one in zip(self.outputs, values, strict=True)))
         valid = let(VALID.name, Piece(NEAR, AROUND) > GAP, BOOL)
         return [around(self.degree, (valid, *computed, added))]
+
+    def _adding_in_order(self, computed: list[Statement], values: list[Expr]) -> list[Statement]:
+        """The same of rings, in the order of elements: all are evaluated as they stand, a sorting network moves what
+        they give, in registers, gaps to the end, and as many are added as there are."""
+        given = [Name(f"given{o.param}_{o.comp}") for o in self.outputs]
+        room = [Room(C_TYPES[o.value.dtype], one.name, Number(self.degree))
+                for o, one in zip(self.outputs, given, strict=True)]  # fmt: skip
+        kept = (Store(one[AROUND], value) for one, value in zip(given, values, strict=True))
+        sorting = let("sorting", self.named("sorting")[TARGET], "unsigned")
+        moved = [self._comparator(bit, *pair, given) for bit, pair in enumerate(comparators(self.degree))]
+        present = let("present", summed(Select(Piece(NEAR, Number(v)) > GAP, Number(1), Number(0))
+                                        for v in range(self.degree)), INT)  # fmt: skip
+        added = If(Name("present") > AROUND, tuple(_add(self.spec, o, one[AROUND])
+                                                   for o, one in zip(self.outputs, given, strict=True)))  # fmt: skip
+        return [sorting, present, *room, around(self.degree, (*computed, *kept)), *moved, around(self.degree, (added,))]
+
+    def _comparator(self, bit: int, low: int, high: int, given: list[Name]) -> Block:
+        """What two elements give changes places, where that bit says so."""
+        exchange, first = Name("exchange"), Name("first")
+        made: list[Statement] = [let(exchange.name, (Name("sorting") >> bit & 1).differs(0), BOOL)]
+        for output, one in zip(self.outputs, given, strict=True):
+            exchanged = (let(first.name, one[low], C_TYPES[output.value.dtype]),
+                         Store(one[low], Select(exchange, one[high], first)),
+                         Store(one[high], Select(exchange, first, one[high])))  # fmt: skip
+            made.append(Block(exchanged))
+        return Block(tuple(made))
 
     @cached_property
     def fetched(self) -> Fetch:
@@ -105,9 +136,6 @@ class SymmetricGather:
         roots = [o.value for o in self.outputs]
         own = set(self._known_to_target(roots))
         return Fetch(self, [n for n in topological(roots) if n.op == "load" and n not in own])
-
-    def _add(self, output: Output, value: Expr) -> Statement:
-        return accumulated(self.spec.params[output.param], accumulator(output.param, output.comp), value)
 
     def named(self, *path: str | int) -> Expr:
         """A table of the plan."""
@@ -134,6 +162,34 @@ class SymmetricGather:
             elif all(a in own for a in node.args):
                 own[node] = None
         return list(own)
+
+
+def incident_seen(spec: LoopSpec, m: int, plan: Plan) -> Body:
+    """Statements that merge the entry at ``x`` into the accumulators, for targets that are not in tables. Where ranks
+    must have the same bits it is seen from the target's own side here, too: which targets are in tables differs there.
+    """
+    swapped = swapped_maps(spec, m)
+    if swapped is None or not (spec.reproducible and rounded_by_side(spec, m)):
+        return incident(spec, m, plan)
+    stored = ElementCode(spec, ()).entry
+
+    def entry(k: int, slot: int) -> Expr:
+        return Select(SLOT.equals(0), stored(k, slot), stored(k, 1 - slot)) if k in swapped else stored(k, slot)
+
+    outputs, code = _to_own_side(spec, m), ElementCode(spec, (), entry)
+    roots = [o.value for o in outputs]
+    computed, values = code.values(roots)
+    return (*split_entry(part_of(plan, "gathers", m, "entries"), 2), *code.rows(roots), *computed,
+            *(_add(spec, o, value) for o, value in zip(outputs, values, strict=True)))  # fmt: skip
+
+
+def _to_own_side(spec: LoopSpec, m: int) -> tuple[Output, ...]:
+    """What an element gives to the first of its two targets, its own side."""
+    return tuple(o for o in spec.racy_outputs if spec.params[o.param].map == m and o.slot == 0)
+
+
+def _add(spec: LoopSpec, output: Output, value: Expr) -> Statement:
+    return accumulated(spec.params[output.param], accumulator(output.param, output.comp), value)
 
 
 def around(degree: int, body: Body) -> For:
