@@ -97,9 +97,7 @@ def _no_room(cost: Cost, target: Target) -> str | None:
     return None if cost.shared <= room else f"a block would fill {cost.shared:,.0f} B of shared memory, not {room:,.0f}"
 
 
-def _forbidden(
-    one: Strategy, spec: LoopSpec, wish: Schedule, decided: Decision | None, target: Target
-) -> str | None:
+def _forbidden(one: Strategy, spec: LoopSpec, wish: Schedule, decided: Decision | None, target: Target) -> str | None:
     """Why a strategy must not be taken, though it can: something else was decided, or sums would be rounded otherwise
     from run to run, or, of strict kernels, otherwise than in the order of elements. Where ranks must have the same
     bits, those among which an element is rounded in two ways are not weighed by work, which differs on ranks."""
