@@ -1,5 +1,7 @@
 """What some processes of this machine have in memory together, at most: `python bench/node_memory.py PID...` looks at
-them until its input ends, and prints megabytes. It imports nothing of theirs, and is none of them."""
+them until its input ends, or one of them, and prints megabytes. It imports nothing of theirs, and is none of them.
+
+Pages of files count where one of them has looked at them, once for all; others are the system's to drop."""
 
 from __future__ import annotations
 
@@ -22,13 +24,16 @@ def memory_mb(process: int | str = "self") -> float:
 def watch(processes: Iterable[int]) -> Callable[[], float]:
     """Look at processes from now on; what it gives ends that, and tells the most that they had together."""
     words = [sys.executable, "-I", __file__, *map(str, processes)]
-    looking = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert looking.stdout is not None
-    looking.stdout.readline()  # it has begun
+    looking = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True)  # fmt: skip
+    ends, says = looking.stdin, looking.stdout
+    assert ends is not None and says is not None
+    says.readline()  # it has begun
 
     def most() -> float:
-        said, _ = looking.communicate()
-        return float(said)
+        with looking:
+            ends.close()
+            return float(says.read())
 
     return most
 
@@ -38,7 +43,10 @@ def main(processes: list[str]) -> None:
     print("begun", flush=True)
     while not ended:
         begin = time.perf_counter()
-        most = max(most, sum(memory_mb(one) for one in processes))
+        try:
+            most = max(most, sum(memory_mb(one) for one in processes))
+        except (OSError, StopIteration):  # one has ended
+            break
         took = time.perf_counter() - begin
         ended = bool(select.select([sys.stdin], [], [], max(SECONDS, took))[0])  # half of the time at most it looks
     print(f"{most:.1f}", flush=True)

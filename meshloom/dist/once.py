@@ -50,7 +50,8 @@ def made_once(world: World, make: Callable[[], T], given: Sequence[object]) -> T
     digest = _digest(given)
     if digest is None:
         return make()
-    if not digest or len(set(world.allgathered(digest, "of what to make a mesh"))) > 1:
+    asked = set(world.allgathered(digest, "which mesh it is to make"))
+    if asked != {digest} or not digest:
         with alone():
             return make()
     made = _made_on_node(world, make)
@@ -99,7 +100,7 @@ def _made_on_node(world: World, make: Callable[[], T]) -> T:
 
 # ----- pickles ------------------------------------------------------------------------------------------------------
 class _Pickler(pickle.Pickler):
-    """Of what is its own copy all arrays come along, so that nobody makes them again."""
+    """Of what is its own copy all arrays are included, so that nobody makes them again."""
 
     def reducer_override(self, one: Any) -> Any:
         if not isinstance(one, ItsOwnCopy):
@@ -130,6 +131,6 @@ def _keep(values: np.ndarray) -> None:
 
 def unpacked(found: Packed, file: mmap.mmap | None) -> Any:
     """The same again, with large arrays in a file that is mapped."""
-    whole = memoryview(file) if file is not None else memoryview(b"")
+    view = memoryview(file) if file is not None else memoryview(b"")
     at = [(place.offset, place.offset + place.shape[0]) for place in found.places.values()]
-    return pickle.loads(found.pickled, buffers=[whole[first:last] for first, last in at])
+    return pickle.loads(found.pickled, buffers=[view[first:last] for first, last in at])

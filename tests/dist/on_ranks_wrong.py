@@ -230,6 +230,16 @@ def random_restart() -> None:
     loop(mesh, u, rate)
 
 
+def mesh_on_one() -> None:
+    """One rank of a node makes meshes, and the others wait for it."""
+    if ml.world.rank == 0:
+        ml.generate.box(CELLS)
+
+
+def refused_mesh() -> None:
+    ml.generate.box((6, 0))
+
+
 def other_mesh() -> None:
     loop(*given((6, 4 + ml.world.rank)))
 
@@ -498,7 +508,8 @@ RUNS: dict[str, Callable[[], None]] = {
         nothing, gathered_on_one, other_fields, left_early, late, shorter_message, longer_message, other_rows,
         other_sums, raised_on_one, refused_on_one, refused_on_all, raised_on_all, refused_and_caught, exit_with_words,
         exit_with_code, exit_raised, exit_on_all, exit_on_all_with_words, exit_as_it_should, waiting, killed,
-        random_start, random_restart, other_mesh, other_points, other_mesh_by_points, other_map, other_type,
+        random_start, random_restart, mesh_on_one, refused_mesh, other_mesh, other_points, other_mesh_by_points,
+        other_map, other_type,
         other_backend, other_global, other_fill, other_fill_of_a_program, other_number, other_number_of_one,
         other_argument, what_is_new_is_compared, values_are_gathered_at_once, asked_by_one, asked_by_one_in_time,
         parts_go, other_numpy, other_processor, other_compiler, other_settings, other_case, other_folder,
