@@ -144,8 +144,14 @@ def test_without_a_file_each_makes_its_own_and_the_first_only_once(
     first: First, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    counted, faces = [], generate._airfoil_faces
-    monkeypatch.setattr(generate, "_airfoil_faces", lambda *of: counted.append(1) or faces(*of))
+    counted: list[str] = []
+    faces = generate._airfoil_faces
+
+    def counting(node: np.ndarray, cell: np.ndarray, i: int) -> np.ndarray:
+        counted.append("faces")
+        return faces(node, cell, i)
+
+    monkeypatch.setattr(generate, "_airfoil_faces", counting)
     mesh = ml.generate.naca0012(3, 4)
     assert len(counted) == 1 and not any(map(is_in_file, arrays_of(mesh, set())))
     mesh.reordered("random")
