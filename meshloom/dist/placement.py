@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.dist.agreement import gathered_known
 from meshloom.dist.consistency import compare_sets
 from meshloom.dist.local import ByRank, distribution, owned_alone, rows_by_rank
+from meshloom.dist.once import made_once
 from meshloom.dist.ownership import everywhere
 from meshloom.dist.partition import check_installed, given
 from meshloom.dist.slabs import slabs
@@ -15,6 +19,9 @@ from meshloom.dist.world import world
 from meshloom.mesh.box import IndexSpace
 from meshloom.mesh.core import Set
 from meshloom.mesh.numbering import OneRank, Rows, checked_partition
+from meshloom.process.ranks import ranks
+
+T = TypeVar("T")
 
 
 def _numbered(on: Set, by: ByRank) -> ByRank:
@@ -60,5 +67,9 @@ class Placement(OneRank):
         found[numbers] = gathered_known(world(), values, counts, f"values on {on.name}")
         return found
 
+    def made_once(self, make: Callable[[], T], *given: object) -> T:
+        return make() if ranks().size == 1 else made_once(world(), make, given)
+
     def check_alone(self, what: str, others: str = "") -> None:
-        world().check_alone(what, others)
+        if ranks().size > 1:
+            world().check_alone(what, others)

@@ -56,14 +56,11 @@ def share(world: World, cut: Distribution) -> None:
     """Large arrays of sets that are cut together, and of their meshes, lie in a file of each node from now on; all
     ranks must ask."""
     held = {name: one for name, one in _held(cut) if _is_large(one.values)}
-    path, places = _written(held) if world.node_rank == 0 and held else ("", {})
+    path, places = written(held) if world.node_rank == 0 and held else ("", {})
     path, places = world.on_node((path, places), "where whole arrays are")[0]
     if not path:
         return
-    file = _mapped(path)
-    world.on_node(file is not None, "that whole arrays are there")
-    if world.node_rank == 0:
-        os.unlink(path)
+    file = mapped_by_all(world, path)
     if file is not None:
         take(held, places, file)
 
@@ -129,7 +126,12 @@ def _parts_of(mesh: Mesh) -> Iterator[object]:
 
 def _is_large(one: np.ndarray) -> bool:
     """Is it worth it, and not in a file yet?"""
-    return one.nbytes >= max(LEAST, 1) and one.flags.c_contiguous and not isinstance(_root(one).base, mmap.mmap)
+    return one.nbytes >= max(LEAST, 1) and one.flags.c_contiguous and not is_in_file(one)
+
+
+def is_in_file(one: np.ndarray) -> bool:
+    base = _root(one).base
+    return isinstance(base.obj if isinstance(base, memoryview) else base, mmap.mmap)
 
 
 def _begins(one: np.ndarray, other: np.ndarray) -> bool:
@@ -146,7 +148,7 @@ def _root(one: np.ndarray) -> np.ndarray:
 
 
 # ----- files --------------------------------------------------------------------------------------------------------
-def _written(held: Mapping[str, HeldArray]) -> tuple[str, dict[str, FilePlace]]:
+def written(held: Mapping[str, HeldArray]) -> tuple[str, dict[str, FilePlace]]:
     """A file with these arrays, and where they lie there; none where it cannot be written. What looks at the same
     memory lies there once."""
     places: dict[str, FilePlace] = {}
@@ -169,6 +171,16 @@ def _written(held: Mapping[str, HeldArray]) -> tuple[str, dict[str, FilePlace]]:
         os.unlink(path)
         return "", {}
     return path, places
+
+
+def mapped_by_all(world: World, path: str) -> mmap.mmap | None:
+    """The file that the first rank of this node has written, of which the others were told; behind it the file has no
+    name any more. All ranks of the node must call it."""
+    file = _mapped(path)
+    world.on_node(file is not None)
+    if world.node_rank == 0:
+        os.unlink(path)
+    return file
 
 
 def _mapped(path: str) -> mmap.mmap | None:

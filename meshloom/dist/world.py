@@ -96,15 +96,17 @@ class World(of_process.OneProcess):
         """A small value of every rank, the same on all ranks; all must call it. ``what`` it is: for messages."""
         return self._told_all(self._ranks, value, f"compares {what}")
 
-    def on_node(self, value: T, what: str = "values") -> list[T]:
-        """A small value of every rank of this node, the same on all of these; all ranks must call it."""
-        return self._told_all(self._node, value, f"tells its node {what}")
+    def on_node(self, value: T, what: str = "") -> list[T]:
+        """A small value of every rank of this node, the same on all of these; all ranks must call it, or those of the
+        node behind a call that all have made: where nothing is said of ``what`` it is, calls are not checked."""
+        return self._told_all(self._node, value, f"tells its node {what}" if what else "")
 
     def _told_all(self, ranks: Any, value: T, does: str) -> list[T]:
         """A value of each of some ranks; None: of this one."""
         if ranks is None:
             return [value]
-        self.check(does)
+        if does:
+            self.check(does)
         found: list[T] = ranks.allgather(value)
         return found
 

@@ -31,6 +31,7 @@ from meshloom.io.vtu import read_vtu
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.numbering import Rows
 from meshloom.native.algorithms import distinct
 from meshloom.process.ranks import by_root
 from meshloom.recording import MAKE_BEFORE, not_in_program
@@ -67,7 +68,7 @@ def read(path: str | os.PathLike[str], *, order: str = "auto") -> Mesh:
         raise MeshError(f"cannot read {path}: it is {what}, not a file; give the file of the mesh")
     try:
         with np.errstate(all="ignore"):  # what is not finite is found and named
-            mesh = chosen.read(path).arranged(order)
+            mesh = Rows.placement.made_once(lambda: chosen.read(path).arranged(order), "read", path.absolute(), order)
     except OSError as error:
         raise MeshError(f"cannot read {path}: {error.strerror or error}") from error
     except MeshError as error:

@@ -46,7 +46,7 @@ class NodeLists(ItsOwnCopy):
         return known if self._rows is None else {"_rows": known["_rows"]}  # the others only look at that one
 
     def _restored(self) -> None:
-        if self._rows is not None:
+        if self._rows is not None and not hasattr(self, "entries"):
             same = NodeLists.of_rows(self._rows)
             self.starts, self.entries = same.starts, same.entries
 

@@ -94,6 +94,11 @@ class ItsOwnCopy(Sent):
         known = {name: getattr(self, name) for name in slots} | getattr(self, "__dict__", {})
         return {name: _packed(value) for name, value in known.items() if name not in own}
 
+    def sent_with_arrays(self) -> dict[str, Any]:
+        """The same with all arrays, also those that are made again from others in another process."""
+        known = getattr(self, "__dict__", {})
+        return {name: _packed(one) for name, one in known.items() if isinstance(one, np.ndarray)} | self._sent()
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             object.__setattr__(self, name, _unpacked(value))

@@ -17,6 +17,7 @@ from meshloom.mesh.generators.onera_m6 import onera_m6
 from meshloom.mesh.generators.planar import bump, cylinder, flat_plate, naca0012_ogrid
 from meshloom.mesh.generators.quality import quality
 from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.numbering import once_on_node
 from meshloom.mesh.values import enough_memory, same_kind
 
 __all__ = ["box", "bump", "cylinder", "flat_plate", "naca0012", "naca0012_ogrid", "onera_m6", "quality", "ramp"]
@@ -28,6 +29,7 @@ _MOST_CELLS = 2**31 - 1  # nodes, faces and cells are numbered in 32 bits while 
 _HALF_WIDTH = 3.0  # of the base line, and the height of the columns, in the mapped plane
 
 
+@once_on_node
 def naca0012(i: int, j: int, *, decimals: int | None = 6) -> Mesh:
     """The C-mesh around a NACA 0012 airfoil: 3*i by j quadrilaterals, i of them along the airfoil.
 
@@ -146,6 +148,7 @@ def _airfoil_boundary(node: np.ndarray, cell: np.ndarray, i: int) -> np.ndarray:
     return np.concatenate([np.stack((a, b, of, np.full_like(of, group)), axis=1) for a, b, of, group in sides])
 
 
+@once_on_node
 def box(
     shape: Sequence[int],
     *,
@@ -287,6 +290,7 @@ def _sides(boundary_nodes: np.ndarray, counts: list[int]) -> np.ndarray:
     return group
 
 
+@once_on_node
 def ramp(shape: Sequence[int], *, extent: Sequence[float] | None = None, slope: float = 0.0) -> Mesh:
     """A channel of ``shape`` = (nx, ny, nz) hexahedra whose floor rises with ``slope`` from half its length on.
 

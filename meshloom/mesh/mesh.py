@@ -36,6 +36,7 @@ from meshloom.mesh.input_checks import (
 )
 from meshloom.mesh.joints import Joints
 from meshloom.mesh.measured import Measured
+from meshloom.mesh.numbering import Rows
 from meshloom.mesh.owner_mesh import belong_to, owner_of
 from meshloom.mesh.parts import MeshPart, MeshSet, map_of
 from meshloom.mesh.periodic import joined, opened
@@ -271,12 +272,17 @@ class Mesh(Measured, ItsOwnCopy):
         alone. ``arrangement`` of the result says what was done and why.
         """
         refuse_in_program("arranging a mesh", MAKE_BEFORE)
-        how = arrangement(self, order, block=block, seed=seed)
+        asked = self, "arranged", order, block, seed
+        how = Rows.placement.made_once(lambda: arrangement(self, order, block=block, seed=seed), *asked)
         if how.numbers is None and self.arrangement.numbers is None:
             same = Mesh.__new__(Mesh)  # all the same sets and maps
             same.__dict__ |= self.__dict__ | {"arrangement": how}
             belong_to(same, same.nodes, same.cells, same.faces, same.boundary_faces)
             return same
+        return Rows.placement.made_once(lambda: self._lying(how), *asked)
+
+    def _lying(self, how: Arrangement) -> Mesh:
+        """The same mesh, arranged so."""
         made = Mesh(
             self.coordinates.numpy(),
             kind=self.lists.cells.kind,
@@ -311,6 +317,10 @@ class Mesh(Measured, ItsOwnCopy):
         values there and back; it leads to the numbering before the first reordering. "given" leaves every number.
         """
         refuse_in_program("reordering a mesh", MAKE_BEFORE)
+        asked = self, "reordered", name, block, seed
+        return Rows.placement.made_once(lambda: self._renumbered(name, block, seed), *asked)
+
+    def _renumbered(self, name: str, block: int, seed: int) -> Mesh:
         if isinstance(name, str) and name == "given":
             step = Permutation.identity(*(getattr(self, set_name).total for set_name in SETS))
         else:
@@ -362,12 +372,16 @@ class Mesh(Measured, ItsOwnCopy):
         if pairs is None and not self.periodic_sides:
             raise MeshError("periodic: no file has told this mesh which sides belong together; name the groups, as in"
                             ' {"xmin": "xmax"}')  # fmt: skip
-        return self._with(**joined(self, self.periodic_sides if pairs is None else pairs, tolerance))
+        sides = self.periodic_sides if pairs is None else pairs
+        asked = self, "periodic", sides, tolerance
+        return Rows.placement.made_once(lambda: self._with(**joined(self, sides, tolerance)), *asked)
 
     def opened(self) -> Mesh:
         """The mesh with its periodic sides as groups of the boundary again; itself where it has none."""
         refuse_in_program("opening the sides of a mesh", MAKE_BEFORE)
-        return self._with(**opened(self), joints=None) if len(self.joints) else self
+        if not len(self.joints):
+            return self
+        return Rows.placement.made_once(lambda: self._with(**opened(self), joints=None), self, "opened")
 
     def _with(self, **faces: Any) -> Mesh:
         """The same nodes and cells with other faces, arranged in the same way."""

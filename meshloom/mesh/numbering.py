@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
-from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from functools import cached_property, wraps
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,9 @@ from meshloom.errors import MeshError, PartitionError, known_name
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.values import as_array, named, whole_numbers
 from meshloom.order.partition import partitioners
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class OneRank:
@@ -39,6 +42,11 @@ class OneRank:
     def collected(self, on: Rows, values: np.ndarray) -> np.ndarray:
         """Values (size, ...) of all elements by number, of which every rank has given its own; all must ask."""
         return values
+
+    def made_once(self, make: Callable[[], T], *given: object) -> T:
+        """What ``make`` makes, which is large, and decided by its name and arguments, ``given``: where there are
+        several ranks, all must ask, and one of each node makes it for the others."""
+        return make()
 
     def check_alone(self, what: str, others: str = "") -> None:
         """An error where there are several ranks, on which something does not run; ``others``: "loops over sets do"."""
@@ -142,6 +150,16 @@ class Rows(ItsOwnCopy):
 
 #: The set of a field or map, which is more than rows to whoever uses it.
 S_co = TypeVar("S_co", bound=Rows, covariant=True)
+
+
+def once_on_node(function: Callable[P, T]) -> Callable[P, T]:
+    """A function that makes a mesh, of its arguments alone: where there are several ranks, one of each node does."""
+
+    @wraps(function)
+    def call(*args: P.args, **named: P.kwargs) -> T:
+        return Rows.placement.made_once(lambda: function(*args, **named), function.__qualname__, args, named)
+
+    return call
 
 
 def checked_numbering(numbering: ArrayLike, name: str, owned: int, total: int) -> np.ndarray:

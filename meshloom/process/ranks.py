@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
@@ -98,7 +98,7 @@ class OneProcess:
 
 
 _found: Callable[[], OneProcess] = OneProcess
-_as_root = False  # on the root, while it does something for all
+_alone = False  # on a rank, while it does what no other has to come to, such as what the root does for all
 
 
 def join(found: Callable[[], OneProcess]) -> None:
@@ -114,8 +114,8 @@ def _unheard(*warned: object, **more: object) -> None:
 
 
 def ranks() -> OneProcess:
-    """Those of this run. In what the root does for all it is by itself: the others wait for it."""
-    return OneProcess() if _as_root else _found()
+    """Those of this run. In what one does for others it is by itself: they wait for it."""
+    return OneProcess() if _alone else _found()
 
 
 def on_root(work: Callable[[], T], *, told: bool = True) -> T:
@@ -127,7 +127,7 @@ def on_root(work: Callable[[], T], *, told: bool = True) -> T:
     done: Any = None
     failed: Exception | None = None
     if here.rank == 0:
-        done, failed = _done(work)
+        done, failed = done_for_others(work)
     if told:
         found = here.broadcast((done, failed))
         if here.rank != 0:  # the root keeps its own: what comes back is a copy, of a folder without its lock
@@ -137,16 +137,24 @@ def on_root(work: Callable[[], T], *, told: bool = True) -> T:
     return done
 
 
-def _done(work: Callable[[], T]) -> tuple[T | None, Exception | None]:
-    """Its result, while the others wait, or its error."""
-    global _as_root
-    _as_root = True
+@contextmanager
+def alone() -> Iterator[None]:
+    """What this rank does meanwhile no other has to come to."""
+    global _alone
+    before, _alone = _alone, True
     try:
-        return work(), None
+        yield
+    finally:
+        _alone = before
+
+
+def done_for_others(work: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    """Its result, while the others wait, or its error."""
+    try:
+        with alone():
+            return work(), None
     except Exception as error:
         return None, _portable(error)
-    finally:
-        _as_root = False
 
 
 def by_root(function: Callable[P, T]) -> Callable[P, T]:

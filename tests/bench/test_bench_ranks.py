@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from bench import ranks
+from bench.node_memory import memory_mb, watch
 
 
 @pytest.mark.slow
@@ -20,6 +22,7 @@ def test_a_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
         (n, t, same) for n, t in ranks.WAYS[2] for same in (True, False)
     ]
     assert all(r["ms"] > 0.0 and len(r["seconds"]) == ranks.TIMINGS for r in result["rows"]), result["rows"]
+    assert all(r["node_set_up_mb"] > 0.5 * r["ranks"] * r["after_set_up_mb"] for r in result["rows"]), result["rows"]
     assert [one["limit"] for one in result["goals"]] == [1.05, 1.85, 1.1, 1.1]
     assert "airfoil, 2 x 1, same bits True" in capsys.readouterr().out
 
@@ -48,3 +51,21 @@ def test_a_row_that_fails_is_a_row() -> None:
     row = ranks.timed((1, 1), "numpy", True, ("airfoil", ("mesh.i=none",), 1))
     assert "mesh.i" in row["problem"] and "ms" not in row
     assert ranks.goals([row], "numpy") == []
+
+
+def test_memory_of_a_node_is_what_it_is_at_most() -> None:
+    most = watch([os.getpid()])
+    assert most() > 0.9 * memory_mb() > 0.0
+    assert watch([0])() == 0.0, "there is none any more"
+
+
+def test_set_up_of_four_ranks_is_compared_with_one() -> None:
+    """Earlier files do not tell the memory of the node."""
+    known = {"case": "airfoil", "threads": 1, "reproducible": True, "after_set_up_mb": 2.0, "set_up_seconds": 3.0}
+    rows = [known | {"ranks": n} for n in (1, 4)]
+    assert [one.limit for one in ranks.goals(rows, "cpu")] == [0.35, 1.5]
+    rows = [one | {"node_set_up_mb": 100.0 * one["ranks"] ** 0.5} for one in rows]
+    (of_node,) = [one for one in ranks.goals(rows, "cpu") if "node" in one.text]
+    assert (of_node.text, of_node.value, of_node.limit, of_node.met) == (
+        "airfoil, memory of the node during set-up, 4 ranks over 1", 2.0, 2.0, True
+    )

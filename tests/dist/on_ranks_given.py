@@ -55,6 +55,16 @@ def random_restart() -> None:
     loop(mesh, u, rate)
 
 
+def mesh_on_one() -> None:
+    """One rank of a node makes meshes, and the others wait for it."""
+    if ml.world.rank == 0:
+        ml.generate.box(CELLS)
+
+
+def refused_mesh() -> None:
+    ml.generate.box((6, 0))
+
+
 def other_mesh() -> None:
     loop(*given((6, 4 + ml.world.rank)))
 
@@ -268,8 +278,8 @@ def values_are_gathered_at_once() -> None:
 
 RUNS: dict[str, Callable[[], None]] = {
     one.__name__: one for one in (
-        random_start, random_restart, other_mesh, other_points, other_mesh_by_points, other_map, other_type,
-        other_backend, other_numpy, other_processor, other_compiler, other_global, other_fill,
+        random_start, random_restart, mesh_on_one, refused_mesh, other_mesh, other_points, other_mesh_by_points,
+        other_map, other_type, other_backend, other_numpy, other_processor, other_compiler, other_global, other_fill,
         other_fill_of_a_program, other_number, other_number_of_one, other_argument, what_is_new_is_compared,
         asked_by_one, asked_by_one_in_time, parts_go, values_are_gathered_at_once,
     )

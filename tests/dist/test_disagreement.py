@@ -42,6 +42,8 @@ LINES = [
 LINES_OF_GIVEN = [
     ("random_start", 2, f"field u was given other values on rank 1 than on rank 0: {START}"),
     ("random_restart", 2, f"field u was given other values on rank 1 than on rank 0: {START}"),
+    ("mesh_on_one", 2, f"rank 0 compares which mesh it is to make at {HERE}, and rank 1 is at the end of .*: {MOVE}"),
+    ("refused_mesh", 3, rf"box: .* \({HERE}\)"),
     ("other_mesh", 2, f"set cells is of 24 elements on rank 0, and of 30 elements on rank 1: {MESH}"),
     ("other_mesh_by_points", 2, f"set cells is of 24 elements on rank 0, and of 30 elements on rank 1: {MESH}"),
     ("other_points", 3, f"set cells has its elements at other places on rank 1 than on rank 0: {MESH}"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import tempfile
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 import meshloom as ml
 from meshloom.dist import shared
 from meshloom.dist.local import Distribution, distribution
-from meshloom.dist.shared import HeldArray, share, take
+from meshloom.dist.shared import HeldArray, is_in_file, share, take
 from meshloom.dist.world import World
 
 FIRST = World(0, 2)  # of two ranks, by itself: nothing is sent
@@ -48,10 +47,6 @@ def arrays_of(mesh: ml.Mesh, cut: Distribution) -> dict[str, np.ndarray]:
     }  # fmt: skip
 
 
-def is_in_file(one: np.ndarray) -> bool:
-    return isinstance(shared._root(one).base, mmap.mmap)
-
-
 def test_a_mesh_is_what_it_was_and_lies_in_a_file_that_is_gone(folder: Path) -> None:
     mesh, cut = cut_mesh()
     before = {name: (one.copy(), one.flags.writeable) for name, one in arrays_of(mesh, cut).items()}
@@ -79,7 +74,7 @@ def test_what_is_written_later_is_this_ranks_own() -> None:
 
 def test_a_rank_with_other_values_keeps_them(folder: Path) -> None:
     same, other = np.arange(5.0), np.arange(4)
-    path, places = shared._written({name: HeldArray(one, print) for name, one in (("same", same), ("other", other))})
+    path, places = shared.written({name: HeldArray(one, print) for name, one in (("same", same), ("other", other))})
     found: dict[str, Any] = {}
     mine = {"same": same.copy(), "other": other[::-1].copy(), "longer": other}
     zero = np.where(same == 0.0, -0.0, same)  # equal, but not the same bits

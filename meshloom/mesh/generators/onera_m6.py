@@ -13,6 +13,7 @@ from meshloom.mesh.generators.extrude import check_volumes, extruded
 from meshloom.mesh.generators.field_lines import lines_from
 from meshloom.mesh.generators.spacing import geometric
 from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.numbering import once_on_node
 
 #: Cells of the five meshes of the graph-coloring paper, and layers of prisms and tetrahedra with which the number of
 #: faces comes close to the paper's, too (a prism has 2.5 faces to itself, a tetrahedron 2).
@@ -74,6 +75,7 @@ class Sizes:
         return heights
 
 
+@once_on_node
 def onera_m6(
     level: int = 1,
     *,

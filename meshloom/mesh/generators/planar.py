@@ -11,6 +11,7 @@ from meshloom.mesh.generators.arrays import MOST, CellArrays, edges, planar_cell
 from meshloom.mesh.generators.conformal import AirfoilMap, airfoil_map
 from meshloom.mesh.generators.spacing import geometric
 from meshloom.mesh.mesh import Mesh
+from meshloom.mesh.numbering import once_on_node
 
 #: Half the thickness of NACA 0012 by powers 1/2, 1, 2, 3, 4 of x, as in ``naca0012``: the formula's own zero, behind
 #: its chord, is where the trailing edge closes, and the chord is scaled to 1 again. The last makes the sum exactly 0.
@@ -19,6 +20,7 @@ _NACA = 0.594689181 * np.array([0.298222773, -0.127125232, -0.357907906, 0.29198
 _UPSTREAM = 6 / 34
 
 
+@once_on_node
 def naca0012_ogrid(
     around: int = 256,
     outward: int = 96,
@@ -50,6 +52,7 @@ def naca0012_ogrid(
     return _ring(z, cells, quad_rows, what)
 
 
+@once_on_node
 def cylinder(
     around: int = 128,
     outward: int = 96,
@@ -78,6 +81,7 @@ def cylinder(
     return _ring(radii[:, None] * np.exp(1j * angle), cells, quad_rows, what)
 
 
+@once_on_node
 def flat_plate(
     along: int = 136,
     up: int = 96,
@@ -107,6 +111,7 @@ def flat_plate(
                     ("wall", slice(upstream, None)))  # fmt: skip
 
 
+@once_on_node
 def bump(
     along: int = 96,
     up: int = 32,
