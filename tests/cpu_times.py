@@ -24,10 +24,15 @@ def used() -> float:
     return own + sum(map(_of_process, _children(os.getpid())))
 
 
+def used_by(process: int) -> float:
+    """The same of another process, and of all that it has started."""
+    return _of_process(process) + sum(map(used_by, _children(process)))
+
+
 def _children(process: int) -> list[int]:
     found: list[int] = []
-    for task in Path(f"/proc/{process}/task").iterdir():
-        with suppress(OSError):
+    with suppress(OSError):  # it may have gone meanwhile
+        for task in Path(f"/proc/{process}/task").iterdir():
             found += map(int, (task / "children").read_text().split())
     return found
 
