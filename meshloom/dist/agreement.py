@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from meshloom.mesh.number import PlainNumber
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.operation import Operation
 from meshloom.process.ranks import COMM
+
+T = TypeVar("T")
 
 SAME_SCRIPT = "all ranks must run the same script"
 SAME_NUMBERS = "all ranks must take the same numbers from Python"
@@ -138,6 +140,32 @@ def gathered_known(world: World, rows: np.ndarray, counts: np.ndarray, what: str
     parts = world.joined(sent, (counts * each + DIGEST).tolist(), f"{what} ({kind}, shape {shape} each)")
     _check_digests(world, np.stack([one[-DIGEST:] for one in parts]))
     return np.concatenate([one[:-DIGEST] for one in parts]).view(kind).reshape(-1, *shape)
+
+
+def alike(world: World, values: np.ndarray, count: int, what: str) -> np.ndarray:
+    """Values of a rank's ``count`` elements (count, ...), or one for all of them, in the type and the shape that hold
+    those of all ranks, as one process would have found them; one where all have one. Ranks without elements have no
+    say. RankError where shapes differ, or the one for all."""
+    one = values.item() if values.ndim == 0 else None
+    everybody = world.allgathered((values.dtype.str, values.shape, one, count), f"the kind of {what}")
+    deciding = {rank: kind for rank, kind in enumerate(everybody) if kind[-1]} or {0: everybody[0]}
+    dtype = np.result_type(*(np.dtype(name) for name, *_ in deciding.values()))
+    shapes = {rank: shape[1:] for rank, (_, shape, _, _) in deciding.items() if shape}
+    if not shapes:
+        singles = {rank: single for rank, (_, _, single, _) in deciding.items()}
+        return np.asarray(_the_same(singles, "one value for all points,", what), dtype)
+    each = _the_same(shapes, "values of shape", what)
+    return np.array(np.broadcast_to(values if count else 0, (count, *each)), dtype)
+
+
+def _the_same(given: Mapping[int, T], kind: str, what: str) -> T:
+    """What a function gives on every rank that has a say."""
+    first, *others = given.items()
+    for rank, other in others:
+        if repr(other) != repr(first[1]):
+            raise RankError(f"{what}: its function gives {kind} {first[1]} on rank {first[0]}, and {other} on rank"
+                            f" {rank}: it must be a function of each point")  # fmt: skip
+    return first[1]
 
 
 # ----- numbers that loops take from Python --------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from meshloom.dist.agreement import gathered_known
+from meshloom.dist.agreement import alike, gathered_known
 from meshloom.dist.consistency import compare_sets
 from meshloom.dist.local import ByRank, distribution, owned_alone, rows_by_rank
 from meshloom.dist.once import made_once
@@ -52,8 +52,11 @@ class Placement(OneRank):
         numbers = on.numbers_at(positions)
         return np.sort(numbers[numbers >= 0])
 
-    def collected(self, on: Rows, values: np.ndarray) -> np.ndarray:
+    def collected(self, on: Rows, values: np.ndarray, what: str) -> np.ndarray:
         assert isinstance(on, Set)
+        values = alike(world(), values, len(self.mine(on)), what)
+        if values.ndim == 0:
+            return values
         if isinstance(on, IndexSpace):
             by = rows_by_rank(on, slabs(world(), on).local(on))
         else:

@@ -216,9 +216,8 @@ def _evaluated(function: Callable[[np.ndarray], ArrayLike], on: Rows, name: str)
     if points is None:
         raise MeshError(f"field {name}: {on.name} does not know where its elements are, so no function of points gives"
                         " its values; give an array")  # fmt: skip
-    values = as_array(function(points[mine]), f"field {name}")
-    if values.ndim == 0:
-        return values
-    if len(values) != len(mine):
+    nothing = len(mine) == 0 < on.total  # a rank without elements: there is nothing to ask
+    values = np.zeros(0) if nothing else as_array(function(points[mine]), f"field {name}")
+    if values.ndim and len(values) != len(mine):
         raise MeshError(f"field {name}: its function of {len(mine)} points gave values of shape {values.shape}")
-    return on.placement.collected(on, values)
+    return on.placement.collected(on, values, f"field {name}")

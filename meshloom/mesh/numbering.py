@@ -39,8 +39,9 @@ class OneRank:
         """The numbers of the elements that this rank owns, ascending."""
         return np.arange(on.size)
 
-    def collected(self, on: Rows, values: np.ndarray) -> np.ndarray:
-        """Values (size, ...) of all elements by number, of which every rank has given its own; all must ask."""
+    def collected(self, on: Rows, values: np.ndarray, what: str) -> np.ndarray:
+        """Values (size, ...) of all elements by number, of which every rank has given its own, or one for all of them;
+        all must ask. ``what`` they are: for messages."""
         return values
 
     def made_once(self, make: Callable[[], T], *given: object) -> T:

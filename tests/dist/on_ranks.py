@@ -7,6 +7,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -114,8 +115,27 @@ def few_cells() -> list[np.ndarray]:
     return [u.numpy(), np.array([float(norm), times])]
 
 
+def kinds_of_values() -> list[np.ndarray]:
+    """Functions of points whose values have another type, or number of axes, where a rank has some points alone, or
+    none: lists of whole numbers and others, lists of lists, one value for all."""
+    functions: list[Callable[[np.ndarray], Any]] = [
+        lambda points: [1 if x < 0.4 else 0.125 * x for x, *_ in points],
+        lambda points: np.array([x > 0.4 for x, *_ in points]),
+        lambda points: np.array([[x, y] for x, y in points]),
+        lambda points: [[int(x < 0.4), 2**40] for x, _ in points],
+        lambda points: 3,
+        lambda points: 2.5 if len(points) and (points[:, 0] < -1).any() else np.float32(2.5),
+    ]
+    found = []
+    for on in (ml.generate.box((8, 4)).cells, ml.generate.box((2, 1)).cells, ml.generate.box((2, 1)).faces):
+        for k, function in enumerate(functions):
+            found.append(on.field(f"u{k}", 2 if k in (2, 3) else 1, data=function))
+    return [one for field in found for one in (field.numpy(), np.frombuffer(str(field.dtype).encode(), np.uint8))]
+
+
 RUNS: dict[str, Callable[[], list[np.ndarray]]] = {
     "diffusion": diffusion, "by_hand": by_hand, "few_cells": few_cells,
+    "kinds_of_values": kinds_of_values,
 }  # fmt: skip
 
 

@@ -90,6 +90,16 @@ def other_type() -> None:
     loop(mesh, mesh.cells.field("u", data=u.numpy().astype(kind)), rate)
 
 
+def other_shape_of_values() -> None:
+    mesh, _, _ = given()
+    mesh.cells.field("v", 2, data=lambda points: np.ones((len(points), 2 + ml.world.rank)))
+
+
+def other_one_value() -> None:
+    mesh, _, _ = given()
+    mesh.cells.field("v", data=lambda points: points[:, 0].max())
+
+
 def other_backend() -> None:
     of = given()
     if ml.world.rank:
@@ -273,13 +283,15 @@ def values_are_gathered_at_once() -> None:
         assert np.array_equal(x.numpy(), 2.0 * values) and ranks.asked == ["Allgatherv"], ranks.asked
     ranks.asked = []
     y = mesh.cells.field("y", data=lambda points: points[:, 0] + 10.0 * points[:, 1])
-    assert ranks.asked == ["Allgatherv"] and np.array_equal(y.numpy(), mesh.cells.points[:, :2] @ [1.0, 10.0])
+    assert ranks.asked == ["allgather", "Allgatherv"]  # of which kind they are, first
+    assert np.array_equal(y.numpy(), mesh.cells.points[:, :2] @ [1.0, 10.0])
 
 
 RUNS: dict[str, Callable[[], None]] = {
     one.__name__: one for one in (
         random_start, random_restart, mesh_on_one, refused_mesh, other_mesh, other_points, other_mesh_by_points,
-        other_map, other_type, other_backend, other_numpy, other_processor, other_compiler, other_global, other_fill,
+        other_map, other_type, other_shape_of_values, other_one_value, other_backend, other_numpy, other_processor,
+        other_compiler, other_global, other_fill,
         other_fill_of_a_program, other_number, other_number_of_one, other_argument, what_is_new_is_compared,
         asked_by_one, asked_by_one_in_time, parts_go, values_are_gathered_at_once,
     )

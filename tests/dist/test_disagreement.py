@@ -49,6 +49,8 @@ LINES_OF_GIVEN = [
     ("other_points", 3, f"set cells has its elements at other places on rank 1 than on rank 0: {MESH}"),
     ("other_map", 2, f"map mine leads elsewhere on rank 1 than on rank 0: {MESH}"),
     ("other_type", 2, r"field u is of 24 x 1 float64 \(aos\) on rank 0, and of 24 x 1 float32 \(aos\) on rank 1: .*"),
+    ("other_shape_of_values", 3, r"field v: its function gives values of shape \(2,\) on rank 0, and \(3,\) .*"),
+    ("other_one_value", 2, r"field v: its function gives one value for all points, \S+ on rank 0, and \S+ .*"),
     ("other_global", 2, f"global factor was given other values on rank 1 than on rank 0: {NUMBERS}"),
     ("other_fill", 2, f"field u was given other values on rank 1 than on rank 0: {NUMBERS}"),
     ("other_fill_of_a_program", 2, f"loop u = [56] computes with other numbers on rank 1 than on rank 0: {NUMBERS}"),
