@@ -236,6 +236,7 @@ ALLOWED = {
     "mesh/array_interop.py SharedMemory.__cuda_array_interface__": "what other libraries ask for",
     "backend/cuda/driver.py": _TO_C, "backend/cuda/emulator.py": _TO_C, "backend/cuda/repeat.py": _TO_C,
     "native/ffi.py": _TO_C, "native/runtime.py": _TO_C,
+    "dist/ending.py": "exit and quit, which Python puts there",
 }  # fmt: skip
 #: Attributes that are addresses, or lead to them.
 ADDRESSES = {"ctypes", "ptr", "data_ptr", "addressof", "__array_interface__", "__cuda_array_interface__"}
@@ -309,7 +310,8 @@ _NUMPY = "functions of NumPy, which are always there"
 _LANGUAGES = "languages of GPUs, of which there are two, with a function each"
 REMEMBERED = {
     "kernel/count.py live_registers": _NODES, "kernel/expr.py _ordered": _NODES, "kernel/passes.py _all_folded": _NODES,
-    "schedule/choice/symmetry.py swapped_maps": _NODES, "kernel/expr.py types_of": _NUMPY,
+    "schedule/choice/symmetry.py rounded_by_side": _NODES, "schedule/choice/symmetry.py swapped_maps": _NODES,
+    "kernel/expr.py types_of": _NUMPY,
     "kernel/symbols.py _elementwise": _NUMPY, "kernel/symbols.py _composed": _NUMPY,
     "kernel/symbols.py _UFUNCS": _NUMPY, "kernel/symbols.py _COMPOSED": _NUMPY, "kernel/symbols.py _REPLACED": _NUMPY,
     "kernel/operands.py _COUNTS": _NUMPY, "compact/schemes.py filters": "alpha is a number, of any type",

@@ -129,7 +129,7 @@ LEFT: dict[str, dict[str, str]] = {
     "linalg/poisson.py": {"100.0 * float(np.finfo": ROUNDING},
     "schedule/spec.py": {"VECTOR = 16": BYTES, "_PIECE, _MOST_PIECES = ": BYTES},
     "schedule/nest/binned.py": {"WORDS = ": FORM, "MOST_SUMMANDS = ": ARITHMETIC, "WAITING = ": PRINTED,
-                                "unroll = BINNED": PRINTED},
+                                "unroll, any_order = BINNED": PRINTED},
     "schedule/nest/printer.py": {'"*": 13': OURS, '"==": 9': OURS, "_SELECT, _PREFIX, _ATOM": OURS},
     "schedule/nest/reduce.py": {"unroll: ClassVar": PRINTED},
     "schedule/plan/schema.py": {"_COUNT = ": "more than any size"},
