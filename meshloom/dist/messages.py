@@ -20,7 +20,8 @@ _pinned: list[object] = []  # requests, with their memory, that went wrong, or n
 class MpiRanks(Protocol):
     """What messages ask of the ranks of a run: see ``World``."""
 
-    rank: int
+    @property
+    def rank(self) -> int: ...
 
     @property
     def checks(self) -> bool: ...

@@ -189,7 +189,7 @@ class World(of_process.OneProcess):
         """Where calls are checked: RankError unless neighbours are about to exchange ``what``, in so many bytes."""
         at = running_line()
         self._compare({one: CollectiveCall(f"exchanges {what.get(one, 'values')}", at, sent.get(one, 0),
-                                           received.get(one, 0)) for one in sent | received})  # fmt: skip
+                                           received.get(one, 0)) for one in {**sent, **received}})  # fmt: skip
 
     # ----- MPI's own ------------------------------------------------------------------------------------------------
     def counted(self, rows: np.ndarray) -> list[Any]:
