@@ -19,6 +19,7 @@ from meshloom.dist.world import World
 from meshloom.errors import RankError
 from meshloom.kernel.recent import Recent
 from meshloom.mesh.number import PlainNumber
+from meshloom.mesh.values import as_bytes
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.operation import Operation
 from meshloom.process.ranks import COMM
@@ -135,11 +136,13 @@ def gathered_known(world: World, rows: np.ndarray, counts: np.ndarray, what: str
     """The rows (n, ...) of all ranks, one rank's behind the other's, of which all know how many, ``counts`` (ranks,),
     in one collective. ``what`` they are: for messages."""
     kind, shape = rows.dtype, rows.shape[1:]
-    sent = with_digest(np.ascontiguousarray(rows).view(np.uint8).reshape(-1))
     each = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-    parts = world.joined(sent, (counts * each + DIGEST).tolist(), f"{what} ({kind}, shape {shape} each)")
-    _check_digests(world, np.stack([one[-DIGEST:] for one in parts]))
-    return np.concatenate([one[:-DIGEST] for one in parts]).view(kind).reshape(-1, *shape)
+    more = -(-DIGEST // each)  # rows that a digest takes
+    sent = np.zeros((len(rows) + more, each), np.uint8)
+    as_bytes(sent)[: rows.nbytes + DIGEST] = with_digest(as_bytes(rows))
+    parts = world.joined(sent, (counts + more).tolist(), f"{what} ({kind}, shape {shape} each)")
+    _check_digests(world, np.stack([as_bytes(one[-more:])[:DIGEST] for one in parts]))
+    return as_bytes(np.concatenate([one[:-more] for one in parts])).view(kind).reshape(-1, *shape)
 
 
 def alike(world: World, values: np.ndarray, count: int, what: str) -> np.ndarray:

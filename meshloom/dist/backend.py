@@ -20,14 +20,15 @@ from meshloom.backend.base import Backend, Recording, Replayed, Waits
 from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.lowering import Launch, Launches
 from meshloom.dist.array import DistributedArray
-from meshloom.dist.exchange import needs, traffic
-from meshloom.dist.grid_rows import on_rows, reaches_rows
+from meshloom.dist.exchange import traffic
+from meshloom.dist.grid_rows import RowsField, on_rows, reaches_rows
 from meshloom.dist.local import LocalSet, distribution
 from meshloom.dist.lower import Here, LocalProgram, local_set, lowered, slabs_of
 from meshloom.dist.placement import Placement
 from meshloom.dist.shared import return_freed_memory
 from meshloom.dist.slabs import cut_for, grid_of, refusal
 from meshloom.dist.usage import maps_of, sets_of
+from meshloom.dist.validity import needs
 from meshloom.dist.world import World, world
 from meshloom.errors import ScheduleError
 from meshloom.mesh.box import IndexSpace
@@ -145,7 +146,8 @@ def _array(one: Field, on: LocalSet) -> DistributedArray:
         made = storage.moved_to(on, one)
     else:
         made = DistributedArray(one, on)
-        made.set(on_host(storage))
+        if not isinstance(one, RowsField):
+            made.set(on_host(storage))
     one.move(made)
     return made
 

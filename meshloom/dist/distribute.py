@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from meshloom.dist.halo import DistributedSet, distributed
 from meshloom.dist.ownership import Owners, everywhere, owners
-from meshloom.dist.partition import given, partition, runs
+from meshloom.dist.partition import even_runs, given, partition
 from meshloom.dist.quality import SetQuality, quality
 from meshloom.dist.usage import Usage, slab_points
 from meshloom.mesh.core import Set
@@ -25,7 +25,7 @@ def owned(used: Usage, how: str | ArrayLike, ranks: int, known: Owners | None = 
     """The owners of all sets: the cells of meshes by a partitioner, or as a given array says by number; grids in slabs.
     ``known``: those of sets that have been cut."""
     used.check(ranks)
-    cut = {grid: runs(np.ones(used.sizes[grid]), ranks) for grid in used.radius} | dict(known or {})
+    cut = {grid: even_runs(used.sizes[grid], ranks) for grid in used.radius} | dict(known or {})
     for cells, task in used.tasks.items():
         by_position = how if isinstance(how, str) else cells.by_position(given(how, task.n, ranks))
         cut[cells] = partition(by_position, task, ranks)

@@ -34,13 +34,28 @@ KEPT = "rows of the grid"  # where a grid keeps them
 Rows = Callable[[Set], Set]  # of a grid its rows, any other set itself
 
 
+class RowsField(Field):
+    """A field of a grid by rows, which copies fill, and nobody else: there is nothing that ranks could be given
+    otherwise, and some make loops ready again, and with them this, when others do not."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, eq=False)
 class GridRows:
-    """The rows of a grid as a ``set``, ghosts and padding included. ``maps``: those that begin or end at the grid as
-    they lead from or to its rows, each with the version of the indices that it has."""
+    """The rows of a grid as a ``set``, ghosts and padding included. ``fields``: those of the grid by rows. ``maps``:
+    those that begin or end at the grid as they lead from or to its rows, each with the version of the indices that it
+    has."""
 
     set: Set
+    fields: WeakKeyDictionary[Field, RowsField]
     maps: WeakKeyDictionary[Map, tuple[int, Map]]
+
+    def field_for(self, one: Field) -> RowsField:
+        if one not in self.fields:
+            self.fields[one] = RowsField(self.set, one.name, one.components, dtype=one.dtype, layout=one.layout,
+                                         temporary=False)  # fmt: skip
+        return self.fields[one]
 
     def map_for(self, one: Map, rows: Rows) -> Map:
         version, found = self.maps.get(one, (-1, None))
@@ -90,7 +105,7 @@ def copied(of: Operation, arrays: Mapping[Field, DistributedArray], inside: Back
 
 def _on_rows(of: Operation, world: World) -> list[Operation]:
     rows = partial(_rows, world)
-    there = {one: _field(one, rows) for one in dict.fromkeys(of.storages)
+    there = {one: _rows_of(one.set, world).field_for(one) for one in dict.fromkeys(of.storages)
              if isinstance(one, Field) and isinstance(one.set, IndexSpace)}  # fmt: skip
 
     def moved(one: Operand) -> Operand:
@@ -108,10 +123,6 @@ def _called(copy: RowsCopy) -> Operation:
     return called(CalledFunction(copy, (copy.source,), (copy.target,)), f"copy of {copy.source.name}")
 
 
-def _field(one: Field, rows: Rows) -> Field:
-    return Field(rows(one.set), one.name, one.components, dtype=one.dtype, layout=one.layout, temporary=False)
-
-
 def _rows(world: World, one: Set) -> Set:
     return _rows_of(one, world).set if isinstance(one, IndexSpace) else one
 
@@ -122,7 +133,7 @@ def _rows_of(grid: IndexSpace, world: World) -> GridRows:
         made, cut = Set(grid.total, grid.name), slabs(world, grid)
         planes = [last - first for first, last in map(cut.owned, range(world.size))]
         made.kept[OWNERS] = np.repeat(np.arange(world.size, dtype=np.int32), grid.strides[0] * np.array(planes))
-        grid.kept[KEPT] = GridRows(made, WeakKeyDictionary())
+        grid.kept[KEPT] = GridRows(made, WeakKeyDictionary(), WeakKeyDictionary())
     found: GridRows = grid.kept[KEPT]
     return found
 

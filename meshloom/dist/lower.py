@@ -13,7 +13,7 @@ from meshloom.dist.agreement import NumbersFromPython
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import poison, poisons_halos
 from meshloom.dist.consistency import compare_given
-from meshloom.dist.exchange import Exchange, Exchanges, Halo, RankMessages, place_exchanges, traffic
+from meshloom.dist.exchange import Exchange, RankMessages, traffic
 from meshloom.dist.grid_rows import copied
 from meshloom.dist.halo import ALL_LAYERS, EXEC, IMPORT, LAYERS
 from meshloom.dist.local import Distribution, LocalSet
@@ -21,6 +21,7 @@ from meshloom.dist.overlap import BlockingExchange, ExchangeStart, overlap_excha
 from meshloom.dist.slabs import Slabs, grid_of, on_lines, on_points, slabs
 from meshloom.dist.sums import RankReduction, Reductions, counting_owned, reduced_here
 from meshloom.dist.usage import reduces
+from meshloom.dist.validity import Exchanges, Halo, place_exchanges
 from meshloom.dist.world import world
 from meshloom.kernel.access import identity
 from meshloom.mesh.box import IndexSpace

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.dist.partition import runs
+from meshloom.dist.partition import even_runs
 
 EVERY = -1  # the owner of what lives on every rank
 
@@ -58,7 +58,7 @@ def owners(sizes: Mapping[Any, int], cut: Owners, links: Sequence[Link], ranks: 
         }  # fmt: skip
         if not following:
             first = max(free, key=lambda key: (_maps_to(key, links), sizes[key]))
-            following = {first: runs(np.ones(sizes[first]), ranks)}
+            following = {first: even_runs(sizes[first], ranks)}
         found |= following
     return found
 
@@ -101,5 +101,5 @@ def _by_sources(key: Hashable, size: int, links: Sequence[Link], found: Owners, 
         if (owner != EVERY).all():
             break
     unreached = np.flatnonzero(owner == EVERY)
-    owner[unreached] = runs(np.ones(len(unreached)), ranks)
+    owner[unreached] = even_runs(len(unreached), ranks)
     return owner if leading else None

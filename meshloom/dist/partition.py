@@ -12,6 +12,7 @@ from meshloom.errors import PartitionError, known_name
 from meshloom.order.curves import hilbert_order
 from meshloom.order.graph import Graph, target_graph
 from meshloom.order.partition import kaminpar_labels, metis_labels, missing, partitioners
+from meshloom.process.ranks import even_ends
 
 MOST_RANKS = 2**16
 _BINS = 4096  # of the cells that are cut in two
@@ -59,6 +60,11 @@ def runs(weights: np.ndarray, ranks: int) -> np.ndarray:
     """Ranks (n,) int32, ascending, that give each the same share of the weights (n,) of things in a row."""
     ends = _run_ends(weights, np.arange(1, ranks), ranks, 0.0, weights.sum())
     return np.repeat(np.arange(ranks, dtype=np.int32), np.diff(ends, prepend=0, append=len(weights)))
+
+
+def even_runs(count: int, ranks: int) -> np.ndarray:
+    """The same of so many things that weigh the same."""
+    return np.repeat(np.arange(ranks, dtype=np.int32), np.diff(even_ends(count, ranks)))
 
 
 def _run_ends(weights: np.ndarray, shares: np.ndarray | int, of: int, before: float, total: float) -> np.ndarray:
@@ -130,7 +136,7 @@ def _by_graph(
     name: str, labels: Callable[[Graph, np.ndarray, int], np.ndarray], task: PartitionTask, ranks: int
 ) -> np.ndarray:
     check_installed(name)
-    sizes = np.bincount(runs(np.ones(task.n), ranks), minlength=ranks)
+    sizes = np.diff(even_ends(task.n, ranks))
     return labels(target_graph(task.joined, task.n, weighted=True), sizes, _SEED)
 
 

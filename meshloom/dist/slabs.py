@@ -25,7 +25,6 @@ from meshloom.backend.base import Backend
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.halo import IMPORT
 from meshloom.dist.local import ByRank, LocalSet, Messages
-from meshloom.dist.partition import runs
 from meshloom.dist.sums import RankReduction, reduced_here
 from meshloom.dist.usage import check_slabs, is_along_cut, maps_of, sets_of
 from meshloom.dist.world import World
@@ -39,6 +38,7 @@ from meshloom.operation.domain import BoxPoints, GridLines
 from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
 from meshloom.operation.policy import by_strategy
+from meshloom.process.ranks import even_ends
 from meshloom.schedule.strategies import AUTOMATIC, POINTS, serving
 
 KEPT = "slabs"  # where a grid keeps how it is cut
@@ -78,8 +78,7 @@ class Slabs:
         """UserError where there are too many ranks for that."""
         check_slabs(grid, max(depth.near, depth.around), world.size)
         check_slabs(grid, _width(grid, depth), world.size, "ghosts, with what is copied to them, that reach")
-        owner = runs(np.ones(grid.shape[0]), world.size)
-        return cls(grid, world, depth, np.searchsorted(owner, np.arange(world.size + 1)))
+        return cls(grid, world, depth, np.array(even_ends(grid.shape[0], world.size)))
 
     @property
     def width(self) -> int:

@@ -10,16 +10,19 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from itertools import accumulate, pairwise
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 
 from meshloom.dist import ending
-from meshloom.dist.checks import ASK_FOR_CALLS, CollectiveCall, absence, difference, seconds_to_wait, wrong_length
+from meshloom.dist.checks import ASK_FOR_CALLS, CollectiveCall, absence, difference, seconds_to_wait
+from meshloom.dist.messages import PersistentMessages
 from meshloom.errors import RankError, UserError, install, known_name, one_line, shown
+from meshloom.mesh.values import as_bytes
 from meshloom.process import ranks as of_process
 from meshloom.process.tracebacks import running_line
 
@@ -31,24 +34,6 @@ SLURM_SIZE, PMIX_RANK = "SLURM_STEP_NUM_TASKS", "PMIX_RANK"
 LONGEST_NOTE = 2000  # characters: it must fit into the buffer that a rank holds ready
 _PAUSE = 2e-4  # seconds between looks whether a note has come
 T = TypeVar("T")
-_pinned: list[object] = []  # requests and memory of exchanges that went wrong: messages may still come into it
-
-
-@dataclass(frozen=True)
-class MessagesInFlight:
-    """Messages to and from other ranks. Called, it waits for all of them."""
-
-    requests: list[Any]
-    ended: Callable[[], None]
-
-    def __call__(self) -> None:
-        self.ended()
-
-    def progress(self) -> None:
-        """Have MPI do what can be done by now: most do nothing for large messages while nobody calls them. A request
-        that is only asked stays, so that whoever waits for it hears how long its message was."""
-        for one in self.requests:
-            one.Get_status()
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> int:
@@ -74,6 +59,7 @@ class World(of_process.OneProcess):
     _patience: float = field(default=0.0, repr=False, compare=False)  # seconds, where that is checked
     _node: Any = field(default=None, repr=False, compare=False)  # one of the ranks of this node
     _sent: dict[str, of_process.MessageCount] = field(default_factory=dict, repr=False, compare=False)  # so far
+    _row_types: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)  # MPI's, by their bytes
 
     @property
     def checks(self) -> bool:
@@ -118,20 +104,21 @@ class World(of_process.OneProcess):
         self.check(mine.does)
         try:
             counts = self._counts(len(rows), mine)
-        except self._mpi.Exception as error:
-            raise self._failed(mine.does, error) from None
-        each = int(np.prod(rows.shape[1:], dtype=np.int64)) * rows.itemsize
-        parts = self._put_together(_as_bytes(rows), [one * each for one in counts], mine.does)
-        return [part.view(rows.dtype).reshape(count, *rows.shape[1:])
-                for part, count in zip(parts, counts, strict=True)]  # fmt: skip
+        except self.mpi.Exception as error:
+            raise self.failed(mine.does, error) from None
+        return self._put_together(rows, counts, mine.does)
 
     def _counts(self, count: int, mine: CollectiveCall) -> list[int]:
         """How many rows every rank gathers; RankError where one gathers other ones."""
         everybody = self._ranks.allgather((count, mine))
-        for other, (_, their) in enumerate(everybody):
+        self._same(mine, [their for _, their in everybody])
+        return [one for one, _ in everybody]
+
+    def _same(self, mine: CollectiveCall, calls: Sequence[CollectiveCall]) -> None:
+        """RankError where some rank has told of another call than this one's."""
+        for other, their in enumerate(calls):
             if fault := difference(self.rank, mine, other, their):
                 raise RankError(fault)
-        return [one for one, _ in everybody]
 
     def stacked(self, row: np.ndarray, what: str = "rows") -> np.ndarray:
         """One row of every rank, as long on all of them, (ranks, ...): one collective, where ``gathered`` first has to
@@ -140,84 +127,99 @@ class World(of_process.OneProcess):
             return row[None]
         does = f"gathers {what} ({row.dtype}, shape {row.shape} each)"
         self.check(does)
-        length = _as_bytes(np.array([row.nbytes]))  # goes ahead of the row: MPI takes shorter ones for right
-        sent = np.concatenate((length, _as_bytes(row)))
+        length = as_bytes(np.array([row.nbytes]))  # goes ahead of the row: MPI takes shorter ones for right
+        sent = np.concatenate((length, as_bytes(row)))
         found = np.empty((self.size, len(sent)), np.uint8)
         try:
-            self._ranks.Allgather([sent, self._mpi.BYTE], [found, self._mpi.BYTE])
-        except self._mpi.Exception as error:
-            raise self._failed(does, error) from None
+            self._ranks.Allgather([sent, self.mpi.BYTE], [found, self.mpi.BYTE])
+        except self.mpi.Exception as error:
+            raise self.failed(does, error) from None
         lengths, rows = found[:, : len(length)], found[:, len(length) :]
         if (lengths != length).any():
             other = int((lengths != length).any(axis=1).argmax())
             raise RankError(f"rank {self.rank} {does}, and rank {other} gathers more or less: {ASK_FOR_CALLS}")
-        return _as_bytes(rows).view(row.dtype).reshape(self.size, *row.shape)
+        return as_bytes(rows).view(row.dtype).reshape(self.size, *row.shape)
 
-    def joined(self, sent: np.ndarray, lengths: Sequence[int], what: str) -> list[np.ndarray]:
-        """Bytes of every rank, of which all know how many these are, ``lengths``, the same on all ranks: one
+    def joined(self, rows: np.ndarray, counts: Sequence[int], what: str) -> list[np.ndarray]:
+        """Rows (n, ...) of every rank, of which all know how many these are, ``counts``, the same on all ranks: one
         collective; all must call it. ``what`` they are: for messages."""
         if self._ranks is None:
-            return [sent]
+            return [rows]
         self.check(does := f"gathers {what}")
-        return self._put_together(sent, lengths, does)
+        return self._put_together(rows, counts, does)
 
-    def _put_together(self, sent: np.ndarray, lengths: Sequence[int], does: str) -> list[np.ndarray]:
-        """Bytes of every rank, ``lengths`` of them: one collective."""
-        ends, byte = [0, *accumulate(lengths)], self._mpi.BYTE
-        found = np.empty(ends[-1], np.uint8)
+    def _put_together(self, rows: np.ndarray, counts: Sequence[int], does: str) -> list[np.ndarray]:
+        """Rows of every rank, ``counts`` of them: one collective."""
+        ends = [0, *accumulate(counts)]
+        found = np.empty((ends[-1], *rows.shape[1:]), rows.dtype)
         try:
-            self._ranks.Allgatherv([sent, byte], [found, [*lengths], ends[:-1], byte])
-        except self._mpi.Exception as error:
-            raise self._failed(does, error) from None
+            self._ranks.Allgatherv(self.counted(rows), [as_bytes(found), [*counts], ends[:-1], self.row_type(rows)])
+        except self.mpi.Exception as error:
+            raise self.failed(does, error) from None
         return [found[a:b] for a, b in pairwise(ends)]
 
-    def begin_exchange(self, sent: Sequence[np.ndarray], received: Sequence[np.ndarray], neighbours: Sequence[int],
-                       senders: Sequence[int], what: Mapping[int, str] | None = None
-                       ) -> MessagesInFlight:  # fmt: skip
-        """Bytes ``sent[k]`` to rank ``neighbours[k]``; from rank ``senders[k]`` as many as ``received[k]`` takes.
-        ``what`` they are, by rank: for messages. Messages travel from now on: what it gives waits for them."""
-        if self.checks:
-            sizes = dict(zip(neighbours, (one.nbytes for one in sent), strict=True))
-            expected = dict(zip(senders, (one.nbytes for one in received), strict=True))
-            named, at = what or {}, running_line()
-            self._compare({one: CollectiveCall(f"exchanges {named.get(one, 'values')}", at, sizes.get(one, 0),
-                                               expected.get(one, 0)) for one in sizes | expected})  # fmt: skip
-        byte = self._mpi.BYTE
+    def all_to_all(self, parts: Sequence[np.ndarray], what: str = "rows") -> list[np.ndarray]:
+        """Rows (n, ...) for each rank; what each has for this one, by rank. All must call it. ``what`` they are: for
+        messages."""
+        if self._ranks is None:
+            return [*parts]
+        like = parts[self.rank]
+        mine = CollectiveCall(f"sends {what} ({like.dtype}, shape {like.shape[1:]} each)", running_line())
+        self.check(mine.does)
         try:
-            coming = [self._ranks.Irecv([one, byte], source) for one, source in zip(received, senders, strict=True)]
-            leaving = [self._ranks.Isend([one, byte], to) for one, to in zip(sent, neighbours, strict=True)]
-        except self._mpi.Exception as error:
-            raise self._failed("begins to exchange values", error) from None
+            told = self._ranks.alltoall([(len(one), mine) for one in parts])
+        except self.mpi.Exception as error:
+            raise self.failed(mine.does, error) from None
+        self._same(mine, [their for _, their in told])
+        found = [np.empty((count, *like.shape[1:]), like.dtype) for count, _ in told]
+        found[self.rank] = like
+        sent, received = ({rank: one for rank, one in enumerate(side) if rank != self.rank and one.nbytes}
+                          for side in (map(np.ascontiguousarray, parts), found))  # fmt: skip
+        messages = self.messages(sent, received, dict.fromkeys(range(self.size), what))
+        messages.start()
+        messages.wait()
+        return found
 
-        def ended() -> None:
-            try:
-                for one, request, source in zip(received, coming, senders, strict=True):
-                    self._wait(request, source, one.nbytes, what or {})
-                for request in leaving:
-                    request.Wait()
-            except BaseException:  # of the signal that ends waiting, too
-                _pinned.append((received, coming, sent, leaving))
-                raise
+    def messages(self, sent: Mapping[int, np.ndarray], received: Mapping[int, np.ndarray],
+                 what: Mapping[int, str]) -> PersistentMessages:  # fmt: skip
+        """Rows (n, ...) to other ranks, and from them as many as there is room for, by rank, again and again."""
+        return PersistentMessages(self, sent, received, what)
 
-        return MessagesInFlight([*coming, *leaving], ended)
+    def compare_exchange(self, what: Mapping[int, str], sent: Mapping[int, int], received: Mapping[int, int]) -> None:
+        """Where calls are checked: RankError unless neighbours are about to exchange ``what``, in so many bytes."""
+        at = running_line()
+        self._compare({one: CollectiveCall(f"exchanges {what.get(one, 'values')}", at, sent.get(one, 0),
+                                           received.get(one, 0)) for one in {**sent, **received}})  # fmt: skip
 
-    def _wait(self, request: Any, source: int, expected: int, what: Mapping[int, str]) -> None:
-        """For the message of a rank; RankError where it is not as long as it should be."""
-        status, came = self._mpi.Status(), None
-        try:
-            request.Wait(status)
-            came = status.Get_count(self._mpi.BYTE)
-        except self._mpi.Exception as error:
-            if error.Get_error_class() != self._mpi.ERR_TRUNCATE:
-                raise self._failed(f"exchanges {what.get(source, 'values')} with rank {source}", error) from None
-        if came != expected:
-            does = f"exchanges {what.get(source, 'values')}"
-            raise RankError(wrong_length(self.rank, does, source, came, expected))
+    # ----- MPI's own ------------------------------------------------------------------------------------------------
+    def counted(self, rows: np.ndarray) -> list[Any]:
+        """Rows in memory as MPI takes them."""
+        return [as_bytes(rows), len(rows), self.row_type(rows)]
 
-    def _failed(self, does: str, error: Exception) -> RankError:
+    def row_type(self, rows: np.ndarray) -> Any:
+        """MPI's type of one of these rows (n, ...), which are counted: many libraries count in 32 bits, and so have
+        room for fewer bytes than a field may have."""
+        size = prod(rows.shape[1:]) * rows.itemsize
+        if size not in self._row_types:
+            self._row_types[size] = self.mpi.BYTE.Create_contiguous(size).Commit()
+        return self._row_types[size]
+
+    def failed(self, does: str, error: Exception) -> RankError:
         """What MPI finds wrong with what this rank does."""
         return RankError(f"rank {self.rank} {does}: MPI says {shown(str(error), 200)}: {ASK_FOR_CALLS}")
 
+    @property
+    def communicator(self) -> Any:
+        """That of all ranks."""
+        return self._ranks
+
+    @cached_property
+    def mpi(self) -> Any:
+        from mpi4py import MPI
+
+        return MPI
+
+    # ----- what was sent --------------------------------------------------------------------------------------------
     def count(self, what: str, sizes: Sequence[int], since: float) -> None:
         """This rank has sent messages of so many bytes, and waited ``since`` then (``time.perf_counter``)."""
         one = of_process.MessageCount(1, len(sizes), sum(sizes), time.perf_counter() - since)
@@ -226,6 +228,7 @@ class World(of_process.OneProcess):
     def sent(self) -> of_process.MessageCounts:
         return dict(self._sent)
 
+    # ----- checks ---------------------------------------------------------------------------------------------------
     def check(self, does: str) -> None:
         """Where calls are checked: RankError unless all other ranks are about to do the same; all must ask."""
         if self.checks:
@@ -269,16 +272,6 @@ class World(of_process.OneProcess):
         if self.size > 1:
             do = others or "cases do, and scripts with loops over sets and grids"
             raise UserError(f"{what} does not run on {self.size} ranks yet: {do}; start it by itself")
-
-    @property
-    def _mpi(self) -> Any:
-        from mpi4py import MPI
-
-        return MPI
-
-
-def _as_bytes(values: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(values).view(np.uint8).reshape(-1)
 
 
 @cache

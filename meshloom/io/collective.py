@@ -25,6 +25,7 @@ import numpy as np
 from meshloom.errors import UserError
 from meshloom.io.files import followed, sync_directory, writing
 from meshloom.io.rank_rows import AnyRows, Range, RankRows, even_ranges
+from meshloom.mesh.values import as_bytes
 from meshloom.process.atomic_write import replacing
 from meshloom.process.ranks import agreed, on_root, ranks
 
@@ -73,11 +74,11 @@ class Raw(Segment):
     def between(self, ranges: Sequence[Range]) -> memoryview:
         first, last = ranges[ranks().rank]
         if not isinstance(self.rows, RankRows):
-            return _bytes_of(self.rows)[first:last]
+            return as_bytes(self.rows).data[first:last]
         each = self.rows.row_bytes
         in_rows = [(low // each, -(-high // each)) if high > low else (0, 0) for low, high in ranges]
         begin = in_rows[ranks().rank][0] * each
-        return _bytes_of(self.rows.between(in_rows))[first - begin : last - begin]
+        return as_bytes(self.rows.between(in_rows)).data[first - begin : last - begin]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +100,6 @@ class Base64(Segment):
         low, high = ends[ranks().rank]
         text = b64encode(head[low:high] + bytes(self.raw.between(in_rows)))
         return text[first - first // 4 * 4 :][: last - first]
-
-
-def _bytes_of(values: np.ndarray) -> memoryview:
-    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
 # ----- writing ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from meshloom.process.ranks import ranks
+from meshloom.process.ranks import even_ends, ranks
 
 Range = tuple[int, int]  # the first, and behind the last
 
@@ -66,14 +66,13 @@ class RankRows:
         order = np.argsort(self.numbers, kind="stable")
         known, parts = self.numbers[order], []
         for first, last in ranges:
-            some = slice(*np.searchsorted(known, (first, last)))
-            parts.append(np.concatenate((_as_bytes(known[some].astype(np.int64)), _as_bytes(self.values[order[some]]))))
+            some = order[slice(*np.searchsorted(known, (first, last)))]
+            parts.append(np.empty(len(some), [("number", np.int64), ("row", self.dtype, self.shape[1:])]))
+            parts[-1]["number"], parts[-1]["row"] = self.numbers[some], self.values[some]
         first, last = ranges[ranks().rank]
         found = np.zeros((last - first, *self.shape[1:]), self.dtype)
-        for one in all_to_all(parts, "rows"):
-            cut = 8 * (len(one) // (8 + self.row_bytes))
-            numbers = one[:cut].view(np.int64)
-            found[numbers - first] = one[cut:].view(self.dtype).reshape(len(numbers), *self.shape[1:])
+        for one in ranks().all_to_all(parts):
+            found[one["number"] - first] = one["row"]
         return found
 
     def gathered(self) -> np.ndarray:
@@ -91,10 +90,9 @@ class RankRows:
         order = np.argsort(numbers, kind="stable")
         wanted = np.ascontiguousarray(numbers[order], np.int64)
         ends = np.searchsorted(wanted, [0, *(last for _, last in ranges)])
-        asked = all_to_all([_as_bytes(wanted[low:high]) for low, high in pairwise(ends)], "numbers of rows")
-        rows = all_to_all([_as_bytes(own[one.view(np.int64) - first]) for one in asked], "rows")
+        asked = ranks().all_to_all([wanted[low:high] for low, high in pairwise(ends)], "numbers of rows")
         found = np.empty((len(numbers), *self.shape[1:]), self.dtype)
-        found[order] = np.concatenate(rows).view(self.dtype).reshape(found.shape)
+        found[order] = np.concatenate(ranks().all_to_all([own[one - first] for one in asked]))
         return found
 
 
@@ -125,27 +123,5 @@ def followed_by(rows: AnyRows, others: AnyRows) -> AnyRows:
 
 
 def even_ranges(count: int) -> list[Range]:
-    """So many things in a row for all ranks, in order, as equal as can be: the first ranks have one more."""
-    size = ranks().size
-    ends = [-(-count * k // size) for k in range(size + 1)]
-    return list(pairwise(ends))
-
-
-def all_to_all(parts: Sequence[np.ndarray], what: str) -> list[np.ndarray]:
-    """Bytes for each rank; what each rank has for this one, by rank. All must call it."""
-    here = ranks()
-    lengths = here.allgathered([len(one) for one in parts], f"sizes of {what}")
-    others = [one for one in range(here.size) if one != here.rank]
-    receivers = [one for one in others if len(parts[one])]
-    senders = [one for one in others if lengths[one][here.rank]]
-    come = [np.empty(lengths[one][here.rank], np.uint8) for one in senders]
-    here.begin_exchange([parts[one] for one in receivers], come, receivers, senders, dict.fromkeys(others, what))()
-    found = [np.zeros(0, np.uint8) for _ in parts]
-    found[here.rank] = parts[here.rank]
-    for sender, message in zip(senders, come, strict=True):
-        found[sender] = message
-    return found
-
-
-def _as_bytes(values: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    """So many things in a row for all ranks, in order, as equal as can be."""
+    return list(pairwise(even_ends(count, ranks().size)))

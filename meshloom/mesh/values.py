@@ -23,6 +23,11 @@ _HOLDING = tuple(np.dtype(t) for t in ("int32", "int64", "float32", "float64"))
 _KINDS = "biuf"
 
 
+def as_bytes(values: np.ndarray) -> np.ndarray:
+    """The memory of values, one behind the other, as bytes (n,)."""
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+
 def as_array(values: ArrayLike, what: str) -> np.ndarray:
     """``values`` as an array of real numbers. ``what`` they are of begins the message: "field q"."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():

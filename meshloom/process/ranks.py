@@ -75,13 +75,10 @@ class OneProcess:
         """A small value of every rank, the same on all ranks; all must call it. ``what`` it is: for messages."""
         return [value]
 
-    def begin_exchange(
-        self, sent: Sequence[np.ndarray], received: Sequence[np.ndarray], neighbours: Sequence[int],
-        senders: Sequence[int], what: Mapping[int, str] | None = None,
-    ) -> Callable[[], None]:  # fmt: skip
-        """Bytes ``sent[k]`` to rank ``neighbours[k]``; from rank ``senders[k]`` as many as ``received[k]`` takes.
-        ``what`` they are, by rank: for messages. What it gives waits for them. Nobody is there."""
-        return lambda: None
+    def all_to_all(self, parts: Sequence[np.ndarray], what: str = "rows") -> list[np.ndarray]:
+        """Rows (n, ...) for each rank; what each has for this one, by rank. All must call it. ``what`` they are: for
+        messages."""
+        return [*parts]
 
     def sent(self) -> MessageCounts:
         """What loops have made this rank send so far."""
@@ -95,6 +92,12 @@ class OneProcess:
         end with, once they are here. Where some are not for a while after an error, nobody knows where they wait: the
         error is told, by ``tell`` or in a line, and all are ended."""
         return Ended(said, code)
+
+
+def even_ends(count: int, size: int) -> list[int]:
+    """Where the equal shares of so many things in a row end that each of some ranks has, and before them 0: at the
+    nearest whole numbers, the lower one of two."""
+    return [-((size - 2 * count * k) // (2 * size)) for k in range(size + 1)]
 
 
 _found: Callable[[], OneProcess] = OneProcess

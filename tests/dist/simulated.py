@@ -48,29 +48,66 @@ class Status:
 
     bytes = 0
 
-    def Get_count(self, kind: object) -> int:
+    def Get_count(self, kind: Kind) -> int:
+        return self.bytes // kind.size if self.bytes % kind.size == 0 else -1
+
+    def Get_elements(self, kind: Kind) -> int:
         return self.bytes
+
+
+class Kind:
+    """MPI's type of so many bytes."""
+
+    def __init__(self, size: int):
+        self.size = size
+
+    def Create_contiguous(self, count: int) -> Kind:
+        return Kind(count * self.size)
+
+    def Commit(self) -> Kind:
+        return self
+
+
+class Request:
+    """A message that comes, or is sent: how to start it, and to wait for it, which gives its bytes."""
+
+    def __init__(self, start: Callable[[], object] = lambda: None, wait: Callable[[], int] = lambda: 0):
+        self._start, self._wait, self.freed = start, wait, False
+
+    @staticmethod
+    def Startall(requests: Sequence[Request]) -> None:
+        for one in requests:
+            assert not one.freed
+            one._start()
+
+    def Wait(self, status: Status | None = None) -> None:
+        assert not self.freed
+        came = self._wait()
+        if status is not None:
+            status.bytes = came
+
+    @staticmethod
+    def Waitall(requests: Sequence[Request]) -> None:
+        for one in requests:
+            one.Wait()
+
+    def Get_status(self) -> None:
+        """A thread that waits for nothing has nothing to do for others."""
+
+    def Free(self) -> None:
+        assert not self.freed
+        self.freed = True
 
 
 class Library:
     """As much of mpi4py's own names as a world uses."""
 
-    BYTE, ERR_TRUNCATE, Status, Exception = None, 15, Status, type("Exception", (RuntimeError,), {})
+    BYTE, ERR_TRUNCATE, Status, Exception = Kind(1), 15, Status, type("Exception", (RuntimeError,), {})
+    Request = Prequest = Request
 
-
-class Request:
-    """A message that comes, or has been sent: how to wait for it, which gives its bytes."""
-
-    def __init__(self, wait: Callable[[], int] = lambda: 0):
-        self._wait = wait
-
-    def Wait(self, status: Status | None = None) -> None:
-        came = self._wait()
-        if status is not None:
-            status.bytes = came
-
-    def Get_status(self) -> None:
-        """A thread that waits for nothing has nothing to do for others."""
+    @staticmethod
+    def Is_finalized() -> bool:
+        return False
 
 
 class Communicator:
@@ -94,17 +131,19 @@ class Communicator:
 
     Allgatherv = Allgather
 
-    def Isend(self, sent: Sequence[Any], to: int) -> Request:
-        self._at.mail[self.rank, to].put(sent[0].copy())
-        return Request()
+    def alltoall(self, values: Sequence[Any]) -> list[Any]:
+        return [one[self.rank] for one in self.allgather(values)]
 
-    def Irecv(self, found: Sequence[Any], source: int) -> Request:
+    def Send_init(self, sent: Sequence[Any], to: int) -> Request:
+        return Request(lambda: self._at.mail[self.rank, to].put(sent[0].copy()))
+
+    def Recv_init(self, found: Sequence[Any], source: int) -> Request:
         def wait() -> int:
             come = self._at.waits(lambda: self._at.mail[source, self.rank].get(timeout=SECONDS))
             found[0][: len(come)] = come[: len(found[0])]
             return len(come)
 
-        return Request(wait)
+        return Request(wait=wait)
 
 
 class PerThread:
@@ -135,7 +174,7 @@ class PerThread:
 class ThreadWorld(World):
     """A rank that is a thread."""
 
-    _mpi = Library
+    mpi = Library
 
 
 class OfThread:

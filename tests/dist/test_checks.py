@@ -32,6 +32,7 @@ from meshloom.errors import MeshloomError, PlanError, RankError, UserError
 from meshloom.process.ranks import Ended
 from meshloom.process.tracebacks import failing_line, running_line
 from tests.dist.samples import Sample, samples
+from tests.dist.simulated import Kind
 from tests.one_line import one_line_from
 
 SHORT = 0.2  # seconds that ranks wait here
@@ -52,7 +53,7 @@ class Queues:
 class FakeMPI:
     """As far as ``World`` uses MPI's module."""
 
-    BYTE, ERR_TRUNCATE = None, 1
+    BYTE, ERR_TRUNCATE = Kind(1), 1
 
     class Exception(Exception):
         def Get_error_class(self) -> int:
@@ -61,19 +62,41 @@ class FakeMPI:
     class Status:
         count = 0
 
-        def Get_count(self, of: None) -> int:
+        def Get_count(self, of: Kind) -> int:
+            return self.count // of.size if self.count % of.size == 0 else -1
+
+        def Get_elements(self, of: Kind) -> int:
             return self.count
+
+    class Request:
+        @staticmethod
+        def Waitall(requests: list[Leaving]) -> None: ...
+
+    class Prequest:
+        @staticmethod
+        def Startall(requests: list[Leaving | Arriving]) -> None:
+            for one in requests:
+                one.start()
+
+    @staticmethod
+    def Is_finalized() -> bool:
+        return False
 
 
 @dataclass
 class Sent:
     def wait(self) -> None: ...
 
-    Wait = wait
+
+@dataclass
+class Leaving:
+    start: Callable[[], object]
+
+    def Free(self) -> None: ...
 
 
 @dataclass
-class Arriving:
+class Arriving(Leaving):
     queue: Queue[Any]
     memory: np.ndarray
 
@@ -109,11 +132,11 @@ class Communicator:
     def irecv(self, source: int, tag: int = 1) -> Expected:
         return Expected(self.queues.of[source, self.rank, tag])
 
-    def Isend(self, message: list[Any], to: int) -> Sent:
-        return self.isend(message[0].copy(), to, 0)
+    def Send_init(self, message: list[Any], to: int) -> Leaving:
+        return Leaving(lambda: self.isend(message[0].copy(), to, 0))
 
-    def Irecv(self, message: list[Any], source: int) -> Arriving:
-        return Arriving(self.queues.of[source, self.rank, 0], message[0])
+    def Recv_init(self, message: list[Any], source: int) -> Arriving:
+        return Arriving(lambda: None, self.queues.of[source, self.rank, 0], message[0])
 
     def allgather(self, value: Any) -> list[Any]:
         others = [one for one in range(self.queues.size) if one != self.rank]
@@ -128,7 +151,7 @@ class Communicator:
 class Thread(World):
     """A rank that is a thread."""
 
-    _mpi = FakeMPI  # type: ignore[assignment]
+    mpi = FakeMPI  # type: ignore[assignment]
 
 
 def threads(ranks: int, patience: float = 20.0) -> list[Thread]:
@@ -167,9 +190,10 @@ def test_calls_that_differ_are_named_in_the_same_words_by_both() -> None:
 
 
 def exchange(one: Thread, other: int, sent: int, expected: int, what: str = "u") -> None:
-    one.begin_exchange(
-        [np.zeros(sent, np.uint8)], [np.zeros(expected, np.uint8)], [other], [other], {other: f"halos of {what}"}
-    )()
+    names = {other: f"halos of {what}"}
+    messages = one.messages({other: np.zeros(sent, np.uint8)}, {other: np.zeros(expected, np.uint8)}, names)
+    messages.start()
+    messages.wait()
 
 
 @pytest.mark.parametrize(("sent", "what", "line"), [
@@ -211,10 +235,11 @@ def test_neighbours_of_one_need_not_be_those_of_another() -> None:
 
     def run(one: Thread) -> list[np.ndarray]:
         others = sizes[one.rank]
-        sent, found = ([np.full(size, one.rank, np.uint8) for size in others.values()] for _ in range(2))
-        names = {other: what[size] for other, size in others.items()}
-        one.begin_exchange(sent, found, list(others), list(others), names)()
-        return found
+        sent, found = ({to: np.full(size, one.rank, np.uint8) for to, size in others.items()} for _ in range(2))
+        messages = one.messages(sent, found, {other: what[size] for other, size in others.items()})
+        messages.start()
+        messages.wait()
+        return [*found.values()]
 
     found = on_all(threads(3), run)
     assert [[part.tolist() for part in one] for one in found] == [[[1] * 16], [[0] * 16, [2] * 8], [[1] * 8]]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,11 +11,13 @@ import pytest
 import meshloom as ml
 from meshloom.backend import current
 from meshloom.dist.array import DistributedArray
-from meshloom.dist.exchange import EXEC, Exchange, Exchanges, Parcel, place_exchanges, slices_of
-from meshloom.dist.halo import LAYERS
+from meshloom.dist.exchange import Exchange, Parcel, Travelling, slices_of
+from meshloom.dist.halo import EXEC, LAYERS
 from meshloom.dist.local import LocalSet
-from meshloom.dist.world import MessagesInFlight
+from meshloom.dist.messages import PersistentMessages
+from meshloom.dist.validity import Exchanges, place_exchanges
 from meshloom.dist.world import World as Ranks
+from meshloom.errors import RankError
 from meshloom.operation.call import functions_of
 from tests.dist.on_ranks_programs import World, at_once, averaged, back, flux, given, looked_at, moved, scaled, stored
 from tests.dist.simulated import on_threads
@@ -195,22 +197,21 @@ def test_messages_of_planes_are_slices_and_their_memory_stays() -> None:
                             for parcel in parcels)  # fmt: skip
         used = memory_of(here)
         step.run(3)
-        sent, received = ({*map(tuple, side)} for side in zip(*used, strict=True))
-        assert len(used) == 3 and len(sent) == len(received) == 1, "every replay has the same memory"
-        assert len({*next(iter(sent)), *next(iter(received))}) == 2 * len(made[0]._sends), "each message its own"
+        places = [place for one in used for place in one]
+        assert len(places) == len({*places}) == 2 * len(made[0]._sends), "each message its own, made once"
 
     on_threads(3, job)
 
 
-def memory_of(here: Ranks) -> list[tuple[list[int], list[int]]]:
-    """Of each exchange from now on: where in memory the messages lie that this rank sends, and those that come."""
-    used, before = list[tuple[list[int], list[int]]](), here.begin_exchange
+def memory_of(here: Ranks) -> list[list[int]]:
+    """Of the requests that are made from now on for each exchange: where in memory its messages lie, all in turn."""
+    used, before = list[list[int]](), here.messages
 
-    def begin_exchange(sent: Sequence[np.ndarray], received: Sequence[np.ndarray], *rest: Any) -> MessagesInFlight:
-        used.append(tuple([one.ctypes.data for one in side] for side in (sent, received)))
-        return before(sent, received, *rest)
+    def messages(*sides: Any) -> PersistentMessages:
+        used.append([one.ctypes.data for side in sides[:2] for one in side.values()])
+        return before(*sides)
 
-    object.__setattr__(here, "begin_exchange", begin_exchange)
+    object.__setattr__(here, "messages", messages)
     return used
 
 
@@ -228,6 +229,24 @@ def test_an_exchange_that_an_error_has_left_is_waited_for_before_its_memory_is_u
         assert halos == [[float(rank)] * 10 for rank in one.arrays[0].on.receives.neighbours]
 
     on_threads(3, job)
+
+
+def test_an_exchange_that_an_error_has_left_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one begins anew, and waits for nothing of it."""
+
+    def job(here: Ranks) -> None:
+        (one,) = [one for one in exchanges_in(stepped()) if one.arrays[0].local.name == "u"]
+
+        class Broken:
+            def wait(self) -> None:
+                raise RankError("on purpose")
+
+        one._travels = Travelling(cast(PersistentMessages, Broken()), {}, None)
+        with pytest.raises(RankError, match="on purpose"):
+            one.start()
+        one()
+
+    on_threads(2, job)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, bool])

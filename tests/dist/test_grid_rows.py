@@ -8,10 +8,10 @@ import numpy as np
 import meshloom as ml
 from meshloom.backend import current
 from meshloom.dist.backend import Ranks
-from meshloom.dist.exchange import place_exchanges
 from meshloom.dist.grid_rows import RowsCopy, on_rows, reaches_rows
 from meshloom.dist.halo import LAYERS
 from meshloom.dist.local import OWNERS
+from meshloom.dist.validity import place_exchanges
 from meshloom.dist.world import World
 from meshloom.operation.call import functions_of
 from meshloom.operation.dataflow import Dataflow
@@ -111,6 +111,21 @@ def test_a_map_is_followed() -> None:
     assert found() is first
     where.assign([[5], [9]])
     assert found() is first and first.positions.tolist() == [[5], [9]]
+
+
+def test_rows_of_a_field_are_kept_and_nothing_is_given_to_them() -> None:
+    """Ranks make loops ready again at other times than others do: one alone would compare, and wait for ever."""
+    grid, probes = ml.Grid((6, 4)), ml.Set(2, "probes")
+    where, u, seen = ml.Map(probes, grid, [[3], [7]], "where"), grid.field("u"), probes.field("seen")
+    u.fill(3.0)
+    with ml.using("numpy"):
+        backend = Ranks(current(), WORLD)
+        first, again = (on_rows([added.loop(probes, seen, u[where])], WORLD) for _ in range(2))
+        rows = first[1].operands[1].storage
+        assert again[1].operands[1].storage is rows
+        arrays = backend._here(first).arrays
+        assert arrays[rows].given is None and arrays[u].given is not None
+        assert backend._here(again).arrays[rows] is arrays[rows]
 
 
 def test_sets_follow_the_slabs_that_they_lead_to() -> None:

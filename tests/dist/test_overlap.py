@@ -13,19 +13,21 @@ import meshloom as ml
 from meshloom.backend import current
 from meshloom.dist import lower, overlap
 from meshloom.dist.backend import Ranks
-from meshloom.dist.exchange import Exchange, Travelling, place_exchanges
+from meshloom.dist.exchange import Exchange, Travelling
 from meshloom.dist.halo import LAYERS
 from meshloom.dist.lower import LocalProgram, slabs_of
+from meshloom.dist.messages import PersistentMessages
 from meshloom.dist.overlap import BlockingExchange, ExchangeEnd, ExchangePoll, ExchangeStart
 from meshloom.dist.slabs import PlaneStep, slabs
-from meshloom.dist.world import MessagesInFlight, World
+from meshloom.dist.validity import place_exchanges
+from meshloom.dist.world import World
 from meshloom.operation.operation import Operation
 from meshloom.target.numbers import MessageNumbers
 from tests.dist import on_ranks_overlap
 from tests.dist.launch import over_ranks
 from tests.dist.on_ranks import digest
 from tests.dist.on_ranks_overlap import FREE
-from tests.dist.simulated import functions, on_rank
+from tests.dist.simulated import Library, Status, functions, on_rank
 from tests.dist.test_ranks import ran
 from tests.dist.test_reductions import scaled, summed
 
@@ -302,18 +304,27 @@ def test_a_poll_asks_for_every_message_and_completes_none() -> None:
     """Who waits for it still hears how long it was, which Test would have taken away."""
 
     class Request:
-        asked = 0
+        asked, waited = 0, False
+
+        def Free(self) -> None: ...
 
         def Get_status(self) -> None:
             self.asked += 1
 
-    requests, waited = [Request(), Request()], list[str]()
-    exchange = object.__new__(Exchange)
-    exchange._travels = Travelling(MessagesInFlight(requests, lambda: waited.append("for both")), [], [], None)
+        def Wait(self, status: Status) -> None:
+            self.waited, status.bytes = True, 8
+
+    class OneWorld(World):
+        mpi = Library
+
+    requests, exchange = [Request(), Request()], object.__new__(Exchange)
+    messages = PersistentMessages(OneWorld(0, 2), {}, {1: np.zeros(8, np.uint8), 2: np.zeros(8, np.uint8)}, {})
+    messages._requests.coming[:] = requests
+    exchange._travels = Travelling(messages, {}, None)
     ExchangePoll(exchange)()
-    assert [one.asked for one in requests] == [1, 1] and not waited
+    assert [(one.asked, one.waited) for one in requests] == [(1, False)] * 2
     exchange.finish()
-    assert waited == ["for both"]
+    assert [one.waited for one in requests] == [True] * 2
 
 
 def test_what_does_not_pay_is_not_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshloom.dist.partition import PARTITIONERS, PartitionTask, partition, runs
+from meshloom.dist.partition import PARTITIONERS, PartitionTask, even_runs, partition, runs
 from meshloom.errors import UserError
 from meshloom.order.curves import hilbert_order
 from tests.one_line import one_line_from
@@ -81,6 +81,12 @@ def test_runs_have_equal_shares(given_weights: list[int], ranks: int) -> None:
     ends = np.cumsum(np.bincount(found, weights, minlength=ranks))
     even = weights.sum() * np.arange(1, ranks + 1) / ranks
     assert (np.abs(ends - even) <= 0.5 * weights.max(initial=0) + 1e-9).all()
+
+
+@quick
+@given(st.integers(0, 300), st.integers(1, 70))
+def test_runs_of_what_weighs_the_same_are_counted(count: int, ranks: int) -> None:
+    assert np.array_equal(even_runs(count, ranks), runs(np.ones(count), ranks))
 
 
 def test_weights_count_by_every_partitioner_that_knows_them() -> None:

@@ -10,9 +10,9 @@ import pytest
 import meshloom as ml
 from meshloom.backend.numpy import NumpyBackend
 from meshloom.dist.backend import Ranks
-from meshloom.dist.exchange import EXEC, place_exchanges
-from meshloom.dist.halo import LAYERS
+from meshloom.dist.halo import EXEC, LAYERS
 from meshloom.dist.lower import lowered
+from meshloom.dist.validity import place_exchanges
 from meshloom.dist.world import World
 from tests.dist.simulated import functions, on_rank
 

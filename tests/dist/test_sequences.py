@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshloom as ml
-from meshloom.dist import exchange
+from meshloom.dist import validity
 from meshloom.dist.array import DistributedArray
-from meshloom.dist.exchange import Halo, needs, place_exchanges
 from meshloom.dist.halo import LAYERS
+from meshloom.dist.validity import Halo, needs, place_exchanges
 from meshloom.dist.world import World as Ranks
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.operation import Operation
@@ -333,7 +333,7 @@ class Replayed:
         for halo in needs(one):
             assert halo in self.valid, f"{one.name} looks at {halo[0].name}, {halo[1]}"
         layers = dict.fromkeys((field for field, _ in self.all), LAYERS)
-        self.valid = frozenset(exchange._after(one, dict.fromkeys(self.valid, frozenset[Halo]()), None, layers))
+        self.valid = frozenset(validity._after(one, dict.fromkeys(self.valid, frozenset[Halo]()), None, layers))
 
 
 @cache

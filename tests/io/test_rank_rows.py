@@ -31,7 +31,7 @@ class InTurn(OneProcess):
     def __init__(self, rank: int, size: int, rounds: list[list[Sequence[np.ndarray]]]):
         self.rank, self.size, self._rounds, self._next = rank, size, rounds, 0
 
-    def all_to_all(self, parts: Sequence[np.ndarray], what: str) -> list[np.ndarray]:
+    def all_to_all(self, parts: Sequence[np.ndarray], what: str = "rows") -> list[np.ndarray]:
         if self._next == len(self._rounds):
             raise Waits(parts)
         self._next += 1
@@ -43,7 +43,6 @@ def being(one: InTurn, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patched:
         for module in (rank_rows, collective):
             patched.setattr(module, "ranks", lambda: one)
-        patched.setattr(rank_rows, "all_to_all", one.all_to_all)
         yield
 
 

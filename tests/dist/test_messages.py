@@ -1,0 +1,204 @@
+"""Messages from rank to rank, and collectives of rows: what is handed to MPI, how often it is called, and what is left
+behind."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from meshloom.dist import messages as of_messages
+from meshloom.dist.agreement import DIGEST, gathered_known
+from meshloom.dist.messages import PersistentMessages
+from meshloom.dist.world import World
+from meshloom.errors import RankError
+from tests.dist.simulated import Kind, Library, Status, on_threads
+from tests.dist.test_exchange import stepped
+
+
+@contextmanager
+def handed(here: World) -> Iterator[list[tuple[Any, ...]]]:
+    """What the communicator is given: counts, displacements where there are any, and the bytes of what is counted."""
+    seen: list[tuple[Any, ...]] = []
+
+    def watched(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def watching(*of: Any) -> Any:
+            seen.extend((name, *one[1:-1], one[-1].size) for one in of if isinstance(one, list))
+            return call(*of)
+
+        return watching
+
+    for name in ("Allgatherv", "Send_init", "Recv_init"):
+        setattr(here.communicator, name, watched(name, getattr(here.communicator, name)))
+    yield seen
+    for name in ("Allgatherv", "Send_init", "Recv_init"):
+        delattr(here.communicator, name)
+
+
+def test_mpi_counts_rows() -> None:
+    """Many libraries count in 32 bits, also where a part begins, and a field may have more bytes."""
+
+    def job(here: World) -> None:
+        rows = np.full((4 + here.rank, 3), float(here.rank))
+        with handed(here) as seen:
+            here.gathered(rows)
+            gathered_known(here, rows, np.array([4, 5]), "rows")
+            here.all_to_all([rows, rows])
+        more = -(-DIGEST // 24)
+        assert seen == [
+            ("Allgatherv", 4 + here.rank, 24), ("Allgatherv", [4, 5], [0, 4], 24),
+            ("Allgatherv", 4 + here.rank + more, 24), ("Allgatherv", [4 + more, 5 + more], [0, 4 + more], 24),
+            ("Recv_init", 5 - here.rank, 24), ("Send_init", 4 + here.rank, 24),
+        ]  # fmt: skip
+        with handed(here) as seen:
+            stepped().run(2)
+        assert {one for one in seen if one[0] != "Allgatherv"} == {("Send_init", 5, 16), ("Recv_init", 5, 16)}
+
+    on_threads(2, job)
+
+
+@pytest.mark.parametrize(("dtype", "shape"), [(np.float64, (3,)), (np.int8, ()), (np.int16, (2, 2))])
+def test_rows_that_are_gathered_come_as_they_were(dtype: type, shape: tuple[int, ...]) -> None:
+    """With a digest, whatever part of a row it is."""
+    counts = np.array([2, 0, 5])
+    parts = [np.random.default_rng(rank).integers(0, 99, (count, *shape)).astype(dtype)
+             for rank, count in enumerate(counts)]  # fmt: skip
+    for found in on_threads(3, lambda here: gathered_known(here, parts[here.rank], counts, "rows")):
+        assert found.dtype == dtype and np.array_equal(found, np.concatenate(parts))
+
+
+def test_every_rank_has_rows_for_every_other() -> None:
+    """None among them, and such of several fields."""
+    kind = np.dtype([("number", np.int64), ("row", np.float32, (3,))])
+
+    def parts(rank: int) -> list[np.ndarray]:
+        made = [np.zeros((rank + to) % 3, kind) for to in range(3)]
+        for to, one in enumerate(made):
+            one["number"], one["row"] = np.arange(len(one)), 10 * rank + to
+        return made
+
+    found = on_threads(3, lambda here: here.all_to_all(parts(here.rank)))
+    for to, came in enumerate(found):
+        assert all(np.array_equal(one, parts(rank)[to]) for rank, one in enumerate(came))
+
+
+def test_ranks_that_have_other_rows_for_each_other_are_told() -> None:
+    def job(here: World) -> str:
+        rows = np.zeros((2, 3 - here.rank))
+        with pytest.raises(RankError) as caught:
+            here.all_to_all([rows, rows], "values")
+        return str(caught.value)
+
+    said = on_threads(2, job)
+    assert said[0] == said[1]
+    assert re.fullmatch(r"rank 0 sends values \(float64, shape \(3,\) each\) at .*, and rank 1 sends values \(float64,"
+                        r" shape \(2,\) each\) at .*: all ranks must make .*", said[0])  # fmt: skip
+
+
+# ----- requests that are started again and again ----------------------------------------------------------------------
+class Handle:
+    """A request of ``world``."""
+
+    def __init__(self, world: RecordedWorld):
+        self.world = world
+
+    def Wait(self, status: Status) -> None:
+        self.world.calls.append("Wait")
+        if isinstance(self.world.comes, BaseException):
+            raise self.world.comes
+        status.bytes = self.world.comes
+
+    def Free(self) -> None:
+        self.world.calls.append("Free")
+
+
+class RecordedWorld:
+    """A rank of which MPI's ``calls`` are kept: from each rank come so many bytes, or an error."""
+
+    def __init__(self) -> None:
+        self.calls, self.comes, self.finalized = list[str](), 8, False
+        self.rank, self.checks, self.mpi, self.communicator = 0, False, self, self
+        self.Prequest = self.Request = self
+
+    Status, Exception, ERR_TRUNCATE = Status, Library.Exception, Library.ERR_TRUNCATE
+
+    def row_type(self, rows: np.ndarray) -> Kind:
+        return Kind(1)
+
+    def counted(self, rows: np.ndarray) -> list[Any]:
+        return [rows]
+
+    def Recv_init(self, *of: Any) -> Handle:
+        self.calls.append("Recv_init")
+        return Handle(self)
+
+    def Send_init(self, *of: Any) -> Handle:
+        self.calls.append("Send_init")
+        return Handle(self)
+
+    def Startall(self, requests: list[Handle]) -> None:
+        self.calls.append("Startall")
+
+    def Waitall(self, requests: list[Handle]) -> None:
+        self.calls.append("Waitall")
+
+    def Is_finalized(self) -> bool:
+        return self.finalized
+
+
+def between_three(world: RecordedWorld) -> PersistentMessages:
+    """Eight bytes to each of two others, and from them."""
+    sent, received = ({rank: np.zeros(8, np.uint8) for rank in (1, 2)} for _ in range(2))
+    return PersistentMessages(cast(World, world), sent, received, {})
+
+
+def test_messages_are_started_at_once_and_those_that_come_are_looked_at() -> None:
+    """MPI is called from Python no more than that: no request is made anew."""
+    world = RecordedWorld()
+    messages = between_three(world)
+    for replay in range(3):
+        world.calls.clear()
+        messages.start()
+        messages.wait()
+        made = [] if replay else ["Recv_init"] * 2 + ["Send_init"] * 2
+        assert world.calls == [*made, "Startall", "Wait", "Wait", "Waitall"]
+
+
+def test_requests_are_freed_with_their_messages() -> None:
+    """Unless they travel, so that memory stays, or MPI is gone."""
+    for begun, waited, finalized, freed in ((False, False, False, 0), (True, True, False, 4), (True, False, False, 0),
+                                            (True, True, True, 0)):  # fmt: skip
+        world, pinned = RecordedWorld(), len(of_messages._pinned)
+        messages = between_three(world)
+        if begun:
+            messages.start()
+        if waited:
+            messages.wait()
+        world.calls.clear()
+        world.finalized = finalized
+        del messages
+        gc.collect()
+        assert world.calls == ["Free"] * freed
+        assert len(of_messages._pinned) - pinned == (begun and not waited)
+
+
+@pytest.mark.parametrize("wrong", [4, 16, KeyboardInterrupt()])
+def test_requests_that_went_wrong_are_left_and_others_made(wrong: int | BaseException) -> None:
+    """The first is told though the second never comes; what may still come has its memory."""
+    world, pinned = RecordedWorld(), len(of_messages._pinned)
+    messages = between_three(world)
+    messages.start()
+    world.comes = wrong
+    with pytest.raises(RankError if isinstance(wrong, int) else KeyboardInterrupt):
+        messages.wait()
+    assert world.calls[-2:] == ["Startall", "Wait"] and len(of_messages._pinned) == pinned + 1
+    world.comes = 8
+    world.calls.clear()
+    messages.start()
+    messages.wait()
+    assert world.calls.count("Recv_init") == 2 and "Free" not in world.calls
