@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from meshloom.process.ranks import even_ends, ranks
+from meshloom.process.ranks import ranks
 
 Range = tuple[int, int]  # the first, and behind the last
 
@@ -123,5 +123,7 @@ def followed_by(rows: AnyRows, others: AnyRows) -> AnyRows:
 
 
 def even_ranges(count: int) -> list[Range]:
-    """So many things in a row for all ranks, in order, as equal as can be."""
-    return list(pairwise(even_ends(count, ranks().size)))
+    """So many things in a row for all ranks, in order, as equal as can be: the first ranks have one more, so that what
+    is small is the root's alone."""
+    size = ranks().size
+    return list(pairwise(-(-count * k // size) for k in range(size + 1)))
