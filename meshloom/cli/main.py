@@ -118,7 +118,7 @@ class Interrupted(MeshloomError):
 def main() -> None:
     """Entry point: no tracebacks for errors that Meshloom raises on purpose, and for commands that are none. Of several
     ranks the root speaks, and all end with one exit code."""
-    if ranks.launched_rank() > 0:
+    if ranks.launched().rank > 0:
         ranks.silence()
     with start.as_command():
         try:

@@ -9,26 +9,30 @@ import builtins
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import wraps
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from meshloom.errors import MeshloomError, RankError, UserError, one_line
-from meshloom.process.ranks import Ended, OneProcess, launched_rank, speak_up
+from meshloom.process.ranks import Ended, OneProcess, launched, speak_up
 from meshloom.process.signals import exit_code
 from meshloom.process.streams import write_to_stderr
 from meshloom.process.tracebacks import failing_line, wanted_short
 
 SECONDS = 3.0  # that a rank with an error waits for the others
-_STAGGER, _LATEST = 0.5, 1.5  # seconds more for every lower rank, which may have something to tell, and at most
+_WARNING = 0.5  # seconds before their end in which ranks that are about to tell theirs hear of each other
 _CODES: dict[type[BaseException], int] = {KeyboardInterrupt: exit_code(signal.SIGINT)}
 _BETWEEN = 0.002  # seconds from one look to the next
 _CODE_BITS = 0xFF  # of what a process ends with: the system keeps no more
+_LONGEST = 1 << 63  # Python gives the system all bits, -1, for whole numbers that no long of C holds
 _MOST = 4000  # bytes of what is said
+_kept: list[object] = []  # requests of what is sent: nobody may come to take it
 _EXITS = (sys, "exit"), (builtins, "exit"), (builtins, "quit")
 
 
@@ -38,10 +42,9 @@ def arrive(ranks: Any, said: str, code: int, tell: Callable[[], object] | None) 
     text = said.encode(errors="backslashreplace")[:_MOST]
     own[:8], own[8 : 8 + len(text)] = np.frombuffer(np.int64(code).tobytes(), np.uint8), np.frombuffer(text, np.uint8)
     found = np.empty((ranks.size, len(own)), np.uint8)
-    waiting, since = ranks.Iallgather(own, found), time.monotonic()
-    patience = SECONDS + min(_STAGGER * ranks.rank, _LATEST)
+    waiting, due = ranks.Iallgather(own, found), when_to_tell(ranks)
     while not waiting.Test():
-        if code and time.monotonic() - since > patience:
+        if code and next(due, True):
             end_all(ranks, said, code, tell)
         time.sleep(_BETWEEN)
     codes = [int(row[:8].view(np.int64)[0]) for row in found]
@@ -49,6 +52,29 @@ def arrive(ranks: Any, said: str, code: int, tell: Callable[[], object] | None) 
     first = next((rank for rank, one in enumerate(codes) if one), 0)
     alike = words[first] == words[0] and len(set(codes)) == 1
     return Ended(words[first] if alike or not words[first] else _of_rank(first, words[first]), codes[first], first)
+
+
+def when_to_tell(ranks: Any) -> Iterator[bool]:
+    """Is this rank to tell its error now, with which it waits in vain? To be asked until it is.
+
+    Several may fail alone. Who has waited for nearly ``SECONDS`` warns all others, unless one has done so before; of
+    those that do at the same time the lowest tells its error. The others wait as long again, and tell theirs if they
+    are still there. Where all come to their end soon, nothing is sent."""
+    begun, heard = time.monotonic(), list[int]()
+
+    def waits(until: float) -> Iterator[bool]:
+        while time.monotonic() - begun < until:
+            yield False
+        while ranks.iprobe():
+            heard.append(ranks.recv())
+
+    yield from waits(SECONDS - _WARNING)
+    if not heard:
+        _kept.extend(ranks.isend(ranks.rank, other) for other in range(ranks.size) if other != ranks.rank)
+        yield from waits(SECONDS)
+        if ranks.rank < min(heard, default=ranks.size):
+            return
+    yield from waits(2 * SECONDS)
 
 
 def end_all(ranks: Any, said: str, code: int, tell: Callable[[], object] | None) -> None:
@@ -91,8 +117,9 @@ def watch(world: Callable[[], OneProcess]) -> None:
 
 def watch_exit(world: Callable[[], OneProcess]) -> Callable[[], None]:
     """From now on what ``sys.exit`` is given, and nobody catches, ends all ranks, unless it is 0; until what comes back
-    is called. So do ``exit`` and ``quit``. A SystemExit that a script raises itself is seen by nobody: Python asks no
-    hook then."""
+    is called. So do ``exit`` and ``quit``. In a thread it ends that alone, and says nothing; whoever waits for what the
+    thread does may get it from there. A SystemExit that a script raises itself is seen by nobody: Python asks no hook
+    then."""
     given = SystemExit.__dict__["code"]
 
     def read(error: SystemExit) -> object:
@@ -103,17 +130,35 @@ def watch_exit(world: Callable[[], OneProcess]) -> Callable[[], None]:
     class ExitOfRank(SystemExit):
         code: Any = property(read, given.__set__)
 
-    def leave(status: Any = None, /) -> NoReturn:
-        raise ExitOfRank(status)
+    def leaving(function: Callable[..., object]) -> Callable[..., object]:
+        @wraps(function)
+        def leave(*status: Any, **named: Any) -> object:
+            try:
+                return function(*status, **named)
+            except SystemExit as error:
+                if type(error) is not SystemExit:  # somebody's own, which they may want to catch
+                    raise
+                raise ExitOfRank(*error.args) from None
 
+        return leave
+
+    def of_thread(args: threading.ExceptHookArgs, /) -> None:
+        """Python's own hook is silent of a SystemExit, and of no other kind of one."""
+        if not isinstance(args.exc_value, ExitOfRank):
+            hook(args)
+
+    hook = threading.excepthook
     before = {(of, name): getattr(of, name) for of, name in _EXITS if hasattr(of, name)}
+    ours = {key: leaving(function) for key, function in before.items()}
+    before[threading, "excepthook"], ours[threading, "excepthook"] = hook, of_thread
 
     def unwatch() -> None:
         for (of, name), function in before.items():
-            setattr(of, name, function)
+            if getattr(of, name) is ours[of, name]:  # and not somebody's own by now
+                setattr(of, name, function)
 
-    for of, name in before:
-        setattr(of, name, leave)
+    for (of, name), function in ours.items():
+        setattr(of, name, function)
     os.register_at_fork(after_in_child=unwatch)  # which is no rank
     return unwatch
 
@@ -121,15 +166,30 @@ def watch_exit(world: Callable[[], OneProcess]) -> Callable[[], None]:
 def _exited(world: Callable[[], OneProcess], found: object) -> object:
     """The exit code of all ranks where this one ends with ``found``. Where all end with the same there is no more to
     be read than without ranks."""
-    if found is None or found == 0:
+    number = exit_status(found)
+    if number == 0:
         return found
-    number, text = (found & _CODE_BITS, "") if isinstance(found, int) else (1, str(found))
+    text = "" if isinstance(found, int) else _words(found)
     said = one_line(text) or f"ends with exit code {number}"
     shows, ended = _together(world, said, number, None)
     if shows and (text or ended.said != said):
         speak_up()
         write_to_stderr(text if ended.said == said else f"meshloom: {ended.said}")
     return ended.code
+
+
+def exit_status(found: object) -> int:
+    """With what Python ends a process where ``sys.exit`` was given this; it prints all but whole numbers."""
+    if isinstance(found, int):
+        return found & _CODE_BITS if -_LONGEST <= found < _LONGEST else _CODE_BITS
+    return 0 if found is None else 1
+
+
+def _words(found: object) -> str:
+    try:
+        return str(found)
+    except Exception:  # a person may give anything, and Python prints nothing of it then
+        return ""
 
 
 def shown(work: Callable[[], None], world: Callable[[], OneProcess]) -> None:
@@ -160,7 +220,7 @@ def _together(
         ended = world().arrive(said, code, tell)
         return world().rank == ended.rank, ended
     except UserError:  # there is no world, which is the error
-        return launched_rank() == 0, Ended(said, code)
+        return launched().rank == 0, Ended(said, code)
 
 
 def _line(error: BaseException) -> str:

@@ -15,12 +15,12 @@ import io
 import mmap
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
 from meshloom.dist import shared
-from meshloom.dist.shared import FilePlace, HeldArray, mapped_by_all, written
+from meshloom.dist.shared import FilePlace, HeldArray, mapped, opened_by_all, written
 from meshloom.dist.world import World
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.mesh import Mesh
@@ -41,7 +41,6 @@ class Packed(NamedTuple):
     """A pickle, and where large arrays lie in a file, in the order in which it refers to them."""
 
     pickled: bytes
-    path: str
     places: Mapping[str, FilePlace]
 
 
@@ -81,18 +80,19 @@ def _versions(of: Mesh) -> tuple[int, int]:
 def _made_on_node(world: World, make: Callable[[], T]) -> T:
     """What the first rank of this node has made, or its error."""
     own: list[T] = []
+    with opened_by_all(world) as file:
 
-    def packed() -> Packed | None:
-        own.append(make())
-        return pack(own[0])
+        def packed() -> Packed | None:
+            own.append(make())
+            return pack(own[0], file)
 
-    here = done_for_others(packed) if world.node_rank == 0 else (None, None)
-    found, failed = world.on_node(here)[0]
-    if failed is not None:
-        raise here[1] or failed  # its own has the lines that led to it
-    file = mapped_by_all(world, found.path) if found is not None and found.path else None
-    if found is not None and (file is not None or not found.path):
-        made: T = unpacked(found, file)
+        here = done_for_others(packed) if world.node_rank == 0 else (None, None)
+        found, failed = world.on_node(here)[0]
+        if failed is not None:
+            raise here[1] or failed  # its own has the lines that led to it
+        there = mapped(file) if found is not None and found.places else None
+    if found is not None and (there is not None or not found.places):
+        made: T = unpacked(found, there)
         return made
     with alone():
         return own[0] if own else make()
@@ -109,8 +109,8 @@ class _Pickler(pickle.Pickler):
         return made, of, one.sent_with_arrays()
 
 
-def pack(made: object) -> Packed | None:
-    """Ready for other ranks of the node; None where no file can be written."""
+def pack(made: object, file: BinaryIO | None) -> Packed | None:
+    """Ready for other ranks of the node, with large arrays in a file; None where it cannot be written."""
     large: dict[str, HeldArray] = {}
 
     def stays_small(buffer: pickle.PickleBuffer) -> bool:
@@ -121,8 +121,8 @@ def pack(made: object) -> Packed | None:
 
     into = io.BytesIO()
     _Pickler(into, pickle.HIGHEST_PROTOCOL, buffer_callback=stays_small).dump(made)
-    path, places = written(large) if large else ("", {})
-    return Packed(into.getvalue(), path, places) if path or not large else None
+    places = written(large, file)
+    return Packed(into.getvalue(), places) if places or not large else None
 
 
 def _keep(values: np.ndarray) -> None:

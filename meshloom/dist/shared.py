@@ -13,8 +13,9 @@ import mmap
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from meshloom.dist.usage import meshes_of
 from meshloom.dist.world import World
 from meshloom.mesh.core import Field, VaryingMap
 from meshloom.mesh.mesh import Mesh
+from meshloom.process.signals import undone_if_stopped
 
 LEAST = 1 << 16  # bytes: smaller arrays stay where they are
 LARGE = 1 << 20  # bytes that are worth a call of the system
@@ -56,13 +58,11 @@ def share(world: World, cut: Distribution) -> None:
     """Large arrays of sets that are cut together, and of their meshes, lie in a file of each node from now on; all
     ranks must ask."""
     held = {name: one for name, one in _held(cut) if _is_large(one.values)}
-    path, places = written(held) if world.node_rank == 0 and held else ("", {})
-    path, places = world.on_node((path, places), "where whole arrays are")[0]
-    if not path:
-        return
-    file = mapped_by_all(world, path)
-    if file is not None:
-        take(held, places, file)
+    with opened_by_all(world, "where whole arrays are to be") as file:
+        places = written(held, file) if world.node_rank == 0 else {}
+        places = world.on_node(places)[0]
+        if places and (found := mapped(file)) is not None:
+            take(held, places, found)
 
 
 def take(held: Mapping[str, HeldArray], places: Mapping[str, FilePlace], file: mmap.mmap) -> None:
@@ -148,45 +148,71 @@ def _root(one: np.ndarray) -> np.ndarray:
 
 
 # ----- files --------------------------------------------------------------------------------------------------------
-def written(held: Mapping[str, HeldArray]) -> tuple[str, dict[str, FilePlace]]:
-    """A file with these arrays, and where they lie there; none where it cannot be written. What looks at the same
-    memory lies there once."""
-    places: dict[str, FilePlace] = {}
-    written: list[tuple[np.ndarray, int]] = []  # and where
+@contextmanager
+def opened_by_all(world: World, what: str = "") -> Iterator[BinaryIO | None]:
+    """A new file of this node, for its first rank to write and for all of them to map; None where a rank cannot open
+    it. It has a name only until all have opened it, while it is empty: what ends a run later leaves nothing of it. All
+    ranks must ask, as ``World.on_node`` says."""
+    own, path = _new_file() if world.node_rank == 0 else (None, "")
+    try:
+        with undone_if_stopped(partial(os.unlink, path)):
+            path = world.on_node(path, what)[0]
+            file = own if own is not None else _opened(path)
+            world.on_node(file is not None)
+    finally:
+        if own is not None:
+            with suppress(OSError):  # somebody has removed it
+                os.unlink(path)
+    try:
+        yield file
+    finally:
+        with suppress(OSError):  # of what there was no room for
+            if file is not None:
+                file.close()
+
+
+def _new_file() -> tuple[BinaryIO | None, str]:
+    """And its name; none where there is no place for it."""
     try:
         descriptor, path = tempfile.mkstemp(prefix="meshloom-")
     except OSError:
-        return "", {}
+        return None, ""
+    return open(descriptor, "w+b"), path
+
+
+def _opened(path: str) -> BinaryIO | None:
     try:
-        with open(descriptor, "wb") as file:
-            for name, (values, _) in held.items():
-                there = next((offset for one, offset in written if _begins(one, values)), -1)
-                if there < 0:
-                    file.write(bytes(-file.tell() % _ALIGNED))
-                    there = file.tell()
-                    written.append((values, there))
-                    file.write(values.reshape(-1).view(np.uint8).data)
-                places[name] = FilePlace(there, values.shape, values.dtype.str)
+        return open(path, "rb")
+    except OSError:  # of another machine, or there is none
+        return None
+
+
+def written(held: Mapping[str, HeldArray], file: BinaryIO | None) -> dict[str, FilePlace]:
+    """Where these arrays lie in a file from now on; nowhere where they cannot be written. What looks at the same memory
+    lies there once."""
+    places: dict[str, FilePlace] = {}
+    written: list[tuple[np.ndarray, int]] = []  # and where
+    if file is None:
+        return {}
+    try:
+        for name, (values, _) in held.items():
+            there = next((offset for one, offset in written if _begins(one, values)), -1)
+            if there < 0:
+                file.write(bytes(-file.tell() % _ALIGNED))
+                there = file.tell()
+                written.append((values, there))
+                file.write(values.reshape(-1).view(np.uint8).data)
+            places[name] = FilePlace(there, values.shape, values.dtype.str)
+        file.flush()
     except OSError:  # there is no room
-        os.unlink(path)
-        return "", {}
-    return path, places
+        return {}
+    return places
 
 
-def mapped_by_all(world: World, path: str) -> mmap.mmap | None:
-    """The file that the first rank of this node has written, of which the others were told; behind it the file has no
-    name any more. All ranks of the node must call it."""
-    file = _mapped(path)
-    world.on_node(file is not None)
-    if world.node_rank == 0:
-        os.unlink(path)
-    return file
-
-
-def _mapped(path: str) -> mmap.mmap | None:
-    """A file, to be written to by nobody: who writes has a copy of the page. None where it cannot be opened."""
+def mapped(file: BinaryIO | None) -> mmap.mmap | None:
+    """A file that has been written, to be written to by nobody: who writes has a copy of the page. None where it cannot
+    be mapped."""
     try:
-        with open(path, "rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        return None if file is None else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     except OSError:
         return None

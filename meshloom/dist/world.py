@@ -26,23 +26,9 @@ from meshloom.mesh.values import as_bytes
 from meshloom.process import ranks as of_process
 from meshloom.process.tracebacks import running_line
 
-#: What launchers tell a process of how many there are: those of MPICH, Intel and Cray; Open MPI; MVAPICH.
-SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
-#: Slurm's srun tells every step its size, also those of processes that have nothing to do with each other: it counts
-#: where PMIx is there to join them.
-SLURM_SIZE, PMIX_RANK = "SLURM_STEP_NUM_TASKS", "PMIX_RANK"
 LONGEST_NOTE = 2000  # characters: it must fit into the buffer that a rank holds ready
 _PAUSE = 2e-4  # seconds between looks whether a note has come
 T = TypeVar("T")
-
-
-def launched(environment: Mapping[str, str] = os.environ) -> int:
-    """How many processes a launcher says that it has started to be ranks of one run; 1 where there is none."""
-    if of_process.is_by_itself(environment):
-        return 1
-    sizes = (*SIZES, SLURM_SIZE) if PMIX_RANK in environment else SIZES
-    said = [environment[name] for name in sizes if name in environment]
-    return max((int(one) for one in said if one.isdecimal()), default=1)
 
 
 @dataclass(frozen=True)
@@ -277,7 +263,7 @@ class World(of_process.OneProcess):
 @cache
 def world() -> World:
     """That of this process."""
-    said = launched()
+    said = of_process.launched().size
     if said == 1:
         return World()
     known_name(of_process.COMM, os.environ.get(of_process.COMM, "").strip() or "world", ("world", "self"))
@@ -299,12 +285,11 @@ def world() -> World:
 
 def join() -> None:
     """Where a launcher has started several processes, back ends run over ranks from now on."""
-    if launched() > 1:
+    if of_process.launched().size > 1:
         of_process.join(world)
         ending.watch(world)
         ranks = world()
-        for name in (*SIZES, SLURM_SIZE):  # programs that this one starts are no ranks
-            os.environ.pop(name, None)
+        of_process.hide_from_programs()
         import_module("meshloom.dist.consistency").compare_settings(ranks)
         if ranks.checks:  # the end of a script is a call that all ranks must come to
             atexit.register(ending.shown, lambda: ranks.check("is at the end of its script"), world)

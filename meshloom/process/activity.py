@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 
-from meshloom.process.ranks import launched_rank
+from meshloom.process.ranks import launched
 from meshloom.process.signals import forget, in_charge, undo_if_stopped
 from meshloom.process.streams import ERASED
 
@@ -138,7 +138,7 @@ def announce(words: Words) -> None:
 
 def _may_show() -> bool:
     wanted = not line.quiet and os.environ.get("MESHLOOM_QUIET", "") in ("", "0")
-    return wanted and in_charge() and (line.logs or _has_terminal()) and launched_rank() == 0
+    return wanted and in_charge() and (line.logs or _has_terminal()) and launched().rank == 0
 
 
 @contextmanager

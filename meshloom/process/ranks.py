@@ -11,7 +11,8 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import cache, wraps
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -20,11 +21,45 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 
-#: What launchers tell a process of its rank: those of MPICH, Intel and Cray; Open MPI; MVAPICH; Slurm's with PMIx.
-RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK")
+#: By which variables launchers tell a process its rank, and how many there are: those of MPICH, Intel and Cray; Open
+#: MPI; MVAPICH.
+LAUNCHERS = (
+    ("PMI_RANK", "PMI_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+)
+#: Slurm's srun tells every step its size, also those of processes that have nothing to do with each other, or that only
+#: start the ranks of another launcher: it counts where PMIx is there to join them, and nobody else has said anything.
+SLURM = ("PMIX_RANK", "SLURM_STEP_NUM_TASKS")
 #: Whether launched processes are ranks of one run: ``world``, as usual, or ``self``, each a run of its own; as MPI's
 #: communicators are called.
 COMM = "MESHLOOM_COMM"
+
+
+class Launched(NamedTuple):
+    """This process among those that a launcher has started to be ranks of one run; alone where there is none."""
+
+    rank: int = 0
+    size: int = 1
+
+
+def told_by_launchers(environment: Mapping[str, str]) -> Launched:
+    """What launchers say in an environment, unless the person says that each process is a run of its own."""
+    if environment.get(COMM, "").strip() == "self":
+        return Launched()
+    said = _said(environment, LAUNCHERS) or _said(environment, [SLURM])
+    return max(said, key=lambda one: one.size, default=Launched())
+
+
+def _said(environment: Mapping[str, str], launchers: Sequence[tuple[str, str]]) -> list[Launched]:
+    both = ([environment.get(name, "") for name in names] for names in launchers)
+    return [Launched(int(rank), int(size)) for rank, size in both if rank.isdecimal() and size.isdecimal()]
+
+
+@cache
+def launched() -> Launched:
+    """The same of this process, as it was told when this was asked first. No other rank is asked."""
+    return told_by_launchers(os.environ)
 
 
 class Ended(NamedTuple):
@@ -108,8 +143,15 @@ def join(found: Callable[[], OneProcess]) -> None:
     """This process is one of several, which ``found`` knows. What Python warns of is told by the root."""
     global _found
     _found = found
-    if launched_rank() > 0:
+    if launched().rank > 0:
         warnings.showwarning = _unheard
+
+
+def hide_from_programs() -> None:
+    """Programs that this process starts from now on are no ranks."""
+    launched()  # is known from now on
+    for name in chain(*LAUNCHERS, SLURM):
+        os.environ.pop(name, None)
 
 
 def _unheard(*warned: object, **more: object) -> None:
@@ -201,19 +243,6 @@ def _portable(error: Exception) -> Exception:
 
 # ---- one voice --------------------------------------------------------------------------------------------------
 _voice: int | None = None  # the descriptor of what was stderr
-
-
-def is_by_itself(environment: Mapping[str, str] = os.environ) -> bool:
-    """Is this process a run of its own, whatever has launched it?"""
-    return environment.get(COMM, "").strip() == "self"
-
-
-def launched_rank(environment: Mapping[str, str] = os.environ) -> int:
-    """The rank that a launcher has given to this process; 0 where it is by itself. No other rank is asked."""
-    if is_by_itself(environment):
-        return 0
-    said = [environment[name] for name in RANKS if name in environment]
-    return max((int(one) for one in said if one.isdecimal()), default=0)
 
 
 def silence() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from meshloom.errors import one_line, yes_or_no
 from meshloom.process import activity
-from meshloom.process.ranks import launched_rank
+from meshloom.process.ranks import launched
 from meshloom.run.pace import rate_text, updates_text
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def script_report(what: str, progress: Any) -> RunReport:
     if progress is not None:
         progress = yes_or_no(f"{what}: progress", progress)
     stream = sys.stderr
-    if stream is None or progress is False or launched_rank() > 0:
+    if stream is None or progress is False or launched().rank > 0:
         return _begun(RunReport())
     if stream.isatty():
         return _begun(BarReport(stream))

@@ -24,7 +24,7 @@ from meshloom.operation.program import Program
 from meshloom.operation.replay import backends_of
 from meshloom.operation.tape import Tape
 from meshloom.operation.tape_times import executed, fused_times
-from meshloom.process.ranks import MessageCounts, launched_rank, ranks
+from meshloom.process.ranks import MessageCounts, launched, ranks
 from meshloom.run.rank_table import (
     EXPLAINED,
     MESSAGE_HEADINGS,
@@ -391,7 +391,7 @@ class Profile(NamedTuple):
 
     def tell(self, table: TimeTable | None) -> None:
         """Print it, where it is wanted."""
-        if self.wanted and self.says and launched_rank() == 0:
+        if self.wanted and self.says and launched().rank == 0:
             print(as_text(table), flush=True)
 
 

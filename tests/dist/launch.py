@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from bench.ranks import AS_ROOT, launcher
-from meshloom.dist.world import launched as launched_here
+from meshloom.process.ranks import launched as launched_here
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 300  # a deadlock fails
 #: What launchers say to the processes that they start, where tests are started by one themselves; elsewhere it is the
 #: person, or the machine, who says how ranks are started.
-SAID = ("PMI", "OMPI", "MV2", "SLURM") if launched_here(os.environ) > 1 else ()
+SAID = ("PMI", "OMPI", "MV2", "SLURM") if launched_here().size > 1 else ()
 
 
 def over_ranks(backends: Iterable[str], numbers: Iterable[int]) -> pytest.MarkDecorator:

@@ -101,6 +101,17 @@ def raised_on_one() -> None:
     loop(*of)
 
 
+def raised_on_some() -> None:
+    """By themselves, at the same time by the clock of their node."""
+    of = given()
+    loop(*of)
+    if ml.world.rank >= 3:
+        print("now", flush=True)
+        time.sleep(-time.time() % 4.0)
+        raise ZeroDivisionError("on purpose")
+    of[2].numpy()
+
+
 def refused_on_one() -> None:
     of = given()
     if ml.world.rank == 1:
@@ -173,7 +184,7 @@ def exit_as_it_should() -> None:
     nothing()
     if ml.world.rank == 0:
         print("done", flush=True)
-    sys.exit(0)
+    sys.exit(256 * ml.world.rank)  # no error, as 0: nobody waits for anybody
 
 
 def waiting() -> None:
@@ -251,7 +262,7 @@ def no_exchange() -> None:
 RUNS: dict[str, Callable[[], None]] = {
     one.__name__: one for one in (
         nothing, gathered_on_one, other_fields, left_early, late, shorter_message, longer_message, other_rows,
-        other_sums, raised_on_one, refused_on_one, refused_on_all, raised_on_all, refused_and_caught,
+        other_sums, raised_on_one, raised_on_some, refused_on_one, refused_on_all, raised_on_all, refused_and_caught,
         exit_with_words, exit_with_code, exit_by_prompt, exit_raised, exit_on_all, exit_on_all_with_words,
         exit_as_it_should, waiting, killed, other_settings, other_case, other_folder, other_folder_of_a_script,
         too_many_planes, no_exchange,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from meshloom.dist import world
-from meshloom.process.ranks import launched_rank
+import meshloom as ml
+from meshloom.process.ranks import LAUNCHERS, SLURM, told_by_launchers
 from tests.dist.launch import launched
 
 SCRIPT = "tests.dist.on_ranks_beside"
@@ -39,7 +39,41 @@ def test_who_is_a_run_of_its_own() -> None:
     said = {"PMI_SIZE": "4", "PMI_RANK": "3"}
     for word, size, rank in (("self", 1, 0), (" self ", 1, 0), ("world", 4, 3), ("", 4, 3)):
         environment = said | {"MESHLOOM_COMM": word}
-        assert (world.launched(environment), launched_rank(environment)) == (size, rank)
+        assert told_by_launchers(environment) == (rank, size)
+
+
+#: Programs that a rank starts, and what each says: its exit code, and the last lines that it prints.
+PROGRAMS = {
+    "-m meshloom --version": (0, f"meshloom {ml.__version__}", ""),
+    "-m meshloom airfoil": (2, "", "meshloom: .*run airfoil.*"),
+    "-c import meshloom as ml; ml.generate.box((0, 1))": (1, "", "meshloom.errors.MeshError: box: .*"),
+    "-c import meshloom, sys; sys.exit('no such file')": (1, "", "no such file"),
+    "-m tests.dist.on_ranks_wrong nothing": (0, "done", ""),
+}
+STARTS = """
+import json, os, subprocess, sys
+from mpi4py import MPI  # which joins the ranks by what their launcher said
+for said, name in zip(("PMI_RANK", "PMI_SIZE"), sys.argv[2:]):
+    os.environ[name] = os.environ.pop(said)
+import meshloom as ml
+assert (ml.world.rank, ml.world.size) == (MPI.COMM_WORLD.rank, 2)
+if ml.world.rank == 1:
+    done = [subprocess.run([sys.executable, *one], capture_output=True, text=True) for one in json.loads(sys.argv[1])]
+    print(json.dumps([[one.returncode, one.stdout, one.stderr] for one in done]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [*LAUNCHERS, SLURM], ids=lambda names: names[1])
+def test_programs_that_a_rank_starts_are_no_ranks(names: tuple[str, str]) -> None:
+    """They say what they say elsewhere, however the launcher calls ranks: mpi4py is told by its own."""
+    programs = [one.split(" ", 1 if one[:2] == "-c" else -1) for one in PROGRAMS]
+    done = launched(2, ["-c", STARTS, json.dumps(programs), *names])
+    assert (done.returncode, done.stderr) == (0, "")
+    for found, expected in zip(json.loads(done.stdout), PROGRAMS.values(), strict=True):
+        code, *said = found
+        last = [one.splitlines()[-1] if one else "" for one in said]
+        assert code == expected[0] and all(map(re.fullmatch, expected[1:], last)), found
 
 
 @pytest.mark.slow

@@ -162,8 +162,8 @@ def test_what_is_small_needs_no_file(first: First, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(shared, "LEAST", 1 << 16)
     with of_process.alone():
         mesh = ml.generate.box((2, 1))
-        packed = pack(mesh)
-    assert packed is not None and not packed.path and unpacked(packed, None).digest == mesh.digest
+        packed = pack(mesh, None)
+    assert packed is not None and not packed.places and unpacked(packed, None).digest == mesh.digest
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ import meshloom as ml
 from meshloom.dist import world
 from meshloom.dist.world import World
 from meshloom.errors import UserError
+from meshloom.process import ranks as of_process
+from meshloom.process.ranks import LAUNCHERS, told_by_launchers
 from tests.dist import on_ranks
 from tests.dist.launch import launched, over_ranks
 
@@ -79,16 +81,30 @@ def test_a_process_by_itself_is_a_world_of_one() -> None:
 
 
 def test_launchers_are_known_by_what_they_say() -> None:
-    assert world.launched({}) == 1 and world.launched({"PMI_SIZE": "4", "PMI_RANK": "1"}) == 4
-    assert world.launched({"OMPI_COMM_WORLD_SIZE": "2"}) == 2 and world.launched({"PMI_SIZE": "many"}) == 1
+    """Its rank, and how many there are. Who says one of these without the other has started no ranks."""
+    for rank, size in LAUNCHERS:
+        assert told_by_launchers({rank: "3", size: "4"}) == (3, 4)
+        for other in ({rank: "3"}, {size: "4"}, {rank: "3", size: "many"}, {rank: "none", size: "4"}):
+            assert told_by_launchers(other) == (0, 1), "no rank of one is silent"
+    assert told_by_launchers({}) == (0, 1)
+    nested = {"PMI_RANK": "0", "PMI_SIZE": "1", "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}
+    assert told_by_launchers(nested) == (1, 2), "a launcher inside of one that has started it alone"
 
 
 def test_steps_of_slurm_are_ranks_where_pmix_joins_them() -> None:
     """Others may be as many processes as one likes, each by itself."""
     step = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "8", "SLURM_PROCID": "2"}
-    assert world.launched(step) == 1 and world.launched(step | {"PMIX_RANK": "2"}) == 4
-    assert world.launched({"SLURM_NTASKS": "8", "PMIX_RANK": "0"}) == 1, "a script that srun has not started"
-    assert world.launched({"PMIX_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}) == 2
+    assert told_by_launchers(step) == (0, 1) and told_by_launchers(step | {"PMIX_RANK": "2"}) == (2, 4)
+    assert told_by_launchers({"SLURM_NTASKS": "8", "PMIX_RANK": "1"}) == (0, 1), "a script that srun has not started"
+
+
+@pytest.mark.parametrize("tasks", ["1", "4", "256"])
+@pytest.mark.parametrize("size", ["1", "2"])
+@pytest.mark.parametrize("names", LAUNCHERS)
+def test_another_launcher_inside_of_slurm_is_believed(names: tuple[str, str], size: str, tasks: str) -> None:
+    """The step may be that of the daemons by which it starts its ranks, or of all nodes."""
+    step = {"SLURM_STEP_NUM_TASKS": tasks, "PMIX_RANK": "0"}
+    assert told_by_launchers(step | dict(zip(names, ("0", size), strict=True))) == (0, int(size))
 
 
 ANOTHER = "a launcher has started 3 processes, and mpi4py sees 1 of them: it was made for another MPI"
@@ -120,7 +136,7 @@ def test_functions_of_points_are_checked() -> None:
 
 
 def test_mpi4py_that_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PMI_SIZE", "2")
+    monkeypatch.setattr(of_process, "launched", lambda: of_process.Launched(1, 2))
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(UserError, match=r"a launcher has started 2 processes, and mpi4py is not there to join them"):
         world.world.__wrapped__()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,11 @@ import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.dist import shared
+from meshloom.dist import once, shared
 from meshloom.dist.local import Distribution, distribution
 from meshloom.dist.shared import HeldArray, is_in_file, share, take
 from meshloom.dist.world import World
+from meshloom.process.signals import undo_all
 
 FIRST = World(0, 2)  # of two ranks, by itself: nothing is sent
 
@@ -74,16 +77,82 @@ def test_what_is_written_later_is_this_ranks_own() -> None:
 
 def test_a_rank_with_other_values_keeps_them(folder: Path) -> None:
     same, other = np.arange(5.0), np.arange(4)
-    path, places = shared.written({name: HeldArray(one, print) for name, one in (("same", same), ("other", other))})
+    with shared.opened_by_all(FIRST) as room:
+        places = shared.written({name: HeldArray(one, print) for name, one in (("same", same), ("other", other))}, room)
+        files = [shared.mapped(room) for _ in range(4)]
     found: dict[str, Any] = {}
     mine = {"same": same.copy(), "other": other[::-1].copy(), "longer": other}
     zero = np.where(same == 0.0, -0.0, same)  # equal, but not the same bits
-    for given in (mine, {"same": same.astype(np.float32)}, {"same": np.arange(6.0)}, {"same": zero}):
-        file = shared._mapped(path)
+    others = mine, {"same": same.astype(np.float32)}, {"same": np.arange(6.0)}, {"same": zero}
+    for given, file in zip(others, files, strict=True):
         assert file is not None
         take({name: HeldArray(one, lambda new, name=name: found.update({name: new})) for name, one in given.items()},
              places, file)  # fmt: skip
     assert list(found) == ["same"] and np.array_equal(found["same"], same) and is_in_file(found["same"])
+
+
+def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+def killed() -> None:
+    """What a handler of signals does before it ends the process."""
+    undo_all()
+    interrupted()
+
+
+@dataclass(frozen=True)
+class Watching(World):
+    """The first of two ranks, by itself: sizes of what is in the folder whenever it waits for others, and what comes to
+    pass at one such time, if any."""
+
+    size: int = 2
+    folder: Path = Path()
+    ends: int = 0
+    how: Callable[[], None] = interrupted
+    seen: list[list[int]] = field(default_factory=list)
+
+    def on_node(self, value: Any, what: str = "") -> list[Any]:
+        self.seen.append([one.stat().st_size for one in self.folder.iterdir()])
+        if len(self.seen) == self.ends:
+            self.how()
+        return [value]
+
+
+@pytest.mark.parametrize("make", ["share", "made once"])
+@pytest.mark.parametrize("how", [interrupted, killed])
+def test_however_a_run_ends_there_is_no_file_of_its_values(make: str, how: Callable[[], None], folder: Path) -> None:
+    """While values are written, and until everybody has mapped them, there is no name: what ends a rank at once, such
+    as want of memory, leaves nothing either."""
+    mesh, cut = cut_mesh()
+
+    def work(world: World) -> object:
+        return share(world, cut) if make == "share" else once._made_on_node(world, lambda: mesh)
+
+    work(calm := Watching(folder=folder))
+    named = [sizes for sizes in calm.seen if sizes]
+    assert named == [[0]] * 2 and calm.seen[2:] == [[]] * (len(calm.seen) - 2) and len(calm.seen) > 2
+    for ends in range(1, len(calm.seen) + 1):
+        mesh, cut = cut_mesh()
+        with pytest.raises(KeyboardInterrupt):
+            work(Watching(folder=folder, ends=ends, how=how))
+        assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError])
+def test_what_is_raised_while_values_are_written_leaves_no_file(
+    error: type[BaseException], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[list[Path]] = []
+
+    def ends(one: np.ndarray, other: np.ndarray) -> bool:
+        found.append(list(folder.iterdir()))
+        raise error
+
+    monkeypatch.setattr(shared, "_begins", ends)
+    with pytest.raises(error):
+        share(FIRST, cut_mesh()[1])
+    assert found == [[]] and not list(folder.iterdir())
 
 
 @pytest.mark.parametrize("room", ["no folder", "no room"])
@@ -101,4 +170,4 @@ def test_without_a_file_everything_stays(room: str, folder: Path, monkeypatch: p
     share(FIRST, cut)
     assert not list(folder.iterdir()) and not any(is_in_file(one) for one in arrays_of(mesh, cut).values())
     assert arrays_of(mesh, cut)["positions"] is before["positions"]
-    assert shared._mapped(str(folder / "gone")) is None
+    assert shared._opened(str(folder / "gone")) is None is shared.mapped(None)
