@@ -22,7 +22,7 @@ import numpy as np
 from meshloom.dist import shared
 from meshloom.dist.shared import FilePlace, HeldArray, mapped, opened_by_all, written
 from meshloom.dist.world import World
-from meshloom.mesh.copies import ItsOwnCopy
+from meshloom.mesh.copies import ItsOwnCopy, sent_with_arrays
 from meshloom.mesh.mesh import Mesh
 from meshloom.process.ranks import alone, done_for_others
 
@@ -106,7 +106,7 @@ class _Pickler(pickle.Pickler):
         if not isinstance(one, ItsOwnCopy):
             return NotImplemented
         made, of, _ = one.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-        return made, of, one.sent_with_arrays()
+        return made, of, sent_with_arrays(one)
 
 
 def pack(made: object, file: BinaryIO | None) -> Packed | None:

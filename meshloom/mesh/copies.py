@@ -94,11 +94,6 @@ class ItsOwnCopy(Sent):
         known = {name: getattr(self, name) for name in slots} | getattr(self, "__dict__", {})
         return {name: _packed(value) for name, value in known.items() if name not in own}
 
-    def sent_with_arrays(self) -> dict[str, Any]:
-        """The same with all arrays, also those that are made again from others in another process."""
-        known = getattr(self, "__dict__", {})
-        return {name: _packed(one) for name, one in known.items() if isinstance(one, np.ndarray)} | self._sent()
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             object.__setattr__(self, name, _unpacked(value))
@@ -119,3 +114,9 @@ class NoCopy:
             f"{type(self).__name__.lower()} {self.name} can be neither copied nor pickled: it works on fields of its"
             " own; make another one in the same way"
         )
+
+
+def sent_with_arrays(one: ItsOwnCopy) -> dict[str, Any]:
+    """What is sent of an object, with all arrays, also those that are made again from others in another process."""
+    known = getattr(one, "__dict__", {})
+    return {name: _packed(each) for name, each in known.items() if isinstance(each, np.ndarray)} | one._sent()
