@@ -245,11 +245,14 @@ def test_ctrl_c_during_the_only_replay_is_not_lost(backend: str, loops: int) -> 
         start = time.monotonic()
         step.run()
         took.append(time.monotonic() - start)
-    timer = after(min(took) / 2, ctrl_c)
-    with pytest.raises(KeyboardInterrupt) as caught:
-        step.run(record=(largest,))
-        timer.join()  # a signal that comes late must not end the tests
-    stopped: Any = caught.value
+    for _ in range(20):
+        timer = after(min(took) / 2, ctrl_c)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            step.run(record=(largest,))
+            timer.join()  # a signal that comes late must not end the tests
+        stopped: Any = caught.value
+        if hasattr(stopped, "replays"):  # else it came before the replay or behind it, on a busy machine
+            break
     assert stopped.replays == 1 and stopped.history.shape == (1, 1)
     assert "program step: stopped after 1 of 1 replays" in str(stopped)
 
