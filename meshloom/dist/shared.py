@@ -56,8 +56,8 @@ def share(world: World, cut: Distribution) -> None:
     """Large arrays of sets that are cut together, and of their meshes, lie in a file of each node from now on; all
     ranks must ask."""
     held = {name: one for name, one in _held(cut) if _is_large(one.values)}
-    path, places = written(held) if world.node_rank == 0 and held else ("", {})
-    path, places = world.on_node((path, places), "where whole arrays are")[0]
+    arrays = {name: one.values for name, one in held.items()} if world.node_rank == 0 else {}
+    path, places = world.of_first_on_node(written(arrays), "files of whole arrays")
     if not path:
         return
     file = mapped_by_all(world, path)
@@ -148,9 +148,11 @@ def _root(one: np.ndarray) -> np.ndarray:
 
 
 # ----- files --------------------------------------------------------------------------------------------------------
-def written(held: Mapping[str, HeldArray]) -> tuple[str, dict[str, FilePlace]]:
-    """A file with these arrays, and where they lie there; none where it cannot be written. What looks at the same
-    memory lies there once."""
+def written(arrays: Mapping[str, np.ndarray]) -> tuple[str, dict[str, FilePlace]]:
+    """A file with these arrays, and where they lie there; none where it cannot be written, or there are none. What
+    looks at the same memory lies there once."""
+    if not arrays:
+        return "", {}
     places: dict[str, FilePlace] = {}
     written: list[tuple[np.ndarray, int]] = []  # and where
     try:
@@ -159,7 +161,7 @@ def written(held: Mapping[str, HeldArray]) -> tuple[str, dict[str, FilePlace]]:
         return "", {}
     try:
         with open(descriptor, "wb") as file:
-            for name, (values, _) in held.items():
+            for name, values in arrays.items():
                 there = next((offset for one, offset in written if _begins(one, values)), -1)
                 if there < 0:
                     file.write(bytes(-file.tell() % _ALIGNED))
@@ -177,7 +179,7 @@ def mapped_by_all(world: World, path: str) -> mmap.mmap | None:
     """The file that the first rank of this node has written, of which the others were told; behind it the file has no
     name any more. All ranks of the node must call it."""
     file = _mapped(path)
-    world.on_node(file is not None)
+    world.wait_for_node("mapped a file")
     if world.node_rank == 0:
         os.unlink(path)
     return file

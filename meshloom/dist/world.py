@@ -6,14 +6,16 @@ A process that no launcher started is a world of one, and mpi4py is not even imp
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
+import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from itertools import accumulate, pairwise
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -29,6 +31,7 @@ SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 #: where PMIx is there to join them.
 SLURM_SIZE, PMIX_RANK = "SLURM_STEP_NUM_TASKS", "PMIX_RANK"
 LONGEST_NOTE = 2000  # characters: it must fit into the buffer that a rank holds ready
+TAG = 8  # bytes by which ranks see that they make the same call
 _PAUSE = 2e-4  # seconds between looks whether a note has come
 T = TypeVar("T")
 _pinned: list[object] = []  # requests and memory of exchanges that went wrong: messages may still come into it
@@ -80,10 +83,10 @@ class World(of_process.OneProcess):
         """Is checked what ranks do (``MESHLOOM_CHECK_RANKS``)?"""
         return self._patience > 0
 
-    def broadcast(self, value: T) -> T:
-        """The value of rank 0, on every rank; all must ask."""
-        self.check("takes a value of rank 0")
-        return value if self._ranks is None else self._ranks.bcast(value)
+    def broadcast(self, value: T, what: str = "a value") -> T:
+        """The value of rank 0, on every rank; all must ask. ``what`` it is: for messages."""
+        self.check(does := f"takes {what} of rank 0")
+        return self._of_first(self._ranks, value, does)
 
     def largest(self, number: int) -> int:
         """The largest of all ranks' numbers; all must ask."""
@@ -92,66 +95,92 @@ class World(of_process.OneProcess):
     def arrive(self, said: str, code: int, tell: Callable[[], object] | None = None) -> of_process.Ended:
         return of_process.Ended(said, code) if self._ends is None else ending.arrive(self._ends, said, code, tell)
 
-    def allgathered(self, value: T, what: str = "values") -> list[T]:
-        """A small value of every rank, the same on all ranks; all must call it. ``what`` it is: for messages."""
-        return self._told_all(self._ranks, value, f"compares {what}")
+    def allgathered(self, value: T, what: str = "values", *, patiently: bool = False) -> list[T]:
+        """A small value of every rank, the same on all ranks; all must call it. ``what`` it is: for messages.
+        ``patiently``: behind a call that all have made, some of which take long for what they do there."""
+        does = f"compares {what}"
+        if not patiently:
+            self.check(does)
+        return self._told_all(self._ranks, value, does)
 
-    def on_node(self, value: T, what: str = "") -> list[T]:
-        """A small value of every rank of this node, the same on all of these; all ranks must call it, or those of the
-        node behind a call that all have made: where nothing is said of ``what`` it is, calls are not checked."""
-        return self._told_all(self._node, value, f"tells its node {what}" if what else "")
+    # Ranks of a node wait for each other behind a call that all ranks have made, and was checked: what the first one
+    # does there may take long.
+    def on_node(self, value: T, what: str) -> list[T]:
+        """A small value of every rank of this node, the same on all of these, which must call it. ``what`` it is: for
+        messages."""
+        return self._told_all(self._node, value, f"tells its node {what}")
+
+    def of_first_on_node(self, value: T, what: str) -> T:
+        """The value of the first rank of this node, on all of these, which must ask."""
+        return self._of_first(self._node, value, f"takes {what} of the first of its node")
+
+    def wait_for_node(self, what: str) -> None:
+        """Until all ranks of this node have done something, ``what``; all of these must call it."""
+        self._told_all(self._node, None, f"waits until its node has {what}")
 
     def _told_all(self, ranks: Any, value: T, does: str) -> list[T]:
-        """A value of each of some ranks; None: of this one."""
+        """A value of each of some ranks; None: of this one. All of these must be about to do the same."""
         if ranks is None:
             return [value]
-        if does:
-            self.check(does)
-        found: list[T] = ranks.allgather(value)
-        return found
+        self.check_with_others(does)
+        mine = pickle.dumps((self.rank, CollectiveCall(does, running_line()), value), pickle.HIGHEST_PROTOCOL)
+        found: list[tuple[int, CollectiveCall, T]] = self._talked(
+            does, lambda: [pickle.loads(one) for one in ranks.allgather(mine)]
+        )
+        first, call, _ = found[0]
+        for other, their, _ in found[1:]:
+            if fault := difference(first, call, other, their):
+                raise RankError(fault)
+        return [one for _, _, one in found]
+
+    def _of_first(self, ranks: Any, value: T, does: str) -> T:
+        """The value of the first of some ranks, all of which must be about to ask; None: of this one."""
+        if ranks is None:
+            return value
+        self.check_with_others(does)
+        call = CollectiveCall(does, running_line())
+        mine = pickle.dumps((self.rank, call, value), pickle.HIGHEST_PROTOCOL) if ranks.rank == 0 else b""
+        first, their, found = self._talked(does, lambda: pickle.loads(ranks.bcast(mine)))
+        if fault := difference(first, their, self.rank, call):
+            raise RankError(fault)
+        return cast(T, found)
+
+    def _talked(self, does: str, talk: Callable[[], T]) -> T:
+        """What came of messages. Where ranks make different calls MPI may find that they do not fit, or give bytes of
+        another one, of which nothing can be made."""
+        try:
+            return talk()
+        except Exception as error:
+            raise self._failed(does, error) from None
 
     def gathered(self, rows: np.ndarray, what: str = "rows") -> list[np.ndarray]:
         """Rows (n, ...) of every rank, the same on all ranks; all must call it. ``what`` they are: for messages."""
         if self._ranks is None:
             return [rows]
-        mine = CollectiveCall(f"gathers {what} ({rows.dtype}, shape {rows.shape[1:]} each)", running_line())
-        self.check(mine.does)
-        try:
-            counts = self._counts(len(rows), mine)
-        except self._mpi.Exception as error:
-            raise self._failed(mine.does, error) from None
+        self.check(does := f"gathers {what} ({rows.dtype}, shape {rows.shape[1:]} each)")
+        counts = self._told_all(self._ranks, len(rows), does)
         each = int(np.prod(rows.shape[1:], dtype=np.int64)) * rows.itemsize
-        parts = self._put_together(_as_bytes(rows), [one * each for one in counts], mine.does)
+        parts = self._put_together(_as_bytes(rows), [one * each for one in counts], does)
         return [part.view(rows.dtype).reshape(count, *rows.shape[1:])
                 for part, count in zip(parts, counts, strict=True)]  # fmt: skip
-
-    def _counts(self, count: int, mine: CollectiveCall) -> list[int]:
-        """How many rows every rank gathers; RankError where one gathers other ones."""
-        everybody = self._ranks.allgather((count, mine))
-        for other, (_, their) in enumerate(everybody):
-            if fault := difference(self.rank, mine, other, their):
-                raise RankError(fault)
-        return [one for one, _ in everybody]
 
     def stacked(self, row: np.ndarray, what: str = "rows") -> np.ndarray:
         """One row of every rank, as long on all of them, (ranks, ...): one collective, where ``gathered`` first has to
         ask how many there are; all must call it. ``what`` they are: for messages."""
         if self._ranks is None:
             return row[None]
-        does = f"gathers {what} ({row.dtype}, shape {row.shape} each)"
-        self.check(does)
-        length = _as_bytes(np.array([row.nbytes]))  # goes ahead of the row: MPI takes shorter ones for right
-        sent = np.concatenate((length, _as_bytes(row)))
-        found = np.empty((self.size, len(sent)), np.uint8)
-        try:
-            self._ranks.Allgather([sent, self._mpi.BYTE], [found, self._mpi.BYTE])
-        except self._mpi.Exception as error:
-            raise self._failed(does, error) from None
-        lengths, rows = found[:, : len(length)], found[:, len(length) :]
-        if (lengths != length).any():
-            other = int((lengths != length).any(axis=1).argmax())
-            raise RankError(f"rank {self.rank} {does}, and rank {other} gathers more or less: {ASK_FOR_CALLS}")
-        return _as_bytes(rows).view(row.dtype).reshape(self.size, *row.shape)
+        self.check(does := f"gathers {what} ({row.dtype}, shape {row.shape} each)")
+        sent = np.concatenate((np.frombuffer(_tag(does), np.uint8), _as_bytes(row)))
+        found, byte = np.empty((self.size, len(sent)), np.uint8), self._mpi.BYTE
+        self._talked(does, lambda: self._ranks.Allgather([sent, byte], [found, byte]))
+        self._check_tags(found[:, :TAG].tobytes(), does)
+        return _as_bytes(found[:, TAG:]).view(row.dtype).reshape(self.size, *row.shape)
+
+    def _check_tags(self, tags: bytes, does: str) -> None:
+        """RankError where another rank has made another call, by those of all: MPI takes shorter rows for right."""
+        if tags != _tag(does) * self.size:
+            other = next(one for one in range(self.size) if tags[one * TAG : (one + 1) * TAG] != _tag(does))
+            raise RankError(f"rank {self.rank} {does}, and rank {other} gathers something else: {ASK_FOR_CALLS}")
 
     def joined(self, sent: np.ndarray, lengths: Sequence[int], what: str) -> list[np.ndarray]:
         """Bytes of every rank, of which all know how many these are, ``lengths``, the same on all ranks: one
@@ -163,19 +192,20 @@ class World(of_process.OneProcess):
 
     def _put_together(self, sent: np.ndarray, lengths: Sequence[int], does: str) -> list[np.ndarray]:
         """Bytes of every rank, ``lengths`` of them: one collective."""
-        ends, byte = [0, *accumulate(lengths)], self._mpi.BYTE
-        found = np.empty(ends[-1], np.uint8)
-        try:
-            self._ranks.Allgatherv([sent, byte], [found, [*lengths], ends[:-1], byte])
-        except self._mpi.Exception as error:
-            raise self._failed(does, error) from None
-        return [found[a:b] for a, b in pairwise(ends)]
+        sizes = [TAG + one for one in lengths]
+        ends, byte = [0, *accumulate(sizes)], self._mpi.BYTE
+        mine, found = np.concatenate((np.frombuffer(_tag(does), np.uint8), sent)), np.empty(ends[-1], np.uint8)
+        self._talked(does, lambda: self._ranks.Allgatherv([mine, byte], [found, sizes, ends[:-1], byte]))
+        parts = [found[a:b] for a, b in pairwise(ends)]
+        self._check_tags(b"".join([one[:TAG].tobytes() for one in parts]), does)
+        return [one[TAG:] for one in parts]
 
     def begin_exchange(self, sent: Sequence[np.ndarray], received: Sequence[np.ndarray], neighbours: Sequence[int],
                        senders: Sequence[int], what: Mapping[int, str] | None = None
                        ) -> MessagesInFlight:  # fmt: skip
         """Bytes ``sent[k]`` to rank ``neighbours[k]``; from rank ``senders[k]`` as many as ``received[k]`` takes.
         ``what`` they are, by rank: for messages. Messages travel from now on: what it gives waits for them."""
+        self.check_with_others("exchanges values")
         if self.checks:
             sizes = dict(zip(neighbours, (one.nbytes for one in sent), strict=True))
             expected = dict(zip(senders, (one.nbytes for one in received), strict=True))
@@ -215,8 +245,9 @@ class World(of_process.OneProcess):
             raise RankError(wrong_length(self.rank, does, source, came, expected))
 
     def _failed(self, does: str, error: Exception) -> RankError:
-        """What MPI finds wrong with what this rank does."""
-        return RankError(f"rank {self.rank} {does}: MPI says {shown(str(error), 200)}: {ASK_FOR_CALLS}")
+        """What is wrong with what comes of what this rank does."""
+        wrong = "MPI says" if isinstance(error, self._mpi.Exception) else "it cannot read what comes:"
+        return RankError(f"rank {self.rank} {does}: {wrong} {shown(str(error), 200)}: {ASK_FOR_CALLS}")
 
     def count(self, what: str, sizes: Sequence[int], since: float) -> None:
         """This rank has sent messages of so many bytes, and waited ``since`` then (``time.perf_counter``)."""
@@ -227,10 +258,18 @@ class World(of_process.OneProcess):
         return dict(self._sent)
 
     def check(self, does: str) -> None:
-        """Where calls are checked: RankError unless all other ranks are about to do the same; all must ask."""
+        """RankError where no other rank is about to do it, too; where calls are checked, unless all are. All must
+        ask."""
+        self.check_with_others(does)
         if self.checks:
             self._compare(dict.fromkeys((one for one in range(self.size) if one != self.rank),
                                         CollectiveCall(does, running_line())))  # fmt: skip
+
+    def check_with_others(self, does: str) -> None:
+        """RankError where this rank is by itself, as the root is in what it does for all: the others wait for that."""
+        if self._ranks is not None and of_process.is_alone():
+            raise RankError(f"rank {self.rank} {does} in what it does for others, which wait until it is done: do so"
+                            " before, or behind it")  # fmt: skip
 
     def _compare(self, calls: Mapping[int, CollectiveCall]) -> None:
         """RankError where ranks are about to do something else than this one does with each of them, or do not come."""
@@ -275,6 +314,11 @@ class World(of_process.OneProcess):
         from mpi4py import MPI
 
         return MPI
+
+
+def _tag(does: str) -> bytes:
+    """Goes ahead of bytes, so that those of different calls are told apart."""
+    return hashlib.sha256(does.encode()).digest()[:TAG]
 
 
 def _as_bytes(values: np.ndarray) -> np.ndarray:
