@@ -2,8 +2,9 @@
 
 What comes by a call that all ranks make (a field's values, the first ones of a Global) is compared before the next
 loop, in a collective of its own. Numbers that loops take from Python may change on one rank alone, and the others would
-not know that there is something to compare, and a Global may be set in every iteration: these are noted, and a digest
-of what was noted since ranks last compared goes along with the next values that all ranks put together.
+not know that there is something to compare, and a Global may be set in every iteration: these are noted wherever loops
+begin, and a digest of what was noted since ranks last compared goes along with the next values that all ranks put
+together.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import shorten
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -30,7 +32,8 @@ SAME_SCRIPT = "all ranks must run the same script"
 SAME_NUMBERS = "all ranks must take the same numbers from Python"
 OWN_RUNS = f"({COMM}=self makes each a run of its own)"
 DIGEST = 8  # bytes that go along with a message
-MOST_KNOWN = 4096  # programs with numbers
+MOST_BEGUN = 4096  # programs between two comparisons
+LONGEST = 60  # characters of the names of loops
 
 
 class GivenToRank(NamedTuple):
@@ -49,21 +52,74 @@ class GivenToRank(NamedTuple):
         return self.hint == SAME_NUMBERS
 
 
-_noted: list[GivenToRank] = []  # since ranks last compared
-#: What was noted before, by content: ranks make loops ready again at other times than others do.
-_known: Recent[tuple[str | tuple[str, ...], ...], bool] = Recent(MOST_KNOWN)
+class Begun(NamedTuple):
+    """Programs of one name that a rank has begun since ranks last compared: the ``numbers`` of the last one, what the
+    ``plain`` ones among them were, and ``all`` of them so far, as a running digest."""
+
+    numbers: NumbersFromPython
+    plain: tuple[str, ...]
+    all: bytes
+
+    def given(self) -> Iterator[GivenToRank]:
+        yield from self.numbers.graphs
+        yield from (GivenToRank(f"{name} of loop {loop}", said, SAME_NUMBERS, differs="is another number")
+                    for (loop, name), said in zip(self.numbers.names, self.plain, strict=True))  # fmt: skip
+
+
+class Noted:
+    """By a rank, since ranks last compared: what fields and Globals were ``given``, and what was ``begun``, by name. Of
+    each name there is one digest of all, however far the next comparison is."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, GivenToRank] = {}
+        self.begun: Recent[str, Begun] = Recent(MOST_BEGUN)
+
+    def give(self, one: GivenToRank) -> None:
+        if (before := self.given.get(one.name)) is not None:
+            one = one._replace(digest=hashlib.sha256(f"{before.digest} {one.digest}".encode()).hexdigest())
+        self.given[one.name] = one
+
+    def begin(self, numbers: NumbersFromPython, plain: tuple[str, ...]) -> None:
+        """One digest of a few bytes, however many loops there are."""
+        before = self.begun.get(numbers.of)
+        now = hashlib.sha256(f"{numbers.key} {plain}".encode() + (before.all if before else b""))
+        self.begun.keep(numbers.of, Begun(numbers, plain, now.digest()))
+
+    def digest(self) -> bytes:
+        """Of all of it: zeros where there is nothing. Ranks may have noted it in other orders."""
+        if not (self.given or self.begun):
+            return bytes(DIGEST)
+        begun = sorted([(name, one.all) for name, one in self.begun.items()])
+        return hashlib.sha256(repr((sorted(self.given.values()), begun)).encode()).digest()[:DIGEST]
+
+    def all(self) -> list[GivenToRank]:
+        """What may be told: of programs the last numbers first, then those before."""
+        last = [each for one in self.begun.values() for each in one.given()]
+        before = [GivenToRank(one.numbers.told, "", SAME_NUMBERS, one.all.hex(),
+                              "has run with other numbers, or more or less often,")
+                  for one in self.begun.values()]  # fmt: skip
+        return [*self.given.values(), *dict.fromkeys(last), *before]
+
+    def clear(self) -> None:
+        self.given.clear()
+        self.begun.clear()
+
+
+_noted = Noted()
 
 
 def compare(world: World, given: Iterable[GivenToRank], when: str) -> None:
     """RankError where ranks have different things, or have noted such, which names the first, and two ranks; all must
     ask."""
-    mine = [*given, *_noted]
+    now = [*given]
+    said = hashlib.sha256(repr(now).encode() + _noted.digest()).hexdigest()
+    alike = len(set(world.allgathered(said, f"what it was given {when}"))) == 1
+    mine = [] if alike else [*now, *_noted.all()]
     _noted.clear()
-    digests = world.allgathered(hashlib.sha256(repr(mine).encode()).hexdigest(), f"what it was given {when}")
-    for rank, one in enumerate(digests):
-        if one != digests[0]:
-            everybody = world.allgathered(mine, "what differs")
-            raise RankError(difference(everybody[0], rank, everybody[rank]))
+    if not alike:
+        everybody = world.allgathered(mine, "what differs")
+        raise RankError(next(filter(None, (difference(everybody[0], rank, theirs)
+                                           for rank, theirs in enumerate(everybody))), SAME_SCRIPT))  # fmt: skip
 
 
 def difference(first: Sequence[GivenToRank], rank: int, theirs: Sequence[GivenToRank]) -> str:
@@ -89,10 +145,10 @@ def _in_turn(first: Sequence[GivenToRank], theirs: Sequence[GivenToRank], rank: 
 
 
 def _in_any_order(first: Sequence[GivenToRank], theirs: Sequence[GivenToRank], rank: int) -> str:
-    """The same of what was noted: one rank may have nothing new where the other has."""
+    """The same of what was noted: one rank may have some that the other has not."""
     here, there = [*(Counter(first) - Counter(theirs))], [*(Counter(theirs) - Counter(first))]
     if not here and not there:
-        return _in_turn(first, theirs, rank)
+        return ""
     one = (here or there)[0]
     other = next((each for each in there if each.name == one.name), one._replace(said="", digest="-"))
     return _told(one, other, rank)
@@ -106,18 +162,15 @@ def _told(one: GivenToRank, other: GivenToRank, rank: int) -> str:
 
 
 def note(given: Iterable[GivenToRank]) -> None:
-    """For the next comparison, which may be far: of each name the last one. No rank waits for another."""
+    """For the next comparison, which may be far. No rank waits for another."""
     for one in given:
-        for before in [other for other in _noted if other.name == one.name]:
-            _noted.remove(before)
-        _noted.append(one)
+        _noted.give(one)
 
 
 # ----- what goes along with messages --------------------------------------------------------------------------------
 def with_digest(sent: np.ndarray) -> np.ndarray:
     """Bytes (n,) and behind them a digest of what this rank has noted, (n + DIGEST,)."""
-    found = hashlib.sha256(repr(_noted).encode()).digest()[:DIGEST] if _noted else bytes(DIGEST)
-    return np.concatenate([sent, np.frombuffer(found, np.uint8)])
+    return np.concatenate([sent, np.frombuffer(_noted.digest(), np.uint8)])
 
 
 def without_digest(world: World, parts: np.ndarray) -> np.ndarray:
@@ -173,28 +226,23 @@ def _the_same(given: Mapping[int, T], kind: str, what: str) -> T:
 
 # ----- numbers that loops take from Python --------------------------------------------------------------------------
 class NumbersFromPython:
-    """Of a program, by its graph: those that kernels captured and fills set, which are part of their own graphs, and
-    those that were given to loops in place of Globals, each with the first loop that uses it."""
+    """Of a program, by its graph: those that kernels captured and fills set, which are part of their own ``graphs``,
+    and those that were given to loops in place of Globals, by ``names``, each with the first loop that uses it. ``of``:
+    what the program is called, by its loops; ``told``, ``runs``: for messages."""
 
     def __init__(self, program: Dataflow):
-        self._graphs = tuple(_graphs(program.operations))
-        self._key = hashlib.sha256(repr(self._graphs).encode()).hexdigest()
-        self._plain = [(program.operations[uses[0].position].name, each) for each, uses in program.accesses.items()
-                       if isinstance(each, PlainNumber)]  # fmt: skip
+        self.graphs = tuple(_graphs(program.operations))
+        self.key = hashlib.sha256(repr(self.graphs).encode()).hexdigest()
+        self.of = ", ".join(one.name for one in program.operations if not one.domain.is_call)
+        self.told = f"loop {shorten(self.of, LONGEST)}"
+        self.runs = f"runs {self.told}"
+        plain = {each: uses[0] for each, uses in program.accesses.items() if isinstance(each, PlainNumber)}
+        self.names = [(program.operations[use.position].name, each.name) for each, use in plain.items()]
+        self._plain = [*plain]
 
     def note(self) -> None:
-        """For the next comparison, where they are others than ever before; no rank waits for another."""
-        plain = tuple([repr(each.latest) for _, each in self._plain])
-        if _is_new(self._key):
-            _noted.extend(self._graphs)
-        if plain and _is_new(self._key, plain):
-            _noted.extend(GivenToRank(f"{each.name} of loop {loop}", said, SAME_NUMBERS, differs="is another number")
-                          for (loop, each), said in zip(self._plain, plain, strict=True))  # fmt: skip
-
-
-def _is_new(*content: str | tuple[str, ...]) -> bool:
-    """Was it not noted before?"""
-    return _known.find(content) is None and _known.keep(content, True)
+        """What they are now, where loops begin, for the next comparison; no rank waits for another."""
+        _noted.begin(self, tuple([repr(each.latest) for each in self._plain]))
 
 
 def _graphs(operations: Iterable[Operation]) -> Iterator[GivenToRank]:

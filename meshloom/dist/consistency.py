@@ -77,23 +77,25 @@ def compare_sets(world: World, cut: Distribution) -> None:
 
 def compare_given(
     world: World, cut: Distribution | None, fields: Iterable[DistributedArray], totals: Iterable[Global],
-    numbers: NumbersFromPython, inside: Backend,
+    inside: Backend, numbers: NumbersFromPython | None = None,
 ) -> None:  # fmt: skip
     """RankError where ranks were given other sets, maps, fields or Globals for a program, or another back end; asked
-    whenever one of them was given. ``cut``: its sets, but for grids. Other numbers are noted."""
+    whenever one of them was given. ``cut``: its sets, but for grids. ``numbers``: of a program that begins, which are
+    noted, as is what else may change often: one rank may have made it ready before, and another not."""
     if cut is not None:
         compare_sets(world, cut)
-    numbers.note()
+    if numbers is not None:
+        numbers.note()
     arrays = {one: one.given for one in fields if one.given is not None and not one.local.temporary}
-    anew = [one for one in totals if one.given and not isinstance(one, PlainNumber)]
-    given = [*arrays.values(), *map(_global, anew)]
-    if at_once := [one for one in given if not one.noted]:
+    globals_ = {one: _global(one) for one in totals if one.given and not isinstance(one, PlainNumber)}
+    if at_once := [one for one in (*arrays.values(), *globals_.values()) if not one.noted]:
         compare(world, [*_backend(inside), *at_once], "as values")
-    note(one for one in given if one.noted)
-    for array in arrays:
-        array.given = None
-    for total in anew:
-        total.given = False
+    if numbers is not None:
+        note(one for one in (*arrays.values(), *globals_.values()) if one.noted)
+    for array, one in arrays.items():
+        array.given = one if one.noted and numbers is None else None
+    for total, one in globals_.items():
+        total.given = one.noted and numbers is None
         _compared.add(total)
 
 

@@ -61,14 +61,15 @@ class LocalProgram:
         calls = [one for one in self.operations if one.domain.is_call]
         return "; ".join(filter(None, map(_told, calls, functions_of(calls))))
 
-    def compare(self) -> None:
-        """Before it is first made ready, or runs: what all ranks must have been given alike."""
-        compare_given(world(), self._cut, self.arrays.values(), self._totals, self._numbers, self._inside)
+    def compare(self, numbers: NumbersFromPython | None = None) -> None:
+        """Before it is first made ready, or begins, with ``numbers``: what all ranks must have been given alike."""
+        compare_given(world(), self._cut, self.arrays.values(), self._totals, self._inside, numbers)
 
     def begin(self) -> frozenset[Halo]:
         """Before replays, of which there is one at least: halos that it asks for as they are all ranks bring up to
         date. Gives what is valid then. Until they have ended nothing is known of the fields that it writes."""
-        self.compare()
+        world().check_with_others(self._numbers.runs)
+        self.compare(self._numbers)
         if stale := self.exchanges.due_first(self._valid()):
             if stale not in self._first:
                 self._first[stale] = Exchange([self.arrays[one] for one in stale], self._inside)

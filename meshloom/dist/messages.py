@@ -38,6 +38,8 @@ class MpiRanks(Protocol):
 
     def failed(self, does: str, error: Exception) -> RankError: ...
 
+    def check_with_others(self, does: str) -> None: ...
+
     def compare_exchange(
         self, what: Mapping[int, str], sent: Mapping[int, int], received: Mapping[int, int]
     ) -> None: ...
@@ -87,6 +89,7 @@ class PersistentMessages:
     def start(self) -> None:
         """All of them; the neighbours do so, too."""
         requests = self._requests
+        self._world.check_with_others("exchanges values")
         if self._world.checks:
             sizes, expected = ({rank: one.nbytes for rank, one in side.items()}
                                for side in (self._sent, self._received))  # fmt: skip

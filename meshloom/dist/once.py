@@ -15,12 +15,12 @@ import io
 import mmap
 import pickle
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from meshloom.dist import shared
-from meshloom.dist.shared import FilePlace, HeldArray, mapped, opened_by_all, written
+from meshloom.dist.shared import FilePlace, mapped, opened_by_all, written
 from meshloom.dist.world import World
 from meshloom.mesh.copies import ItsOwnCopy, sent_with_arrays
 from meshloom.mesh.mesh import Mesh
@@ -44,33 +44,43 @@ class Packed(NamedTuple):
     places: Mapping[str, FilePlace]
 
 
+class Asked(NamedTuple):
+    """A ``digest`` of what a mesh is to be made of; '' where nobody can say that. ``changed``: have values of it
+    changed since it was made, so that they may be others on every rank?"""
+
+    digest: str
+    changed: bool
+
+
 def made_once(world: World, make: Callable[[], T], given: Sequence[object]) -> T:
-    """What ``make`` makes of what is ``given``; all must ask where they are given the like."""
-    digest = _digest(given)
-    if digest is None:
+    """What ``make`` makes of what is ``given``, such as a mesh, or one with more in a tuple; all must ask where they
+    are given the like."""
+    if any(isinstance(one, Mesh) and MADE not in one.cells.kept for one in given):
         return make()
-    asked = set(world.allgathered(digest, "which mesh it is to make"))
-    if asked != {digest} or not digest:
+    asked = _asked(given)
+    everybody = world.allgathered(asked, "which mesh it is to make")
+    if {one.digest for one in everybody} != {asked.digest} or not asked.digest:
         with alone():
             return make()
+    if any(one.changed for one in everybody):
+        return make()  # all do, and may ask each other for values
     made = _made_on_node(world, make)
-    if isinstance(made, Mesh):
-        made.cells.kept[MADE] = MadeOnce(digest, _versions(made))
+    for one in made if isinstance(made, tuple) else (made,):
+        if isinstance(one, Mesh):
+            one.cells.kept[MADE] = MadeOnce(asked.digest, _versions(one))
     return made
 
 
-def _digest(given: Sequence[object]) -> str | None:
-    """Of names and arguments, and of that of which a mesh among them was made; '' where nobody can say what they are,
-    None where ranks have meshes of their own."""
-    known = [one.cells.kept.get(MADE) if isinstance(one, Mesh) else None for one in given]
-    for one, made in zip(given, known, strict=True):
-        if isinstance(one, Mesh) and (made is None or made.versions != _versions(one)):
-            return None
+def _asked(given: Sequence[object]) -> Asked:
+    """By names and arguments, and by what a mesh among them was made of."""
+    known: list[MadeOnce | None] = [one.cells.kept[MADE] if isinstance(one, Mesh) else None for one in given]
+    changed = any(made is not None and made.versions != _versions(cast(Mesh, one))
+                  for one, made in zip(given, known, strict=True))  # fmt: skip
     try:
         said = pickle.dumps([made.digest if made else one for one, made in zip(given, known, strict=True)])
     except Exception:  # a person may give anything
-        return ""
-    return hashlib.sha256(said).hexdigest()
+        return Asked("", changed)
+    return Asked(hashlib.sha256(said).hexdigest(), changed)
 
 
 def _versions(of: Mesh) -> tuple[int, int]:
@@ -78,7 +88,7 @@ def _versions(of: Mesh) -> tuple[int, int]:
 
 
 def _made_on_node(world: World, make: Callable[[], T]) -> T:
-    """What the first rank of this node has made, or its error."""
+    """What the first rank of this node has made, or an error of one of those."""
     own: list[T] = []
     with opened_by_all(world) as file:
 
@@ -87,10 +97,13 @@ def _made_on_node(world: World, make: Callable[[], T]) -> T:
             return pack(own[0], file)
 
         here = done_for_others(packed) if world.node_rank == 0 else (None, None)
-        found, failed = world.on_node(here)[0]
-        if failed is not None:
-            raise here[1] or failed  # its own has the lines that led to it
+        found, failed = world.of_first_on_node(here, "what was made")
         there = mapped(file) if found is not None and found.places else None
+    if world.node_size < world.size:  # there are other nodes
+        errors = world.allgathered(failed, "whether all is well", patiently=True)
+        failed = failed or next(filter(None, errors), None)
+    if failed is not None:
+        raise here[1] or failed  # its own has the lines that led to it
     if found is not None and (there is not None or not found.places):
         made: T = unpacked(found, there)
         return made
@@ -111,22 +124,18 @@ class _Pickler(pickle.Pickler):
 
 def pack(made: object, file: BinaryIO | None) -> Packed | None:
     """Ready for other ranks of the node, with large arrays in a file; None where it cannot be written."""
-    large: dict[str, HeldArray] = {}
+    large: dict[str, np.ndarray] = {}
 
     def stays_small(buffer: pickle.PickleBuffer) -> bool:
         values = np.frombuffer(buffer.raw(), np.uint8)
         if values.nbytes >= max(shared.LEAST, 1):
-            large[str(len(large))] = HeldArray(values, _keep)
+            large[str(len(large))] = values
         return values.nbytes < max(shared.LEAST, 1)
 
     into = io.BytesIO()
     _Pickler(into, pickle.HIGHEST_PROTOCOL, buffer_callback=stays_small).dump(made)
     places = written(large, file)
     return Packed(into.getvalue(), places) if places or not large else None
-
-
-def _keep(values: np.ndarray) -> None:
-    """Nobody puts another array in its place."""
 
 
 def unpacked(found: Packed, file: mmap.mmap | None) -> Any:

@@ -58,9 +58,9 @@ def share(world: World, cut: Distribution) -> None:
     """Large arrays of sets that are cut together, and of their meshes, lie in a file of each node from now on; all
     ranks must ask."""
     held = {name: one for name, one in _held(cut) if _is_large(one.values)}
-    with opened_by_all(world, "where whole arrays are to be") as file:
-        places = written(held, file) if world.node_rank == 0 else {}
-        places = world.on_node(places)[0]
+    arrays = {name: one.values for name, one in held.items()} if world.node_rank == 0 else {}
+    with opened_by_all(world) as file:
+        places = world.of_first_on_node(written(arrays, file), "places of whole arrays")
         if places and (found := mapped(file)) is not None:
             take(held, places, found)
 
@@ -149,16 +149,16 @@ def _root(one: np.ndarray) -> np.ndarray:
 
 # ----- files --------------------------------------------------------------------------------------------------------
 @contextmanager
-def opened_by_all(world: World, what: str = "") -> Iterator[BinaryIO | None]:
+def opened_by_all(world: World) -> Iterator[BinaryIO | None]:
     """A new file of this node, for its first rank to write and for all of them to map; None where a rank cannot open
     it. It has a name only until all have opened it, while it is empty: what ends a run later leaves nothing of it. All
-    ranks must ask, as ``World.on_node`` says."""
+    ranks of the node must ask, behind a call that all ranks have made."""
     own, path = _new_file() if world.node_rank == 0 else (None, "")
     try:
         with undone_if_stopped(partial(os.unlink, path)):
-            path = world.on_node(path, what)[0]
+            path = world.of_first_on_node(path, "a new file")
             file = own if own is not None else _opened(path)
-            world.on_node(file is not None)
+            world.wait_for_node("opened a file")
     finally:
         if own is not None:
             with suppress(OSError):  # somebody has removed it
@@ -187,15 +187,15 @@ def _opened(path: str) -> BinaryIO | None:
         return None
 
 
-def written(held: Mapping[str, HeldArray], file: BinaryIO | None) -> dict[str, FilePlace]:
+def written(arrays: Mapping[str, np.ndarray], file: BinaryIO | None) -> dict[str, FilePlace]:
     """Where these arrays lie in a file from now on; nowhere where they cannot be written. What looks at the same memory
     lies there once."""
     places: dict[str, FilePlace] = {}
     written: list[tuple[np.ndarray, int]] = []  # and where
-    if file is None:
+    if file is None or not arrays:
         return {}
     try:
-        for name, (values, _) in held.items():
+        for name, values in arrays.items():
             there = next((offset for one, offset in written if _begins(one, values)), -1)
             if there < 0:
                 file.write(bytes(-file.tell() % _ALIGNED))

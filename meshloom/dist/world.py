@@ -6,7 +6,9 @@ A process that no launcher started is a world of one, and mpi4py is not even imp
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
+import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +16,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from itertools import accumulate, pairwise
 from math import prod
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -27,6 +29,7 @@ from meshloom.process import ranks as of_process
 from meshloom.process.tracebacks import running_line
 
 LONGEST_NOTE = 2000  # characters: it must fit into the buffer that a rank holds ready
+TAG = 8  # bytes by which ranks see that they make the same call
 _PAUSE = 2e-4  # seconds between looks whether a note has come
 T = TypeVar("T")
 
@@ -52,10 +55,10 @@ class World(of_process.OneProcess):
         """Is checked what ranks do (``MESHLOOM_CHECK_RANKS``)?"""
         return self._patience > 0
 
-    def broadcast(self, value: T) -> T:
-        """The value of rank 0, on every rank; all must ask."""
-        self.check("takes a value of rank 0")
-        return value if self._ranks is None else self._ranks.bcast(value)
+    def broadcast(self, value: T, what: str = "a value") -> T:
+        """The value of rank 0, on every rank; all must ask. ``what`` it is: for messages."""
+        self.check(does := f"takes {what} of rank 0")
+        return self._of_first(self._ranks, value, does)
 
     def largest(self, number: int) -> int:
         """The largest of all ranks' numbers; all must ask."""
@@ -64,67 +67,88 @@ class World(of_process.OneProcess):
     def arrive(self, said: str, code: int, tell: Callable[[], object] | None = None) -> of_process.Ended:
         return of_process.Ended(said, code) if self._ends is None else ending.arrive(self._ends, said, code, tell)
 
-    def allgathered(self, value: T, what: str = "values") -> list[T]:
-        """A small value of every rank, the same on all ranks; all must call it. ``what`` it is: for messages."""
-        return self._told_all(self._ranks, value, f"compares {what}")
+    def allgathered(self, value: T, what: str = "values", *, patiently: bool = False) -> list[T]:
+        """A small value of every rank, the same on all ranks; all must call it. ``what`` it is: for messages.
+        ``patiently``: behind a call that all have made, some of which take long for what they do there."""
+        does = f"compares {what}"
+        if not patiently:
+            self.check(does)
+        return self._told_all(self._ranks, value, does)
 
-    def on_node(self, value: T, what: str = "") -> list[T]:
-        """A small value of every rank of this node, the same on all of these; all ranks must call it, or those of the
-        node behind a call that all have made: where nothing is said of ``what`` it is, calls are not checked."""
-        return self._told_all(self._node, value, f"tells its node {what}" if what else "")
+    # Ranks of a node wait for each other behind a call that all ranks have made, and was checked: what the first one
+    # does there may take long.
+    def on_node(self, value: T, what: str) -> list[T]:
+        """A small value of every rank of this node, the same on all of these, which must call it. ``what`` it is: for
+        messages."""
+        return self._told_all(self._node, value, f"tells its node {what}")
+
+    def of_first_on_node(self, value: T, what: str) -> T:
+        """The value of the first rank of this node, on all of these, which must ask."""
+        return self._of_first(self._node, value, f"takes {what} of the first of its node")
+
+    def wait_for_node(self, what: str) -> None:
+        """Until all ranks of this node have done something, ``what``; all of these must call it."""
+        self._told_all(self._node, None, f"waits until its node has {what}")
 
     def _told_all(self, ranks: Any, value: T, does: str) -> list[T]:
-        """A value of each of some ranks; None: of this one."""
+        """A value of each of some ranks; None: of this one. All of these must be about to do the same."""
         if ranks is None:
             return [value]
-        if does:
-            self.check(does)
-        found: list[T] = ranks.allgather(value)
-        return found
+        self.check_with_others(does)
+        mine = pickle.dumps((self.rank, CollectiveCall(does, running_line()), value), pickle.HIGHEST_PROTOCOL)
+        found: list[tuple[int, CollectiveCall, T]] = self._talked(
+            does, lambda: [pickle.loads(one) for one in ranks.allgather(mine)]
+        )
+        first, call, _ = found[0]
+        for other, their, _ in found[1:]:
+            if fault := difference(first, call, other, their):
+                raise RankError(fault)
+        return [one for _, _, one in found]
+
+    def _of_first(self, ranks: Any, value: T, does: str) -> T:
+        """The value of the first of some ranks, all of which must be about to ask; None: of this one."""
+        if ranks is None:
+            return value
+        self.check_with_others(does)
+        call = CollectiveCall(does, running_line())
+        mine = pickle.dumps((self.rank, call, value), pickle.HIGHEST_PROTOCOL) if ranks.rank == 0 else b""
+        first, their, found = self._talked(does, lambda: pickle.loads(ranks.bcast(mine)))
+        if fault := difference(first, their, self.rank, call):
+            raise RankError(fault)
+        return cast(T, found)
+
+    def _talked(self, does: str, talk: Callable[[], T]) -> T:
+        """What came of messages. Where ranks make different calls MPI may find that they do not fit, or give bytes of
+        another one, of which nothing can be made."""
+        try:
+            return talk()
+        except Exception as error:
+            raise self.failed(does, error) from None
 
     def gathered(self, rows: np.ndarray, what: str = "rows") -> list[np.ndarray]:
         """Rows (n, ...) of every rank, the same on all ranks; all must call it. ``what`` they are: for messages."""
         if self._ranks is None:
             return [rows]
-        mine = CollectiveCall(f"gathers {what} ({rows.dtype}, shape {rows.shape[1:]} each)", running_line())
-        self.check(mine.does)
-        try:
-            counts = self._counts(len(rows), mine)
-        except self.mpi.Exception as error:
-            raise self.failed(mine.does, error) from None
-        return self._put_together(rows, counts, mine.does)
-
-    def _counts(self, count: int, mine: CollectiveCall) -> list[int]:
-        """How many rows every rank gathers; RankError where one gathers other ones."""
-        everybody = self._ranks.allgather((count, mine))
-        self._same(mine, [their for _, their in everybody])
-        return [one for one, _ in everybody]
-
-    def _same(self, mine: CollectiveCall, calls: Sequence[CollectiveCall]) -> None:
-        """RankError where some rank has told of another call than this one's."""
-        for other, their in enumerate(calls):
-            if fault := difference(self.rank, mine, other, their):
-                raise RankError(fault)
+        self.check(does := f"gathers {what} ({rows.dtype}, shape {rows.shape[1:]} each)")
+        return self._put_together(rows, self._told_all(self._ranks, len(rows), does), does)
 
     def stacked(self, row: np.ndarray, what: str = "rows") -> np.ndarray:
         """One row of every rank, as long on all of them, (ranks, ...): one collective, where ``gathered`` first has to
         ask how many there are; all must call it. ``what`` they are: for messages."""
         if self._ranks is None:
             return row[None]
-        does = f"gathers {what} ({row.dtype}, shape {row.shape} each)"
-        self.check(does)
-        length = as_bytes(np.array([row.nbytes]))  # goes ahead of the row: MPI takes shorter ones for right
-        sent = np.concatenate((length, as_bytes(row)))
-        found = np.empty((self.size, len(sent)), np.uint8)
-        try:
-            self._ranks.Allgather([sent, self.mpi.BYTE], [found, self.mpi.BYTE])
-        except self.mpi.Exception as error:
-            raise self.failed(does, error) from None
-        lengths, rows = found[:, : len(length)], found[:, len(length) :]
-        if (lengths != length).any():
-            other = int((lengths != length).any(axis=1).argmax())
-            raise RankError(f"rank {self.rank} {does}, and rank {other} gathers more or less: {ASK_FOR_CALLS}")
-        return as_bytes(rows).view(row.dtype).reshape(self.size, *row.shape)
+        self.check(does := f"gathers {what} ({row.dtype}, shape {row.shape} each)")
+        sent = np.concatenate((np.frombuffer(_tag(does), np.uint8), as_bytes(row)))
+        found, byte = np.empty((self.size, len(sent)), np.uint8), self.mpi.BYTE
+        self._talked(does, lambda: self._ranks.Allgather([sent, byte], [found, byte]))
+        self._check_tags(found[:, :TAG].tobytes(), does)
+        return as_bytes(found[:, TAG:]).view(row.dtype).reshape(self.size, *row.shape)
+
+    def _check_tags(self, tags: bytes, does: str) -> None:
+        """RankError where another rank has made another call, by those of all: MPI takes shorter rows for right."""
+        if tags != _tag(does) * self.size:
+            other = next(one for one in range(self.size) if tags[one * TAG : (one + 1) * TAG] != _tag(does))
+            raise RankError(f"rank {self.rank} {does}, and rank {other} gathers something else: {ASK_FOR_CALLS}")
 
     def joined(self, rows: np.ndarray, counts: Sequence[int], what: str) -> list[np.ndarray]:
         """Rows (n, ...) of every rank, of which all know how many these are, ``counts``, the same on all ranks: one
@@ -132,16 +156,18 @@ class World(of_process.OneProcess):
         if self._ranks is None:
             return [rows]
         self.check(does := f"gathers {what}")
-        return self._put_together(rows, counts, does)
+        call = np.zeros((-(-TAG // self._bytes(rows)), *rows.shape[1:]), rows.dtype)  # whole rows, as what is counted
+        as_bytes(call)[:TAG] = np.frombuffer(_tag(does), np.uint8)
+        parts = self._put_together(np.concatenate((call, rows)), [len(call) + one for one in counts], does)
+        self._check_tags(b"".join([as_bytes(one)[:TAG].tobytes() for one in parts]), does)
+        return [one[len(call):] for one in parts]
 
     def _put_together(self, rows: np.ndarray, counts: Sequence[int], does: str) -> list[np.ndarray]:
         """Rows of every rank, ``counts`` of them: one collective."""
         ends = [0, *accumulate(counts)]
         found = np.empty((ends[-1], *rows.shape[1:]), rows.dtype)
-        try:
-            self._ranks.Allgatherv(self.counted(rows), [as_bytes(found), [*counts], ends[:-1], self.row_type(rows)])
-        except self.mpi.Exception as error:
-            raise self.failed(does, error) from None
+        into = [as_bytes(found), [*counts], ends[:-1], self.row_type(rows)]
+        self._talked(does, lambda: self._ranks.Allgatherv(self.counted(rows), into))
         return [found[a:b] for a, b in pairwise(ends)]
 
     def all_to_all(self, parts: Sequence[np.ndarray], what: str = "rows") -> list[np.ndarray]:
@@ -152,11 +178,10 @@ class World(of_process.OneProcess):
         like = parts[self.rank]
         mine = CollectiveCall(f"sends {what} ({like.dtype}, shape {like.shape[1:]} each)", running_line())
         self.check(mine.does)
-        try:
-            told = self._ranks.alltoall([(len(one), mine) for one in parts])
-        except self.mpi.Exception as error:
-            raise self.failed(mine.does, error) from None
-        self._same(mine, [their for _, their in told])
+        told = self._talked(mine.does, lambda: self._ranks.alltoall([(len(one), mine) for one in parts]))
+        for other, (_, their) in enumerate(told):
+            if fault := difference(self.rank, mine, other, their):
+                raise RankError(fault)
         found = [np.empty((count, *like.shape[1:]), like.dtype) for count, _ in told]
         found[self.rank] = like
         sent, received = ({rank: one for rank, one in enumerate(side) if rank != self.rank and one.nbytes}
@@ -185,14 +210,18 @@ class World(of_process.OneProcess):
     def row_type(self, rows: np.ndarray) -> Any:
         """MPI's type of one of these rows (n, ...), which are counted: many libraries count in 32 bits, and so have
         room for fewer bytes than a field may have."""
-        size = prod(rows.shape[1:]) * rows.itemsize
+        size = self._bytes(rows)
         if size not in self._row_types:
             self._row_types[size] = self.mpi.BYTE.Create_contiguous(size).Commit()
         return self._row_types[size]
 
+    def _bytes(self, rows: np.ndarray) -> int:
+        return prod(rows.shape[1:]) * rows.itemsize
+
     def failed(self, does: str, error: Exception) -> RankError:
-        """What MPI finds wrong with what this rank does."""
-        return RankError(f"rank {self.rank} {does}: MPI says {shown(str(error), 200)}: {ASK_FOR_CALLS}")
+        """What is wrong with what comes of what this rank does."""
+        wrong = "MPI says" if isinstance(error, self.mpi.Exception) else "it cannot read what comes:"
+        return RankError(f"rank {self.rank} {does}: {wrong} {shown(str(error), 200)}: {ASK_FOR_CALLS}")
 
     @property
     def communicator(self) -> Any:
@@ -216,10 +245,18 @@ class World(of_process.OneProcess):
 
     # ----- checks ---------------------------------------------------------------------------------------------------
     def check(self, does: str) -> None:
-        """Where calls are checked: RankError unless all other ranks are about to do the same; all must ask."""
+        """RankError where no other rank is about to do it, too; where calls are checked, unless all are. All must
+        ask."""
+        self.check_with_others(does)
         if self.checks:
             self._compare(dict.fromkeys((one for one in range(self.size) if one != self.rank),
                                         CollectiveCall(does, running_line())))  # fmt: skip
+
+    def check_with_others(self, does: str) -> None:
+        """RankError where this rank is by itself, as the root is in what it does for all: the others wait for that."""
+        if self._ranks is not None and of_process.is_alone():
+            raise RankError(f"rank {self.rank} {does} in what it does for others, which wait until it is done: do so"
+                            " before, or behind it")  # fmt: skip
 
     def _compare(self, calls: Mapping[int, CollectiveCall]) -> None:
         """RankError where ranks are about to do something else than this one does with each of them, or do not come."""
@@ -258,6 +295,11 @@ class World(of_process.OneProcess):
         if self.size > 1:
             do = others or "cases do, and scripts with loops over sets and grids"
             raise UserError(f"{what} does not run on {self.size} ranks yet: {do}; start it by itself")
+
+def _tag(does: str) -> bytes:
+    """Goes ahead of bytes, so that those of different calls are told apart."""
+    return hashlib.sha256(does.encode()).digest()[:TAG]
+
 
 
 @cache

@@ -273,13 +273,19 @@ class Mesh(Measured, ItsOwnCopy):
         """
         refuse_in_program("arranging a mesh", MAKE_BEFORE)
         asked = self, "arranged", order, block, seed
-        how = Rows.placement.made_once(lambda: arrangement(self, order, block=block, seed=seed), *asked)
-        if how.numbers is None and self.arrangement.numbers is None:
+        how, made = Rows.placement.made_once(lambda: self._made_to_lie(order, block, seed), *asked)
+        if made is None:
             same = Mesh.__new__(Mesh)  # all the same sets and maps
             same.__dict__ |= self.__dict__ | {"arrangement": how}
             belong_to(same, same.nodes, same.cells, same.faces, same.boundary_faces)
             return same
-        return Rows.placement.made_once(lambda: self._lying(how), *asked)
+        return made
+
+    def _made_to_lie(self, order: str, block: int, seed: int) -> tuple[Arrangement, Mesh | None]:
+        """By an ordering, and the mesh that lies so; None where this one does."""
+        how = arrangement(self, order, block=block, seed=seed)
+        lies_so = how.numbers is None and self.arrangement.numbers is None
+        return how, None if lies_so else self._lying(how)
 
     def _lying(self, how: Arrangement) -> Mesh:
         """The same mesh, arranged so."""

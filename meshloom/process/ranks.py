@@ -98,8 +98,8 @@ class OneProcess:
     rank: int = 0
     size: int = 1
 
-    def broadcast(self, value: T) -> T:
-        """The root's value, on every rank; all must ask."""
+    def broadcast(self, value: T, what: str = "a value") -> T:
+        """The root's value, on every rank; all must ask. ``what`` it is: for messages."""
         return value
 
     def largest(self, number: int) -> int:
@@ -163,9 +163,10 @@ def ranks() -> OneProcess:
     return OneProcess() if _alone else _found()
 
 
-def on_root(work: Callable[[], T], *, told: bool = True) -> T:
+def on_root(work: Callable[[], T], *, told: bool = True, what: str = "a value") -> T:
     """What the root alone does. Every rank gets its result, or its error; all must call it. Not ``told``: after an
-    error, to which the others may not have come, no rank waits for another, and they get None."""
+    error, to which the others may not have come, no rank waits for another, and they get None. ``what`` the result is:
+    for messages."""
     here = ranks()
     if here.size == 1:
         return work()
@@ -174,7 +175,7 @@ def on_root(work: Callable[[], T], *, told: bool = True) -> T:
     if here.rank == 0:
         done, failed = done_for_others(work)
     if told:
-        found = here.broadcast((done, failed))
+        found = here.broadcast((done, failed), what)
         if here.rank != 0:  # the root keeps its own: what comes back is a copy, of a folder without its lock
             done, failed = found
     if failed is not None:
@@ -193,6 +194,11 @@ def alone() -> Iterator[None]:
         _alone = before
 
 
+def is_alone() -> bool:
+    """Does this rank do something by itself now, for which others wait?"""
+    return _alone
+
+
 def done_for_others(work: Callable[[], T]) -> tuple[T | None, Exception | None]:
     """Its result, while the others wait, or its error."""
     try:
@@ -205,9 +211,11 @@ def done_for_others(work: Callable[[], T]) -> tuple[T | None, Exception | None]:
 def by_root(function: Callable[P, T]) -> Callable[P, T]:
     """A function that the root alone carries out: see ``on_root``."""
 
+    known_as = getattr(function, "__name__", "it")
+
     @wraps(function)
     def call(*args: P.args, **named: P.kwargs) -> T:
-        return on_root(lambda: function(*args, **named))
+        return on_root(lambda: function(*args, **named), what=f"what {known_as} gives")
 
     return call
 

@@ -189,8 +189,16 @@ def other_argument() -> None:
     u.numpy()
 
 
-def what_is_new_is_compared() -> None:
-    """In one collective, and nothing else is."""
+def other_argument_as_before() -> None:
+    """All ranks know both numbers."""
+    mesh, u, _, _ = scaling()
+    for factor in (0.5, 2.0, 2.0 if ml.world.rank else 0.5):
+        scaled(mesh.cells, u, factor)
+    u.sum().value  # noqa: B018
+
+
+def what_changes_often_goes_along() -> None:
+    """What is given at first is compared in one collective, and nothing else is."""
     mesh, u, factor, with_step = scaling()
     asked, before = [], type(ml.world).allgathered
     type(ml.world).allgathered = lambda *given: asked.append(given) or before(*given)
@@ -292,7 +300,8 @@ RUNS: dict[str, Callable[[], None]] = {
         random_start, random_restart, mesh_on_one, refused_mesh, other_mesh, other_points, other_mesh_by_points,
         other_map, other_type, other_shape_of_values, other_one_value, other_backend, other_numpy, other_processor,
         other_compiler, other_global, other_fill,
-        other_fill_of_a_program, other_number, other_number_of_one, other_argument, what_is_new_is_compared,
+        other_fill_of_a_program, other_number, other_number_of_one, other_argument,
+        other_argument_as_before, what_changes_often_goes_along,
         asked_by_one, asked_by_one_in_time, parts_go, values_are_gathered_at_once,
     )
 }  # fmt: skip

@@ -92,6 +92,22 @@ def other_sums() -> None:
     ml.world.stacked(np.zeros(3 if ml.world.rank else 4), "sums of a script")
 
 
+def sums_of_another() -> None:
+    """As long, by the same call."""
+    ml.world.stacked(np.zeros(4), "sums of b" if ml.world.rank else "sums of a")
+
+
+def fields_of_another() -> None:
+    mesh, u, rate = given()
+    loop(mesh, u, rate)
+    moved(mesh.cells, rate, u)
+    (rate if ml.world.rank else u).numpy()
+
+
+def compared_with_another() -> None:
+    ml.world.allgathered(1, "b" if ml.world.rank else "a")
+
+
 # ----- errors ---------------------------------------------------------------------------------------------------------
 def raised_on_one() -> None:
     of = given()
@@ -262,7 +278,8 @@ def no_exchange() -> None:
 RUNS: dict[str, Callable[[], None]] = {
     one.__name__: one for one in (
         nothing, gathered_on_one, other_fields, left_early, late, shorter_message, longer_message, other_rows,
-        other_sums, raised_on_one, raised_on_some, refused_on_one, refused_on_all, raised_on_all, refused_and_caught,
+        other_sums, sums_of_another, fields_of_another, compared_with_another, raised_on_one, raised_on_some,
+        refused_on_one, refused_on_all, raised_on_all, refused_and_caught,
         exit_with_words, exit_with_code, exit_by_prompt, exit_raised, exit_on_all, exit_on_all_with_words,
         exit_as_it_should, waiting, killed, other_settings, other_case, other_folder, other_folder_of_a_script,
         too_many_planes, no_exchange,

@@ -18,7 +18,6 @@ from meshloom.dist import agreement
 from meshloom.dist.backend import Ranks
 from meshloom.dist.lower import LocalProgram, lowered
 from meshloom.dist.world import World
-from meshloom.kernel.recent import Recent
 from meshloom.operation.call import functions_of
 
 T = TypeVar("T")
@@ -207,8 +206,7 @@ def on_threads(ranks: int, job: Callable[[World], T]) -> list[T]:
         for name in _ASKING:
             patch.setattr(import_module(f"meshloom.dist.{name}"), "world", lambda: here)
         patch.setattr(import_module("meshloom.backend"), "_over_ranks", lambda inside: Ranks(inside, here))
-        patch.setattr(agreement, "_noted", PerThread(list))
-        patch.setattr(agreement, "_known", PerThread(lambda: Recent(agreement.MOST_KNOWN)))
+        patch.setattr(agreement, "_noted", PerThread(agreement.Noted))
         with ml.using("numpy", reproducible=True):
             threads = [threading.Thread(target=rank_runs, args=(one,), daemon=True) for one in range(ranks)]
             for one in threads:

@@ -171,7 +171,7 @@ class Pair(of_process.OneProcess):
     def __init__(self, rank: int, sent: Any = None):
         self.rank, self.sent = rank, sent
 
-    def broadcast(self, value: Any) -> Any:
+    def broadcast(self, value: Any, what: str = "") -> Any:
         self.sent = value if self.rank == 0 else self.sent
         return self.sent
 

@@ -34,7 +34,7 @@ from meshloom.dist.lower import stale_rows
 from meshloom.dist.ownership import Link
 from meshloom.dist.world import World
 from meshloom.errors import MeshloomError, PlanError, RankError, UserError
-from meshloom.process.ranks import Ended
+from meshloom.process.ranks import Ended, alone
 from meshloom.process.tracebacks import failing_line, running_line
 from tests.dist.samples import Sample, samples
 from tests.dist.simulated import Kind
@@ -150,6 +150,9 @@ class Communicator:
         found = {one: self.queues.of[one, self.rank, 3].get(timeout=30) for one in others} | {self.rank: value}
         self.queues.barrier.wait()
         return [found[one] for one in range(self.queues.size)]
+
+    def bcast(self, value: Any) -> Any:
+        return self.allgather(value)[0]
 
 
 @dataclass(frozen=True)
@@ -279,6 +282,51 @@ def test_the_line_that_is_named_may_differ() -> None:
     assert difference(0, CollectiveCall("gathers u", "a.py:1"), 1, CollectiveCall("gathers u", "a.py:9")) == ""
     assert difference(1, CollectiveCall("gathers u", ""), 0, CollectiveCall("ends", "a.py:9")).startswith(
         "rank 0 ends at a.py:9, and rank 1 gathers u: ")  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "does"), [
+    (lambda one, what: one.allgathered(1, what), "compares {}"),
+    (lambda one, what: one.on_node(1, what), "tells its node {}"),
+    (lambda one, what: one.of_first_on_node(1, what), "takes {} of the first of its node"),
+    (lambda one, what: one.wait_for_node(what), "waits until its node has {}"),
+    (lambda one, what: one.broadcast(1, what), "takes {} of rank 0"),
+])  # fmt: skip
+def test_calls_that_differ_exchange_no_values(call: Callable[[World, str], object], does: str) -> None:
+    """Where nobody asked for checks: those that get them see what they are of."""
+    ranks = [replace(one, _node=one._ranks) for one in threads(3, 0.0)]
+    assert not any(isinstance(one, RankError) for one in on_all(ranks, lambda one: call(one, "b")))
+    said = on_all(ranks, lambda one: call(one, "b" if one.rank == 2 else "a"))
+    told = {str(one) for one in said if isinstance(one, RankError)}
+    assert len(told) == 1 and isinstance(said[2], RankError)
+    here = r"at \S+test_checks\.py:\d+"
+    a, b = (re.escape(does.format(one)) for one in "ab")
+    assert re.fullmatch(f"rank 0 {a} {here}, and rank 2 {b} {here}: all ranks must .* in the same order", *told)
+
+
+@pytest.mark.parametrize("call", [lambda one: one.allgathered(1), lambda one: one.broadcast(1)])
+def test_bytes_of_another_call_are_one_line(call: Callable[[World], object]) -> None:
+    _, one = threads(2, 0.0)
+    one._ranks.queues.barrier = Barrier(1)
+    one._ranks.queues.of[0, 1, 3].put(b"no pickle")
+    with one_line_from(RankError, "^rank 1 .*: it cannot read what comes: .*: all ranks must .*_CHECK_RANKS=1 names"):
+        call(one)
+
+
+@pytest.mark.parametrize("checks", [0.0, 20.0])
+def test_no_other_rank_is_asked_for_what_one_does_for_others(checks: float) -> None:
+    """They wait for that."""
+    one, _ = threads(2, checks)
+    one, row = replace(one, _node=one._ranks), np.zeros(1)
+    calls: list[Callable[[], object]] = [
+        lambda: one.allgathered(1), lambda: one.broadcast(1), lambda: one.on_node(1, "it"), lambda: one.largest(1),
+        lambda: one.of_first_on_node(1, "it"), lambda: one.wait_for_node("it"), lambda: one.gathered(row),
+        lambda: one.stacked(row), lambda: one.joined(row.view(np.uint8), [8, 8], "it"), lambda: exchange(one, 1, 8, 8),
+        lambda: one.check("ends"),
+    ]  # fmt: skip
+    for call in calls:
+        with alone(), one_line_from(RankError, "^rank 0 .* in what it does for others, which wait until it is done"):
+            call()
+    assert all(queue.empty() for queue in one._ranks.queues.of.values()), "nothing was sent"
 
 
 @pytest.mark.parametrize(("said", "seconds"), [("", 0), ("0", 0), ("1", 60), ("7", 7), ("yes", 60), ("-3", 60)])

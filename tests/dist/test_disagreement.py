@@ -55,7 +55,8 @@ LINES_OF_GIVEN = [
     ("asked_by_one", 2, f"set one has other owners on rank 1 than on rank 0: {ASKED}"),
     ("other_number", 3, f"loop further computes with other numbers on rank 1 than on rank 0: {NUMBERS}"),
     ("other_number_of_one", 2, f"loop further computes with other numbers on rank 1 than on rank 0: {NUMBERS}"),
-    ("other_argument", 2, f"factor of loop scaled is another number on rank 1 than on rank 0: {NUMBERS}"),
+    ("other_argument_as_before", 3, f"factor of loop scaled is 0.5 on rank 0, and 2.0 on rank 1: {NUMBERS}"),
+    ("other_argument", 2, f"factor of loop scaled is 2.0 on rank 0, and 3.0 on rank 1: {NUMBERS}"),
     ("other_backend", 2, "the back end has other options on rank 1 than on rank 0: choose the same on all ranks"),
     ("other_processor", 2, r"the processor is .+ fma on rank 0, and riscv64 with fma on rank 1: take nodes .*"),
     ("other_compiler", 3, r"the C\+\+ compiler is .+ on rank 0, and c\+\+ 1\.0 on rank 1: name the same by CXX .*"),
@@ -83,6 +84,9 @@ UNCHECKED = [
     ("other_rows", rf"rank 0 gathers rows of a script \(float64, shape \(2,\) each\) at {HERE}, and rank 1 gathers"
                    rf" rows of a script \(float64, shape \(3,\) each\) at {HERE}: {MOVE}"),
     ("other_sums", rf"rank \d gathers sums of a script .*: {ASK}"),
+    ("sums_of_another", rf"rank \d gathers sums of [ab] .*, and rank \d gathers something else: {ASK}"),
+    ("fields_of_another", rf"rank \d gathers field \w+ .*, and rank \d gathers something else: {ASK}"),
+    ("compared_with_another", rf"rank 0 compares a at {HERE}, and rank 1 compares b at {HERE}: {MOVE}"),
 ]  # fmt: skip
 
 
@@ -97,7 +101,7 @@ def test_messages_of_another_length_are_one_line_and_end_all(name: str, line: st
 @pytest.mark.slow
 @pytest.mark.parametrize(("script", "name"), [
     *((SCRIPT, name) for name in ("nothing", "refused_and_caught", "exit_as_it_should")),
-    *((GIVEN, name) for name in ("what_is_new_is_compared", "values_are_gathered_at_once", "asked_by_one_in_time",
+    *((GIVEN, name) for name in ("what_changes_often_goes_along", "values_are_gathered_at_once", "asked_by_one_in_time",
                                  "parts_go")),
 ])  # fmt: skip
 def test_what_is_the_same_passes(script: str, name: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.dist import placement, shared
-from meshloom.dist.once import MADE, pack, unpacked
+from meshloom.dist.once import MADE, Asked, pack, unpacked
 from meshloom.dist.placement import Placement
 from meshloom.dist.shared import is_in_file
 from meshloom.dist.world import World
@@ -29,12 +29,17 @@ class First(World):
     """The first of two ranks, by itself: what is compared, and what the other one has."""
 
     size: int = 2
+    node_size: int = 2
     compared: list[Any] = field(default_factory=list)
     other: list[Any] = field(default_factory=list)
 
     def allgathered(self, value: Any, what: str = "values") -> list[Any]:
         self.compared.append(value)
         return [value, *(self.other or [value])]
+
+    @property
+    def asked(self) -> list[str]:
+        return [one.digest for one in self.compared]
 
 
 @pytest.fixture
@@ -60,6 +65,13 @@ def arrays_of(one: Any, seen: set[int]) -> Iterator[np.ndarray]:
             yield from arrays_of(each, seen)
 
 
+def lies_in_a_file(mesh: ml.Mesh) -> bool:
+    """All of it, or nothing."""
+    found = [is_in_file(one) for one in arrays_of(mesh, set())]
+    assert len(found) > 10 and len(set(found)) == 1, "a mesh has more arrays"
+    return found[0]
+
+
 ASKED: dict[str, Callable[[], ml.Mesh]] = {
     "generated": lambda: ml.generate.box((5, 4), cells="triangle"),
     "arranged": lambda: ml.generate.box((5, 4), cells="triangle").arranged("random"),
@@ -77,7 +89,7 @@ def test_a_mesh_is_what_it_would_be_and_lies_in_a_file_that_is_gone(name: str, f
         plain = ASKED[name]()
     made = ASKED[name]()
     assert first.compared and not any(tmp_path.iterdir())
-    assert all(map(is_in_file, arrays_of(made, set())))
+    assert lies_in_a_file(made) and not lies_in_a_file(plain)
     assert repr(made) == repr(plain) and made.digest == plain.digest and str(made.arrangement) == str(plain.arrangement)
     for which in ("nodes", "cells", "faces", "boundary_faces"):
         assert np.array_equal(made.permutation.of(which), plain.permutation.of(which))
@@ -94,7 +106,7 @@ def test_a_read_mesh_is_made_once(first: First, tmp_path: Path) -> None:
     with of_process.alone():
         ml.write(tmp_path / "mesh.su2", ml.generate.box((3, 2)))
     read = ml.read(tmp_path / "mesh.su2")
-    assert all(map(is_in_file, arrays_of(read, set()))) and len(first.compared) == 1
+    assert lies_in_a_file(read) and len(first.compared) == 1
     (tmp_path / "wrong.su2").write_text("NDIME= 2\nNELEM= 1\n5 0 1 7 0\nNPOIN= 1\n0 0 0\n")
     with of_process.alone(), pytest.raises(MeshError) as plain:
         ml.read(tmp_path / "wrong.su2")
@@ -104,9 +116,9 @@ def test_a_read_mesh_is_made_once(first: First, tmp_path: Path) -> None:
 
 
 def test_ranks_that_ask_for_different_things_make_their_own(first: First) -> None:
-    first.other.append("another digest")
+    first.other.append(Asked("another digest", changed=False))
     mesh = ml.generate.box((5, 4))
-    assert not any(map(is_in_file, arrays_of(mesh, set()))) and MADE not in mesh.cells.kept
+    assert not lies_in_a_file(mesh) and MADE not in mesh.cells.kept
     mesh.reordered("random").periodic({"xmin": "xmax"})
     assert len(first.compared) == 1, "nothing is asked of the others for what is made of it"
 
@@ -115,7 +127,7 @@ def test_what_nobody_can_compare_is_each_ranks_own(first: First) -> None:
     """All ranks ask all the same: they may have been given something else."""
     with pytest.raises(MeshError, match="extent"):
         ml.generate.box((3, 2), extent=lambda: None)  # type: ignore[arg-type]
-    assert first.compared == [""]
+    assert first.asked == [""]
 
 
 def test_other_arguments_are_other_meshes(first: First) -> None:
@@ -124,7 +136,7 @@ def test_other_arguments_are_other_meshes(first: First) -> None:
         mesh = ml.generate.box((3, 2), extent=(extent, 1.0))
         for seed in (0, 1):
             mesh.reordered("random", seed=seed)
-    assert len(set(first.compared)) == 6
+    assert len(set(first.asked)) == 6
 
 
 def test_meshes_of_a_script_are_its_own(first: First) -> None:
@@ -135,9 +147,29 @@ def test_meshes_of_a_script_are_its_own(first: First) -> None:
 
 def test_what_is_made_of_changed_values_is_each_ranks_own(first: First) -> None:
     mesh = ml.generate.box((3, 2))
+    mesh.reordered("random")
     mesh.coordinates.assign(2.0 * mesh.coordinates.numpy())
-    asked = len(first.compared)
-    assert not any(map(is_in_file, arrays_of(mesh.reordered("random"), set()))) and len(first.compared) == asked
+    own = mesh.reordered("random")
+    assert not lies_in_a_file(own) and MADE not in own.cells.kept
+    *_, before, now = first.compared
+    assert now == Asked(before.digest, changed=True), "others are asked, whose values may be as they were"
+
+
+def test_a_rank_asks_where_another_has_changed_values(first: First) -> None:
+    """Whether there is a collective is not up to what one rank has done."""
+    mesh = ml.generate.box((3, 2))
+    mesh.reordered("random")
+    first.other.append(first.compared[-1]._replace(changed=True))
+    own = mesh.reordered("random")
+    assert not lies_in_a_file(own) and MADE not in own.cells.kept and len(first.compared) == 3
+
+
+def test_arranging_asks_once_whatever_comes_of_it(first: First) -> None:
+    """On another node there may be no compiler."""
+    mesh = ml.generate.box((5, 4))
+    for order, stays in (("given", True), ("random", False)):
+        asked = len(first.compared)
+        assert (mesh.arranged(order).cells is mesh.cells) == stays and len(first.compared) == asked + 1
 
 
 def test_without_a_file_each_makes_its_own_and_the_first_only_once(
@@ -153,7 +185,7 @@ def test_without_a_file_each_makes_its_own_and_the_first_only_once(
 
     monkeypatch.setattr(generate, "_airfoil_faces", counting)
     mesh = ml.generate.naca0012(3, 4)
-    assert len(counted) == 1 and not any(map(is_in_file, arrays_of(mesh, set())))
+    assert len(counted) == 1 and not lies_in_a_file(mesh)
     mesh.reordered("random")
     assert len(first.compared) == 2, "ranks of other nodes may have files"
 
@@ -164,6 +196,36 @@ def test_what_is_small_needs_no_file(first: First, monkeypatch: pytest.MonkeyPat
         mesh = ml.generate.box((2, 1))
         packed = pack(mesh, None)
     assert packed is not None and not packed.places and unpacked(packed, None).digest == mesh.digest
+
+
+# ----- under a launcher ----------------------------------------------------------------------------------------------
+NODES = "tests.dist.on_ranks_nodes"
+PLACES = "set cells has its elements at other places on rank 1 than on rank 0: all ranks must be given the same mesh"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [
+    "made_by_one_of_each", "no_file_for_one", "error_on_one_node", "error_of_each_node", "changed_on_one",
+    "changed_by_loops", "asked_by_the_root",
+])  # fmt: skip
+@pytest.mark.parametrize("checks", ["0", "60"])
+def test_two_nodes_go_on_together(name: str, checks: str) -> None:
+    """However one of their ranks fares."""
+    done = launched(4, ["-m", NODES, name], MPIR_CVAR_NUM_CLIQUES="2", MESHLOOM_CHECK_RANKS=checks)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", ""), done.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_a_node_without_a_compiler_is_told_by_the_first_loop() -> None:
+    """Its mesh lies otherwise, and nobody waits for what another node does not ask."""
+    done = launched(4, ["-m", NODES, "no_compiler_on_one"], MPIR_CVAR_NUM_CLIQUES="2", MESHLOOM_CHECK_RANKS="60")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"meshloom: {PLACES}\n"), done.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_ranks_wait_for_the_first_of_their_node_as_long_as_it_takes() -> None:
+    done = launched(2, ["-m", NODES, "one_takes_long"], MESHLOOM_CHECK_RANKS="2")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", ""), done.stderr[-3000:]
 
 
 @pytest.mark.slow

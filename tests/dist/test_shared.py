@@ -78,7 +78,7 @@ def test_what_is_written_later_is_this_ranks_own() -> None:
 def test_a_rank_with_other_values_keeps_them(folder: Path) -> None:
     same, other = np.arange(5.0), np.arange(4)
     with shared.opened_by_all(FIRST) as room:
-        places = shared.written({name: HeldArray(one, print) for name, one in (("same", same), ("other", other))}, room)
+        places = shared.written({"same": same, "other": other}, room)
         files = [shared.mapped(room) for _ in range(4)]
     found: dict[str, Any] = {}
     mine = {"same": same.copy(), "other": other[::-1].copy(), "longer": other}
@@ -112,11 +112,14 @@ class Watching(World):
     how: Callable[[], None] = interrupted
     seen: list[list[int]] = field(default_factory=list)
 
-    def on_node(self, value: Any, what: str = "") -> list[Any]:
+    def of_first_on_node(self, value: Any, what: str) -> Any:
+        self.wait_for_node(what)
+        return value
+
+    def wait_for_node(self, what: str) -> None:
         self.seen.append([one.stat().st_size for one in self.folder.iterdir()])
         if len(self.seen) == self.ends:
             self.how()
-        return [value]
 
 
 @pytest.mark.parametrize("make", ["share", "made once"])

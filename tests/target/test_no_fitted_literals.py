@@ -204,7 +204,7 @@ LEFT: dict[str, dict[str, str]] = {
     "compact/scheme.py": {"_LEAST_PIVOT = ": ROUNDING},
     "compact/schemes.py": {"limit_denominator(": ROUNDING},
     "compact/taylor.py": {"EXACT = ": METHOD},
-    "dist/agreement.py": {"MOST_KNOWN = ": KEPT},
+    "dist/agreement.py": {"MOST_BEGUN = ": KEPT},
     "dist/partition.py": {"MOST_RANKS = ": ASKED, "_BINS = ": AT_ONCE},
     "dist/shared.py": {"LEAST = ": AT_ONCE, "LARGE = ": AT_ONCE, "_ALIGNED = ": FILES},
     "dist/world.py": {"LONGEST_NOTE = ": FORM},
