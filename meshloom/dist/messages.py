@@ -83,6 +83,7 @@ class PersistentMessages:
                  what: Mapping[int, str]):  # fmt: skip
         self._world, self._sent, self._received, self._what = world, sent, received, what
         self._requests, self._mpi, self._status = Requests(), world.mpi, world.mpi.Status()
+        self._seen: dict[int, Any] = {}  # statuses of messages that have come, by sender
         self._types = {source: world.row_type(rows) for source, rows in received.items()}
         weakref.finalize(self, self._requests.free, self._mpi)  # before MPI is finalized, if the process ends
 
@@ -98,6 +99,7 @@ class PersistentMessages:
             if not requests.all:
                 self._make()
             requests.travel = True
+            self._seen.clear()
             self._mpi.Prequest.Startall(requests.all)
         except self._mpi.Exception as error:
             requests.pin()
@@ -111,10 +113,13 @@ class PersistentMessages:
             self._requests.leaving.append(ranks.Send_init(self._world.counted(rows), to))
 
     def progress(self) -> None:
-        """Have MPI do what can be done by now: most do nothing for large messages while nobody calls them. A request
-        that is only asked stays, so that whoever waits for it hears how long its message was."""
-        for one in self._requests.all:
-            one.Get_status()
+        """Have MPI do what can be done by now: most do nothing for large messages while nobody calls them. How long a
+        message was that has come is kept: whoever asks again, or waits for it, may not hear that any more."""
+        for source, request in zip(self._received, self._requests.coming, strict=True):
+            if source not in self._seen and request.Get_status(status := self._mpi.Status()):
+                self._seen[source] = status
+        for request in self._requests.leaving:
+            request.Get_status()
 
     def wait(self) -> None:
         """For all; one after the other, so that a wrong one is told though others never come."""
@@ -133,6 +138,7 @@ class PersistentMessages:
         kind, status, came = self._types[source], self._status, None
         try:
             request.Wait(status)
+            status = self._seen.pop(source, status)
             if status.Get_count(kind) == len(rows):
                 return
             came = status.Get_elements(kind)  # which are bytes

@@ -62,7 +62,7 @@ def no_compiler_on_one() -> None:
 def no_file_for_one() -> None:
     without = ml.world.rank == ml.world.size - 1
     if without:
-        shared._mapped = lambda path: None
+        shared._opened = lambda path: None
     large = ml.generate.naca0012(80, 80)
     assert shared.is_in_file(large.coordinates.storage) != without
     check_alike(large.reordered("random").arranged("random"))
@@ -119,10 +119,10 @@ def changed_by_loops() -> None:
     used(own)
 
 
-def slowly(work: Callable[[object], object]) -> Callable[[object], object]:
-    def slow(of: object) -> object:
+def slowly(work: Callable[..., object]) -> Callable[..., object]:
+    def slow(*of: object) -> object:
         time.sleep(LATE)
-        return work(of)
+        return work(*of)
 
     return slow
 

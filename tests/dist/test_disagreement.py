@@ -113,8 +113,8 @@ def test_what_is_the_same_passes(script: str, name: str) -> None:
 def test_who_does_not_come_is_named() -> None:
     done = launched(3, ["-m", SCRIPT, "late"], MESHLOOM_CHECK_RANKS="20")
     assert done.returncode == 2
-    assert re.fullmatch(f"meshloom: rank [02] gathers field rate .* at {HERE}, and rank 1 is not there after 20 s: {MOVE}"
-                        r" \(MESHLOOM_CHECK_RANKS=600 waits for ten minutes\)\n", done.stderr), done.stderr  # fmt: skip
+    said = f"meshloom: rank [02] gathers field rate .* at {HERE}, and rank 1 is not there after 20 s: {MOVE}"
+    assert re.fullmatch(rf"{said} \(MESHLOOM_CHECK_RANKS=600 waits for ten minutes\)\n", done.stderr), done.stderr
 
 
 @pytest.mark.slow
