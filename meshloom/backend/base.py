@@ -15,6 +15,7 @@ from meshloom.errors import ScheduleError
 from meshloom.mesh.core import Field, Global, on_host
 from meshloom.mesh.globals import Comparison
 from meshloom.native.runtime import copy_bandwidth
+from meshloom.process.ranks import ranks
 from meshloom.process.signals import held_back
 from meshloom.target import CPU, Rates, Target
 
@@ -29,6 +30,7 @@ class Backend(ABC):
     fuses: bool = True  # can it run loops of a program as one?
     lowers: bool = False  # does it run a program of its own in place of a recorded one, and change sets to make it?
     strict: bool = False  # are all kernels strict from now on? one answer for all back ends, so it is set on this class
+    copied_among_ranks: float | None = None  # bytes per second, while all ranks of this node copied
     reproducible: bool = False  # have sums to Globals the same bits in any order, of loops made from now on? likewise
 
     @property
@@ -64,6 +66,11 @@ class Backend(ABC):
         """Bytes per second, read and written, of copying within this back end's memory."""
         return copy_bandwidth()
 
+    def known_copy_bandwidth(self) -> float | None:
+        """The same as far as nobody else has to be asked; of one of several ranks, which would have to copy at the
+        same time, what they have measured so far, None where they have not."""
+        return self.copy_bandwidth() if ranks().size == 1 else self.copied_among_ranks
+
     @property
     def key(self) -> tuple[object, ...]:
         """What makes the same loop a different executable."""
@@ -94,9 +101,10 @@ class Backend(ABC):
         """Begin to compile what ``prepare`` will need, where it ``compiles_apart``."""
         return
 
-    def explained(self, operation: Any) -> Sequence[tuple[str, str]]:
-        """What there is to know about how it executes an operation, besides its schedule: labels and texts."""
-        return ()
+    def explain(self, operation: Any) -> str:
+        """How it executes an operation, why, and the figures."""
+        found: str = operation.policy.explain(operation)
+        return found
 
     def recording(
         self, operations: Sequence[Callable[[], None]], waits: Waits | None = None, of: Sequence[Any] = ()
@@ -128,6 +136,11 @@ class Recording:
 
     def __init__(self, operations: Sequence[Callable[[], None]]):
         self.operations = tuple(operations)
+
+    @property
+    def explained(self) -> str:
+        """All there is to know about what is replayed, where that is something else than the operations."""
+        return ""
 
     def run(self, times: int, record: Sequence[Global]) -> Replayed:
         """Replay ``times`` times, or fewer where Ctrl-C comes."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import cast
 from weakref import WeakSet
 
 import numpy as np
@@ -18,23 +17,24 @@ import numpy as np
 from meshloom.backend import ENVIRONMENT_THREADS, cpu_count, distribute
 from meshloom.backend.base import Backend, Recording, Replayed, Waits
 from meshloom.backend.bound_loop import BoundLoop
-from meshloom.backend.lowering import Launch, Launches
+from meshloom.backend.lowering import Launches
 from meshloom.dist.array import DistributedArray
-from meshloom.dist.exchange import traffic
-from meshloom.dist.grid_rows import RowsField, on_rows, reaches_rows
+from meshloom.dist.explained import loop_explained, program_explained
+from meshloom.dist.grid_rows import RowsField, on_rows
 from meshloom.dist.local import LocalSet, distribution
-from meshloom.dist.lower import Here, LocalProgram, local_set, lowered, slabs_of
+from meshloom.dist.lone_loop import LoneLaunches, LoneLoop
+from meshloom.dist.lower import Here, LocalProgram, local_set, lowered
 from meshloom.dist.placement import Placement
 from meshloom.dist.shared import return_freed_memory
 from meshloom.dist.slabs import cut_for, grid_of, refusal
 from meshloom.dist.usage import maps_of, sets_of
-from meshloom.dist.validity import needs
 from meshloom.dist.world import World, world
 from meshloom.errors import ScheduleError
-from meshloom.mesh.box import IndexSpace
 from meshloom.mesh.core import Field, Global, on_host
 from meshloom.mesh.globals import Comparison
 from meshloom.mesh.numbering import Rows
+from meshloom.native import threads as native_threads
+from meshloom.native.runtime import copy_bandwidth
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.in_turn import executed_in_turn
 from meshloom.operation.operation import Operation
@@ -90,22 +90,19 @@ class Ranks(Backend):
         """A loop by itself; nothing of it is made ready before it is called, since a program lowers all of its own
         together."""
         here = self._here([operation])
-        return Launches((Launch.here(LoneLoop(operation, self._here).__call__),), (here,))
+        return LoneLaunches.of(LoneLoop(operation, self._here, self.world), here)
 
-    def explained(self, operation: Operation) -> Sequence[tuple[str, str]]:
-        """The halos that it looks at, once its fields are over ranks."""
-        fields = Dataflow([operation]).storages
-        if not all(isinstance(one.storage, DistributedArray) for one in fields if isinstance(one, Field)):
-            return ()
-        if reaches_rows(operation):
-            names = ", ".join(one.name for one in fields if isinstance(one, Field) and isinstance(one.set, IndexSpace))
-            return [("halos", f"of {names} by rows, which maps lead to: copied out of slabs before it")]
-        seen = dict.fromkeys(field for field, _ in needs(operation, slabs_of(operation)))
-        if not seen:
-            return ()
-        names = ", ".join(one.name for one in seen)
-        arrays = [cast(DistributedArray, one.storage) for one in seen]
-        return [("halos", f"of {names}, exchanged before it where they are not valid: {traffic(arrays)}")]
+    def explain(self, operation: Operation) -> str:
+        return loop_explained(operation, self.world)
+
+    def copy_bandwidth(self) -> float:
+        """Of this rank while all of its node copy, who share the memory there; measured once. All ranks must ask."""
+        inside, threads = self.inside, int(native_threads.in_use[0])
+        if (known := inside.copied_among_ranks) is None:
+            self.world.on_node(None, "that it is about to copy memory")
+            known = inside.copy_bandwidth() if inside.target.is_simt else copy_bandwidth(threads)
+            inside.copied_among_ranks = known
+        return known
 
     def recording(
         self, operations: Sequence[Callable[[], None]], waits: Waits | None = None, of: Sequence[Operation] = ()
@@ -113,7 +110,7 @@ class Ranks(Backend):
         if not of:
             return Recording(operations)
         on = on_rows(of, self.world)
-        return RankRecording(operations, lowered(Dataflow(on), self._here(on)))
+        return RankRecording(operations, lowered(Dataflow(on), self._here(on)), self.world)
 
     def _here(self, operations: Sequence[Operation]) -> Here:
         """The sets of operations and their fields, over ranks."""
@@ -152,30 +149,12 @@ def _array(one: Field, on: LocalSet) -> DistributedArray:
     return made
 
 
-class LoneLoop:
-    """A loop that runs by itself, lowered when it is first called: halos may have grown meanwhile."""
-
-    def __init__(self, operation: Operation, here: Callable[[Sequence[Operation]], Here]):
-        self._of: tuple[Operation, Callable[[Sequence[Operation]], Here]] | None = (operation, here)
-
-    def __call__(self) -> None:
-        if self._of is not None:
-            operation, here = self._of
-            on = on_rows([operation], world())
-            self._local, self._of = lowered(Dataflow(on), here(on)), None
-            self._steps = [one.prepare() for one in self._local.operations]
-        began = self._local.begin()
-        for step in self._steps:
-            step()
-        self._local.end(began, 1)
-
-
 class RankRecording(Recording):
     """A program as it runs here: a recorded program, too, which the back end inside fuses between exchanges."""
 
-    def __init__(self, operations: Sequence[Callable[[], None]], local: LocalProgram):
+    def __init__(self, operations: Sequence[Callable[[], None]], local: LocalProgram, world: World):
         super().__init__(operations)
-        self._local = local
+        self._local, self._world = local, world
         own = WeakSet(one.local for one in local.arrays.values())  # have the layouts that the whole has chosen
         self.lowered = Tape("on this rank", local.operations, own)
 
@@ -184,6 +163,10 @@ class RankRecording(Recording):
         """What is exchanged at every replay, and which loops have become one."""
         return "; ".join(filter(None, [self._local.summary, *(f"{one.name} as one" for one in self.lowered.steps
                                                                if one.policy.as_one)]))  # fmt: skip
+
+    @property
+    def explained(self) -> str:
+        return program_explained(self.lowered, self._world)
 
     def run(self, times: int, record: Sequence[Global]) -> Replayed:
         return self._replayed(times, lambda one, most: one.run(most, record), record)

@@ -16,8 +16,8 @@ import numpy as np
 
 from meshloom.mesh.core import Field
 
-CALLS, HALOS = "MESHLOOM_CHECK_RANKS", "MESHLOOM_POISON_HALOS"
-SECONDS = 60.0  # that ranks wait for each other, unless said
+CALLS, HALOS, WAITS = "MESHLOOM_CHECK_RANKS", "MESHLOOM_POISON_HALOS", "MESHLOOM_LONG_WAIT"
+SECONDS = 60.0  # that ranks wait for each other, unless said; likewise before one tells that it waits
 SAME_CALLS = "all ranks must make the same calls in the same order"
 ASK_FOR_CALLS = f"{SAME_CALLS} ({CALLS}=1 names them)"
 
@@ -42,6 +42,12 @@ def seconds_to_wait(environment: Mapping[str, str] = os.environ) -> float:
     if said in ("", "0"):
         return 0.0
     return float(said) if said.isdecimal() and float(said) > 1 else SECONDS
+
+
+def seconds_till_told(environment: Mapping[str, str] = os.environ) -> float:
+    """How long a rank waits for others before it says so, where nothing is checked; 0: it never does."""
+    said = environment.get(WAITS, "").strip()
+    return float(said) if said.isdecimal() else SECONDS
 
 
 def difference(one: int, call: CollectiveCall, other: int, their: CollectiveCall) -> str:

@@ -59,7 +59,7 @@ class LocalProgram:
     def summary(self) -> str:
         """What is exchanged and put together at every replay, in one line."""
         calls = [one for one in self.operations if one.domain.is_call]
-        return "; ".join(filter(None, map(_told, calls, functions_of(calls))))
+        return "; ".join(filter(None, map(told, calls, functions_of(calls))))
 
     def compare(self, numbers: NumbersFromPython | None = None) -> None:
         """Before it is first made ready, or begins, with ``numbers``: what all ranks must have been given alike."""
@@ -158,7 +158,7 @@ def reduction(parts: Iterable[RankReduction]) -> Operation:
     return called(RankMessages(reductions, (*given, *found), found), reductions.name)
 
 
-def _told(call: Operation, function: object) -> str:
+def told(call: Operation, function: object) -> str:
     """What a call of an exchange or a reduction does; '' of others."""
     if isinstance(function, Reductions):
         return f"{call.name} in one message"

@@ -81,7 +81,7 @@ class PersistentMessages:
 
     def __init__(self, world: MpiRanks, sent: Mapping[int, np.ndarray], received: Mapping[int, np.ndarray],
                  what: Mapping[int, str]):  # fmt: skip
-        self._world, self._sent, self._received, self._what = world, sent, received, what
+        self._world, self._sent, self._received, self.what = world, sent, received, what
         self._requests, self._mpi, self._status = Requests(), world.mpi, world.mpi.Status()
         self._seen: dict[int, Any] = {}  # statuses of messages that have come, by sender
         self._types = {source: world.row_type(rows) for source, rows in received.items()}
@@ -94,7 +94,7 @@ class PersistentMessages:
         if self._world.checks:
             sizes, expected = ({rank: one.nbytes for rank, one in side.items()}
                                for side in (self._sent, self._received))  # fmt: skip
-            self._world.compare_exchange(self._what, sizes, expected)
+            self._world.compare_exchange(self.what, sizes, expected)
         try:
             if not requests.all:
                 self._make()
@@ -144,7 +144,7 @@ class PersistentMessages:
             came = status.Get_elements(kind)  # which are bytes
         except self._mpi.Exception as error:
             if error.Get_error_class() != self._mpi.ERR_TRUNCATE:
-                named = f"exchanges {self._what.get(source, 'values')} with rank {source}"
+                named = f"exchanges {self.what.get(source, 'values')} with rank {source}"
                 raise self._world.failed(named, error) from None
-        does = f"exchanges {self._what.get(source, 'values')}"
+        does = f"exchanges {self.what.get(source, 'values')}"
         raise RankError(wrong_length(self._world.rank, does, source, came, rows.nbytes))

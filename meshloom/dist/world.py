@@ -49,6 +49,13 @@ class World(of_process.OneProcess):
     _node: Any = field(default=None, repr=False, compare=False)  # one of the ranks of this node
     _sent: dict[str, of_process.MessageCount] = field(default_factory=dict, repr=False, compare=False)  # so far
     _row_types: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)  # MPI's, by their bytes
+    #: How many collectives it has begun, but for those of replays, which are ``sent``
+    begun: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
+
+    @property
+    def notes(self) -> Any:
+        """Another one, for what ranks tell each other of what they do."""
+        return self._notes
 
     @property
     def checks(self) -> bool:
@@ -94,6 +101,7 @@ class World(of_process.OneProcess):
         """A value of each of some ranks; None: of this one. All of these must be about to do the same."""
         if ranks is None:
             return [value]
+        self.begun[0] += 1
         self.check_with_others(does)
         mine = pickle.dumps((self.rank, CollectiveCall(does, running_line()), value), pickle.HIGHEST_PROTOCOL)
         found: list[tuple[int, CollectiveCall, T]] = self._talked(
@@ -109,6 +117,7 @@ class World(of_process.OneProcess):
         """The value of the first of some ranks, all of which must be about to ask; None: of this one."""
         if ranks is None:
             return value
+        self.begun[0] += 1
         self.check_with_others(does)
         call = CollectiveCall(does, running_line())
         mine = pickle.dumps((self.rank, call, value), pickle.HIGHEST_PROTOCOL) if ranks.rank == 0 else b""
@@ -164,6 +173,7 @@ class World(of_process.OneProcess):
 
     def _put_together(self, rows: np.ndarray, counts: Sequence[int], does: str) -> list[np.ndarray]:
         """Rows of every rank, ``counts`` of them: one collective."""
+        self.begun[0] += 1
         ends = [0, *accumulate(counts)]
         found = np.empty((ends[-1], *rows.shape[1:]), rows.dtype)
         into = [as_bytes(found), [*counts], ends[:-1], self.row_type(rows)]
@@ -177,8 +187,9 @@ class World(of_process.OneProcess):
             return [*parts]
         like = parts[self.rank]
         mine = CollectiveCall(f"sends {what} ({like.dtype}, shape {like.shape[1:]} each)", running_line())
-        self.check(mine.does)
-        told = self._talked(mine.does, lambda: self._ranks.alltoall([(len(one), mine) for one in parts]))
+        self.check(does := mine.does)
+        self.begun[0] += 1
+        told = self._talked(does, lambda: self._ranks.alltoall([(len(one), mine) for one in parts]))
         for other, (_, their) in enumerate(told):
             if fault := difference(self.rank, mine, other, their):
                 raise RankError(fault)
@@ -335,4 +346,6 @@ def join() -> None:
         import_module("meshloom.dist.consistency").compare_settings(ranks)
         if ranks.checks:  # the end of a script is a call that all ranks must come to
             atexit.register(ending.shown, lambda: ranks.check("is at the end of its script"), world)
+        else:
+            import_module("meshloom.dist.waits").watch(ranks)
         import_module("meshloom.dist.backend").start()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, fin
 from meshloom.backend import current
 from meshloom.backend.base import Backend
 from meshloom.backend.lowering import Launches
-from meshloom.errors import KernelError, MeshError, ScheduleError, one_line
+from meshloom.errors import KernelError, MeshError, ScheduleError
 from meshloom.exclusion import PREPARING, Mutex, holding, mutex_of, mutexes_of
 from meshloom.kernel.model import Param
 from meshloom.markup import Explanation, table
@@ -351,8 +351,7 @@ class Operation(NoCopy):
 
     def explain(self) -> str:
         """How it runs, why, and the figures."""
-        more = [f"  {label:<10} {one_line(text)}" for label, text in self.backend.explained(self)]
-        return Explanation("\n".join([self.policy.explain(self), *more]))
+        return Explanation(self.backend.explain(self))
 
     def cache_of(self, name: str) -> dict[str, Any]:
         """Where a property is cached."""
@@ -461,10 +460,11 @@ class Operation(NoCopy):
 
     @property
     def seconds(self) -> float | None:
-        """Average seconds of one execution so far (on a device: seconds of the last one); None before the first."""
-        if not self.calls:
-            return None
+        """Average seconds of one execution so far (on a device: seconds of the last one); None before the first. On
+        ranks of what runs on this one, since it was last made ready, without messages."""
         launches = self.execution.launches
+        if not self.calls or (launches is None and self.backend.lowers):
+            return None
         return (None if launches is None else launches.seconds) or self.execution.seconds / self.calls
 
     def __repr__(self) -> str:

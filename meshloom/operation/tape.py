@@ -399,20 +399,18 @@ class Tape:
             if moved:
                 self._ready = self._fused = None
 
-    def _as_laid_out(self) -> None:
-        """Give the fields, to answer a question, the layouts that they will have when it runs."""
-        for operation in self.loops:
-            operation.apply_layout()
-        if not self.layouts_chosen:
-            relayout(open_to(self.layouts, self._voted))
-
     def explained(self) -> str:
         """Every loop's schedule, reason and figures; before that how they are fused and, on a GPU, replayed."""
         if self.calls:
             parts = [one.explain() for one in self._pieces_now]
             return "\n\n".join(f"part {k} of {len(parts)}: {text}" for k, text in enumerate(parts, 1))
+        if self._ready and self._ready[1].explained:
+            return self._ready[1].explained
         with self._asked():
-            self._as_laid_out()
+            for operation in self.loops:
+                operation.apply_layout()
+            if not self.layouts_chosen:  # to tell of the layouts that fields will have when it runs
+                relayout(open_to(self.layouts, self._voted))
             loops = [o.explain() for o in dict.fromkeys(self.loops) if not o.domain.all_memory and not only_counts(o)]
             moved = [f"layout of {f.name}: {best}, the least time over all loops"
                      for f, best in self.layouts.items() if f not in self._voted or str(f.layout) == best]  # fmt: skip
@@ -420,7 +418,8 @@ class Tape:
 
     def _explained_fusion(self) -> str:
         """What is fused, and how a device is given it: known when it is compiled, which is left to the first run."""
-        order = self._ready[1].summary if self._ready else ""
+        unknown = f"exchanges, and what this rank runs: {NOT_YET}" if lowers(self.loops) else ""
+        order = self._ready[1].summary if self._ready else unknown
         if not self.may_fuse():
             return order
         (backend,), (found, made) = self.backends(), self.fusion()

@@ -62,7 +62,11 @@ def _users(traceback: TracebackType | None) -> TracebackType | None:
 
 def running_line() -> str:
     """``script.py:12``: the innermost line that is executed now and is not the package's; '' where there is none."""
-    frame: FrameType | None = sys._getframe(1)
+    return line_of(sys._getframe(1))
+
+
+def line_of(frame: FrameType | None) -> str:
+    """The same of what a frame executes, or whoever has called it."""
     while frame is not None and not _is_users(frame.f_code.co_filename):
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,67 @@ def left_early() -> None:
     if ml.world.rank == 1:
         sys.exit()
     of[2].numpy()
+
+
+def written_on_one() -> None:
+    of = given()
+    loop(*of)
+    if ml.world.rank == 0:
+        with TemporaryDirectory() as folder:
+            ml.write(Path(folder) / "rate.vtu", of[0], cell_fields={"rate": of[2]})
+
+
+def one_step_more() -> None:
+    mesh, u, _ = given()
+    step = loops_of(mesh, u)
+    step.run(2)
+    if ml.world.rank == 0:
+        step.run(1)
+
+
+def late_by_seconds() -> None:
+    """Rank 1 comes late to a gather, and rank 0 to its end."""
+    of = given()
+    loop(*of)
+    if ml.world.rank == 1:
+        time.sleep(8)
+    of[2].numpy()
+    if ml.world.rank == 0:
+        time.sleep(8)
+
+
+def globals_are_read_by_one() -> None:
+    """No rank waits for another to read a Global, whoever has reduced it: a program, a loop by itself, a field."""
+    for backend in ("numpy", "cpu", "emulated"):
+        ml.use(backend, reproducible=True)
+        mesh, u, rate = given()
+        total, found = ml.Global(0.0, "total"), []
+
+        def look(*more: ml.Global, total: ml.Global = total, found: list[Any] = found) -> None:
+            if ml.world.rank == 1:
+                for one in (total, *more):
+                    found.append((float(one), one.value, one.numpy().tolist(), repr(one), bool(one < 1e9)))
+            step.run(1)
+
+        @ml.program
+        def step(u: ml.Field = u, mesh: ml.Mesh = mesh, total: ml.Global = total) -> None:
+            total.value = 0.0
+            summed(mesh.cells, u, total)
+
+        step.run(3)
+        look()
+        summed(mesh.cells, u, total)
+        look()
+        loop(mesh, u, rate)
+        look(u.norm(), u.sum(), u.max(), u.dot(u))
+        step.repeat(until=total < 1e9, at_most=2)
+        look()
+        assert len(found) == (ml.world.rank == 1) * 8
+
+
+@ml.kernel
+def summed(u: ml.Read, total: ml.Sum):
+    total += u
 
 
 def late() -> None:
@@ -277,7 +339,8 @@ def no_exchange() -> None:
 
 RUNS: dict[str, Callable[[], None]] = {
     one.__name__: one for one in (
-        nothing, gathered_on_one, other_fields, left_early, late, shorter_message, longer_message, other_rows,
+        nothing, gathered_on_one, other_fields, left_early, written_on_one, one_step_more,
+        late_by_seconds, globals_are_read_by_one, late, shorter_message, longer_message, other_rows,
         other_sums, sums_of_another, fields_of_another, compared_with_another, raised_on_one, raised_on_some,
         refused_on_one, refused_on_all, raised_on_all, refused_and_caught,
         exit_with_words, exit_with_code, exit_by_prompt, exit_raised, exit_on_all, exit_on_all_with_words,

@@ -186,7 +186,7 @@ class OfThread:
         return getattr(self.local.world, name)
 
 
-def on_threads(ranks: int, job: Callable[[World], T]) -> list[T]:
+def on_threads(ranks: int, job: Callable[[World], T], backend: str = "numpy") -> list[T]:
     """What each rank finds."""
     meeting, here = Meeting(ranks), OfThread()
     found: list[Any] = [None] * ranks
@@ -207,7 +207,7 @@ def on_threads(ranks: int, job: Callable[[World], T]) -> list[T]:
             patch.setattr(import_module(f"meshloom.dist.{name}"), "world", lambda: here)
         patch.setattr(import_module("meshloom.backend"), "_over_ranks", lambda inside: Ranks(inside, here))
         patch.setattr(agreement, "_noted", PerThread(agreement.Noted))
-        with ml.using("numpy", reproducible=True):
+        with ml.using(backend, reproducible=True):
             threads = [threading.Thread(target=rank_runs, args=(one,), daemon=True) for one in range(ranks)]
             for one in threads:
                 one.start()

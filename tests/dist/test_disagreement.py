@@ -100,7 +100,7 @@ def test_messages_of_another_length_are_one_line_and_end_all(name: str, line: st
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("script", "name"), [
-    *((SCRIPT, name) for name in ("nothing", "refused_and_caught", "exit_as_it_should")),
+    *((SCRIPT, name) for name in ("nothing", "refused_and_caught", "exit_as_it_should", "globals_are_read_by_one")),
     *((GIVEN, name) for name in ("what_changes_often_goes_along", "values_are_gathered_at_once", "asked_by_one_in_time",
                                  "parts_go")),
 ])  # fmt: skip

@@ -209,6 +209,8 @@ LEFT: dict[str, dict[str, str]] = {
     "dist/shared.py": {"LEAST = ": AT_ONCE, "LARGE = ": AT_ONCE, "_ALIGNED = ": FILES},
     "dist/world.py": {"LONGEST_NOTE = ": FORM},
     "dist/ending.py": {"_MOST = ": FORM, "_CODE_BITS = ": FORM},
+    "dist/waits.py": {"STILL_UNDER_WAY = ": PATIENCE, "_SHORTEST, _LONGEST = ": PATIENCE,
+                      "_STAGGER, _LATEST = ": PATIENCE},
 }  # fmt: skip
 #: The same where machines are none of a module's business.
 ELSEWHERE: dict[str, dict[str, str]] = {

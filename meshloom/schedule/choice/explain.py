@@ -24,6 +24,7 @@ from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.common.blocks import block_offsets
 from meshloom.schedule.strategies.common.points import tile_of
 
+NOT_BY_ITSELF = "not yet: call the loop by itself, then ask again"
 REPRODUCIBLE = "to Globals the same bits in any order (reproducible)"
 
 
@@ -193,15 +194,15 @@ def colors_of(arrays: list[np.ndarray], targets: list[int], elements: int, block
 
 def _measured(loop: Explained) -> str:
     if loop.seconds is None:
-        return "not yet: call the loop by itself, then ask again"
+        return NOT_BY_ITSELF
     rate = loop.counts.compulsory / loop.seconds
     runs = f"{loop.calls} run{'s' if loop.calls > 1 else ''}"
     text = f"{loop.seconds * 1e3:.4g} ms ({runs}), {rate / 1e9:.3g} GB/s of compulsory bytes"
     try:
-        copy = loop.backend.copy_bandwidth()
+        copy = loop.backend.known_copy_bandwidth()
     except CompilerError:
         return text
-    return f"{text}, {rate / copy:.2f} of copy ({copy / 1e9:.3g} GB/s)"
+    return text if copy is None else f"{text}, {rate / copy:.2f} of copy ({copy / 1e9:.3g} GB/s)"
 
 
 def amount(count: float) -> str:
