@@ -114,8 +114,21 @@ def few_cells() -> list[np.ndarray]:
     return [u.numpy(), np.array([float(norm), times])]
 
 
+def own_values() -> list[np.ndarray]:
+    """Those that each rank has made of its own, put into a field that is over ranks."""
+    mesh, u = around_an_airfoil()
+    step, _, _ = diffusing(mesh, u)
+    step.run(2)
+    before, own = u.local(), u.local() * np.sqrt(mesh.cells.mine)
+    given = mesh.cells.field("given", data=lambda points: own)
+    move(mesh.cells, given, u, ml.Global(0.0, "norm"))
+    assert np.array_equal(u.local(), before + own)
+    step()
+    return [u.numpy(), given.numpy()]
+
+
 RUNS: dict[str, Callable[[], list[np.ndarray]]] = {
-    "diffusion": diffusion, "by_hand": by_hand, "few_cells": few_cells,
+    "diffusion": diffusion, "by_hand": by_hand, "few_cells": few_cells, "own_values": own_values,
 }  # fmt: skip
 
 

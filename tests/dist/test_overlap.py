@@ -11,7 +11,7 @@ import pytest
 
 import meshloom as ml
 from meshloom.backend import current
-from meshloom.dist import lower, overlap
+from meshloom.dist import exchange, lower, overlap
 from meshloom.dist.backend import Ranks
 from meshloom.dist.exchange import Exchange, Travelling, place_exchanges
 from meshloom.dist.halo import LAYERS
@@ -127,7 +127,7 @@ def test_cores_run_before_messages_are_waited_for(monkeypatch: pytest.MonkeyPatc
             ("exchange of u", None), ("star", core), ("poll of exchange of u", None), ("taken", later),
             ("end of exchange of u", None),
             *(("star", one) for one in rims), *(("taken", one) for one in their)]  # fmt: skip
-        assert "with rank 0, 2, 64 B from here, overlapped with star, taken, polled once meanwhile" in found.summary
+        assert "with ranks 0 and 2: 64 B from here, overlapped with star, taken, polled once meanwhile" in found.summary
     start, poll, end = functions(found)
     assert isinstance(start, ExchangeStart) and isinstance(poll, ExchangePoll) and isinstance(end, ExchangeEnd)
     assert start.exchange is poll.exchange is end.exchange
@@ -325,6 +325,31 @@ def test_what_does_not_pay_is_not_cut_and_says_so(monkeypatch: pytest.MonkeyPatc
     assert (
         isinstance(at_once, BlockingExchange) and "not overlapped: to run star meanwhile hides at most" in found.summary
     )
+
+
+def test_exchanges_that_are_alike_are_told_once() -> None:
+    """By the ranks that they are with, and how often in a replay."""
+    with ml.using("numpy"):
+        once = stepping((18, 4), False, 1)
+
+        def twice() -> None:
+            once()
+            once()
+
+        said = on_rank(twice, 1, 3).summary
+        assert said.startswith("exchange of u with ranks 0 and 2: 64 B from here, ") and said.endswith(" (2 times)")
+        assert said.count("exchange of u") == 1
+        assert "times)" not in on_rank(once, 1, 3).summary
+
+
+@pytest.mark.parametrize(("ranks", "words"), [
+    ([], "no rank: 0 B"), ([1], "rank 1: 0 B"), ([0, 2], "ranks 0 and 2: 0 B"), ([1, 2, 12], "ranks 1, 2 and 12: 0 B")
+])  # fmt: skip
+def test_the_ranks_of_an_exchange_are_told_apart_from_its_size(
+    monkeypatch: pytest.MonkeyPatch, ranks: list[int], words: str
+) -> None:
+    monkeypatch.setattr(exchange, "neighbours", lambda arrays: ranks)
+    assert exchange.traffic([]) == f"with {words} from here"
 
 
 def test_reductions_draws_and_temporaries_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
