@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_PACKAGE = Path(__file__).parent
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
           stat.S_IFSOCK: "a socket"}  # fmt: skip
 
@@ -192,5 +193,20 @@ def kind_of_file(mode: int) -> str:
 
 
 def install(extra: str) -> str:
-    """What a person types to get an extra: Meshloom is installed from its folder, not from an index of packages."""
-    return f"pip install '.[{extra}]' in the folder of Meshloom"
+    """What a person types to get an extra, where Meshloom was installed from: its folder, or a wheel."""
+    if _is_of_a_folder():
+        return f"pip install '.[{extra}]' in the folder of Meshloom"
+    return f"pip install 'meshloom[{extra}]'"
+
+
+def _is_of_a_folder() -> bool:
+    """Does this package lie in the folder that it is made from, or has pip copied it from there?"""
+    if (_PACKAGE.parent / "pyproject.toml").is_file():
+        return True
+    from importlib import metadata  # nobody needs it before something is missing
+
+    try:
+        url = metadata.distribution("meshloom").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        return True
+    return "dir_info" in (url or "")

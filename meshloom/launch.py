@@ -217,7 +217,8 @@ def _changes(key: str, old: Any, new: Any) -> Iterator[str]:
 
 def folder_for(request: Request, job: Job, options: Options = COMMAND) -> RunFolder:
     """Claim the output folder, which all ranks must see: a restart goes on in the folder of its checkpoint unless
-    ``out`` says otherwise."""
+    ``out`` says otherwise. A case that does not run on them gets none."""
+    job.case.check_ranks()
     return shared(_claimed(request, job, options), options)
 
 

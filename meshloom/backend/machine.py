@@ -9,6 +9,7 @@ import numpy as np
 
 from meshloom.backend import Backend, threads
 from meshloom.native import machine
+from meshloom.process.ranks import ranks
 from meshloom.process.version import VERSION
 from meshloom.target import cpu_count
 
@@ -20,9 +21,10 @@ def backend_text(used: Backend) -> str:
 
 def machine_rows(used: Backend) -> list[tuple[str, str]]:
     """(label, text) of all that a result may depend on besides its settings. Nothing names this machine or its user."""
+    of_all = f", on each of {size} ranks" if (size := ranks().size) > 1 else ""
     rows = [
         ("meshloom", VERSION),
-        ("back end", backend_text(used)),
+        ("back end", f"{backend_text(used)}{of_all}"),
         ("machine", f"{platform.system()} {platform.machine()}, {processor_name()}"),
         ("cores", f"{cpu_count()} usable"),
         ("memory", f"{machine.memory() / 2**30:.3g} GiB"),

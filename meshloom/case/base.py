@@ -70,6 +70,8 @@ class Case(RunTask):
     limits: Mapping[str, Limit] = MappingProxyType({})  # of fields and globals by name; recorded ones are watched
     small: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # settings that leave hardly any elements: to look at it
 
+    not_on_ranks: ClassVar[str] = ""  # why it does not run on several: "whose ...", of the case; '': it does
+
     source: ClassVar[CaseSource | None] = None  # where it comes from a file of a person's own
 
     config: Any  # an instance of Config
@@ -200,6 +202,13 @@ class Case(RunTask):
         if self.steps_left(now) != 0 or span is None:
             return f"--iterations {min(2 * self.config.run.iterations, MOST_ITERATIONS)}"
         return f"--set {self.end_setting}={2.0 * span[1]!r}"
+
+    @classmethod
+    def check_ranks(cls) -> None:
+        """UserError where there are several ranks, on which it does not run; all must ask."""
+        if cls.not_on_ranks:
+            ml.world.check_alone(f"case '{cls.name}', {cls.not_on_ranks},", "cases on meshes do, such as airfoil, and"
+                                 " all that 'meshloom cases' does not mark")  # fmt: skip
 
     # --- when it ends
 

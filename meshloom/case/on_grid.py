@@ -22,6 +22,9 @@ from meshloom.run.task import RunTask
 from meshloom.run.views import Chart, Image, Picture, SpacePicture
 
 AXES = ml.Grid.axis_names
+#: Of cases whose right-hand sides are compact differences, or whose pressure is solved for: see ``Case.not_on_ranks``.
+SOLVES_ALONG_LINES = "whose compact differences solve along the first axis of its grid, which ranks would cut"
+SOLVES_FOR_PRESSURE = "whose pressure is solved for by FastPoisson or Multigrid, which need the whole grid"
 
 
 class GridCase(Case):

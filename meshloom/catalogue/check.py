@@ -36,6 +36,9 @@ def _check_answers(case: type[Case]) -> None:
     for name, what in _NEEDED.items():
         if not hasattr(case, name):
             raise ValueError(f"has no {name}: {what}")
+    if not isinstance(case.not_on_ranks, str):
+        raise ValueError(f"has not_on_ranks = {shown(case.not_on_ranks)}; it must be text: why it does not run on"
+                         " several ranks, or '' where it does")  # fmt: skip
     for name in ("name", "title"):
         if not isinstance(getattr(case, name), str) or not getattr(case, name).strip():
             raise ValueError(f"has {name} = {shown(getattr(case, name))}; it must be text")

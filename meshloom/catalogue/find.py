@@ -48,17 +48,17 @@ def is_found_again(case: type[Case]) -> bool:
     return case.source is not None or is_ready(case) or case.name in installed.offers()
 
 
-def listed() -> Iterator[tuple[str, str]]:
-    """(name, title) of every ready and installed case. A broken one costs a warning, and nothing else."""
+def listed() -> Iterator[type[Case]]:
+    """Every ready and installed case, by name. A broken one costs a warning, and nothing else."""
     ready, offers = ready_cases(), installed.offers()
-    found = {name: case.title for name, case in ready.items()}
+    found = dict(ready)
     for name, entries in offers.items():
         if name in ready:
             for entry in entries:
                 warnings.warn(installed.clash(entry), stacklevel=2)
             continue
         try:
-            found[name] = installed.load(entries).title
+            found[name] = installed.load(entries)
         except UserError as problem:
             warnings.warn(f"left out: {problem}", stacklevel=2)
-    yield from sorted(found.items())
+    yield from (found[name] for name in sorted(found))

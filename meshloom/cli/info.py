@@ -11,6 +11,7 @@ import meshloom as ml
 from meshloom.backend import automatic_backend, cpu_count
 from meshloom.backend.cuda import nvrtc
 from meshloom.backend.machine import gpu_names, processor_name
+from meshloom.cli import launcher
 from meshloom.errors import CompilerError, install
 from meshloom.native.cache import refusal, wanted_root
 from meshloom.native.compiler import host_compiler
@@ -27,6 +28,7 @@ def text_lines() -> Iterator[str]:
         yield f"gpu        {', '.join(gpu_names())}"
     yield f"compiler   {_compiler_line()}"
     yield f"nvrtc      {_nvrtc_line()}"
+    yield from launcher.text_lines()
     for name, reason in found.items():
         chosen = " (run takes this one)" if name == automatic_backend(found) else ""
         yield f"back end   {name}: {'available' if reason is None else f'not available: {reason}'}{chosen}"

@@ -100,6 +100,8 @@ _RUN_EXAMPLES = """Examples:
 
   meshloom run --restart runs/airfoil-001/checkpoint.h5 --iterations 10000
 
+  mpirun -n 4 meshloom run airfoil   (on four ranks of MPI; see meshloom info, and meshloom cases for what runs so)
+
 Signals: Ctrl-C, SIGTERM and SIGHUP stop with a checkpoint, a second Ctrl-C at once; SIGUSR1 writes a checkpoint now.
 """
 
@@ -169,10 +171,17 @@ def _asked() -> int:
         if not sys.argv[1:]:  # no command at all: what is raised is the help
             error.show()
             return int(error.exit_code)
+        _check_ranks_not_asked()
         command = error.ctx.command_path if error.ctx else "meshloom"
         return _failed(f"{error.format_message().rstrip('.')}; see {command} --help", error.exit_code)
     except typer.Abort:
         return _failed("stopped", 1)
+
+
+def _check_ranks_not_asked() -> None:
+    from meshloom.cli.launcher import check_not_asked
+
+    check_not_asked(sys.argv[1:])
 
 
 def _failed(message: str, code: int) -> int:
@@ -249,6 +258,8 @@ def run(
     _becomes_a_run()
     from meshloom.launch import Request, check
 
+    if any("run.ranks" in one for one in changes or ()):
+        _check_ranks_not_asked()
     settings = _settings(changes, backend=backend, precision=precision, iterations=iterations, threads=threads)
     request = Request(target, settings, _path("--out", out), _path("--restart", restart), overwrite, profile=profile,
                       changed=changed)  # fmt: skip
@@ -351,14 +362,14 @@ def _tell_that_stdout_is_lost(loss: OSError) -> None:
 
 
 @app.command(cls=_Command)
-def cases() -> None:
-    """List the cases that can be run."""
-    from meshloom.catalogue import listed
+def cases(
+    json: Annotated[bool, _flag("--json", help="Print one line of JSON, which says why, too.")] = False,
+) -> None:
+    """List the cases that can be run; those marked 'one process' do not run on several ranks of MPI."""
+    from meshloom.cli.cases import text_lines
 
-    found = list(listed())
-    width = max(len(name) for name, _ in found)
-    for name, title in found:
-        print(f"{name:{width}}  {one_line(title)}")
+    for line in text_lines(json):
+        print(line)
 
 
 @app.command(cls=_Command, epilog="Example:  meshloom show airfoil > mine.toml")

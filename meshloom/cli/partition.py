@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
+import meshloom as ml
+from meshloom.case import Case
 from meshloom.cli.cache import size
 from meshloom.config import Setting
 from meshloom.dist.distribute import distribute, qualities
 from meshloom.dist.partition import MOST_RANKS, PARTITIONERS
 from meshloom.dist.quality import SetQuality
+from meshloom.dist.slabs import refusal
 from meshloom.dist.usage import Usage, usage
 from meshloom.dist.verify import verify
 from meshloom.errors import CompilerError, UserError, one_line, shown
@@ -48,14 +51,16 @@ def text_lines(
         raise UserError(f"-n must be a whole number from 1 to {MOST_RANKS}, got {shown(ranks)}")
     own = None if array is None else read_partition(array, "--array ")
     case, loops = recorded_loops(check(Request(target, settings)))
-    used = usage(loops)
+    used, why = usage(loops), _refused(case, loops)
     if array is not None and not used.tasks:
         raise UserError(f"--array {array}: case '{case.name}' has no mesh whose cells could be given to ranks")
     results = list(_results(used, n, own, str(array)))
     if as_json:
-        yield _as_json(case.name, n, results, used)
+        yield _as_json(case.name, n, results, used, why)
         return
     yield f"{case.name}: {case.size_text()}, cut over {n} rank{'s' if n != 1 else ''}"
+    if why:
+        yield f"  {why}: this is how it would be cut"
     yield from _table(results)
     yield f"  {_MEANING}"
     for one in results:
@@ -92,10 +97,19 @@ def _cut(used: Usage, by: str, how: str | np.ndarray, ranks: int) -> _Result:
     return _Result(by, tuple(qualities(used, sets, ranks)))
 
 
-def _as_json(case: str, ranks: int, results: list[_Result], used: Usage) -> str:
+def _refused(case: Case, loops: Iterable[ml.Operation]) -> str:
+    """Why the case does not run on several ranks; '' where it does."""
+    if case.not_on_ranks:
+        return one_line(f"case '{case.name}', {case.not_on_ranks}, does not run on several ranks yet")
+    said = next((f"loop {one.name}: {problem}" for one in loops if (problem := refusal(one))), "")
+    return one_line(f"case '{case.name}' does not run on several ranks yet: {said}") if said else ""
+
+
+def _as_json(case: str, ranks: int, results: list[_Result], used: Usage, why: str) -> str:
     return json.dumps({
         "case": case,
         "ranks": ranks,
+        "refused": why,
         "partitions": [{"by": one.by, "sets": [asdict(each) for each in one.sets]} for one in results if one.sets],
         "missing": {one.by: one.missing for one in results if one.missing},
         "not_counted": list(used.across),

@@ -69,6 +69,8 @@ def as_json(case: Case, folder: RunFolder, outcome: Outcome, *, profile: bool = 
             "backend": ml.backend(),
             "precision": case.config.run.precision,
             "threads": threads_in_use(),
+            "ranks": ml.world.size,
+            "reproducible": case.config.run.reproducible,
             "numbering": case.numbering(),
             "schedules": schedules(case),
             "warnings": list(case.doubts()),

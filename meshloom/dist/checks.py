@@ -8,12 +8,14 @@ NaN, so that an exchange that is missing shows.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from meshloom.errors import UserError, shown
 from meshloom.mesh.core import Field
 
 CALLS, HALOS, WAITS = "MESHLOOM_CHECK_RANKS", "MESHLOOM_POISON_HALOS", "MESHLOOM_LONG_WAIT"
@@ -35,13 +37,22 @@ class CollectiveCall(NamedTuple):
         return f"{self.does} at {self.where}" if self.where else self.does
 
 
-def seconds_to_wait(environment: Mapping[str, str] = os.environ) -> float:
-    """How long ranks wait for others before a collective; 0 where nothing is checked. No value is refused: ranks may
-    have different ones, and cannot tell each other yet."""
-    said = environment.get(CALLS, "").strip()
-    if said in ("", "0"):
-        return 0.0
-    return float(said) if said.isdecimal() and float(said) > 1 else SECONDS
+def asked_to_check(environment: Mapping[str, str] = os.environ) -> str:
+    """What this process is told of checks."""
+    return environment.get(CALLS, "").strip()
+
+
+def seconds_to_wait(said: str) -> float:
+    """How long ranks wait for others before a collective, as one was told; 0 where nothing is checked. UserError for
+    what is no number of seconds."""
+    try:
+        seconds = float(said or "0")
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds < math.inf:
+        raise UserError(f"{CALLS} must be 0 or more, got {shown(said)}: 0 checks nothing, 1 checks calls, and a larger"
+                        " number is how many seconds ranks wait for each other")  # fmt: skip
+    return SECONDS if 0.0 < seconds <= 1.0 else seconds
 
 
 def seconds_till_told(environment: Mapping[str, str] = os.environ) -> float:

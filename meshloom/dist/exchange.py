@@ -35,8 +35,9 @@ def sent_bytes(arrays: Iterable[DistributedArray]) -> int:
 
 def traffic(arrays: Sequence[DistributedArray]) -> str:
     """Both, in words."""
-    ranks = ", ".join(map(str, neighbours(arrays)))
-    return f"with {f'rank {ranks}' if ranks else 'no rank'}, {amount(sent_bytes(arrays))} from here"
+    *others, last = [str(rank) for rank in neighbours(arrays)] or ["no rank"]
+    ranks = f"ranks {', '.join(others)} and {last}" if others else f"{'rank ' * last.isdecimal()}{last}"
+    return f"with {ranks}: {amount(sent_bytes(arrays))} from here"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@ placed them, and reductions that all ranks finish together."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
@@ -59,7 +60,8 @@ class LocalProgram:
     def summary(self) -> str:
         """What is exchanged and put together at every replay, in one line."""
         calls = [one for one in self.operations if one.domain.is_call]
-        return "; ".join(filter(None, map(told, calls, functions_of(calls))))
+        found = Counter(filter(None, map(told, calls, functions_of(calls))))  # in their order
+        return "; ".join(one if times == 1 else f"{one} ({times} times)" for one, times in found.items())
 
     def compare(self, numbers: NumbersFromPython | None = None) -> None:
         """Before it is first made ready, or begins, with ``numbers``: what all ranks must have been given alike."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,6 +33,8 @@ def _numbered(on: Set, by: ByRank) -> ByRank:
 
 class Placement(OneRank):
     """Over the ranks of this run."""
+
+    shape_hint: ClassVar[str] = "; on several ranks values are those of the whole set, on every rank"
 
     def cut_by(self, how: str | ArrayLike) -> None:
         found = checked_partition(how)

@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from meshloom.dist import ending
-from meshloom.dist.checks import ASK_FOR_CALLS, CollectiveCall, absence, difference, seconds_to_wait
+from meshloom.dist.checks import ASK_FOR_CALLS, CollectiveCall, absence, asked_to_check, difference, seconds_to_wait
 from meshloom.dist.messages import PersistentMessages
 from meshloom.errors import RankError, UserError, install, known_name, one_line, shown
 from meshloom.mesh.values import as_bytes
@@ -325,14 +325,14 @@ def world() -> World:
     except (ImportError, RuntimeError) as problem:  # it is not there, or finds no MPI
         raise UserError(
             f"a launcher has started {said} processes, and mpi4py is not there to join them: {install('mpi')}, or"
-            f" .[mpich] where there is no MPI ({one_line(str(problem))})"
+            f" [mpich] for [mpi] where there is no MPI ({one_line(str(problem))})"
         ) from None
     if (seen := MPI.COMM_WORLD.size) != said:
         raise UserError(f"a launcher has started {said} processes, and mpi4py sees {seen} of them: it was made"
                         " for another MPI; start them with that one's mpirun")  # fmt: skip
     ranks = MPI.COMM_WORLD.Dup()  # the user's own messages stay apart from ours, whatever their tags
     node = ranks.Split_type(MPI.COMM_TYPE_SHARED)
-    patience = max(ranks.allgather(seconds_to_wait()))  # all check, or none
+    patience = max(map(seconds_to_wait, ranks.allgather(asked_to_check())))  # all check, or none
     return World(ranks.rank, ranks.size, node.rank, node.size, ranks, ranks.Dup(), ranks.Dup(), patience, node)
 
 

@@ -56,7 +56,8 @@ class Assignable(ItsOwnCopy, Generic[S_co]):
             raise MeshError(f"map {self.name} stays as it is: {self.held_by}; make a map of your own, ml.Map(...)")
         rows = checked_indices(indices, self.source, self.target, self.name)
         if rows.shape != self.positions.shape:
-            raise MeshError(f"map {self.name}: indices have shape {rows.shape}, expected {self.positions.shape}")
+            raise MeshError(f"map {self.name}: indices have shape {rows.shape}, expected {self.positions.shape}"
+                            f"{Rows.placement.shape_hint}")  # fmt: skip
         self._replace(rows)
 
     def _replace(self, rows: np.ndarray) -> None:
@@ -101,7 +102,7 @@ def checked_indices(indices: ArrayLike, source: Rows, target: Rows, name: str) -
     if array.ndim != 2 or len(array) != source.total or array.shape[1] < 1:
         raise MeshError(
             f"map {name}: indices have shape {array.shape}, but {source.name} has {source.total} elements:"
-            f" expected ({source.total}, arity)"
+            f" expected ({source.total}, arity){Rows.placement.shape_hint}"
         )
     check_range(array, target, name)
     return array

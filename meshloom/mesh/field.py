@@ -169,6 +169,7 @@ class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
         if values.shape not in fitting:
             raise MeshError(
                 f"field {self.name} on {self.set.name}: data has shape {values.shape}, expected {self.shape}"
+                f"{Rows.placement.shape_hint}"
             )
         self.assign_rows(self.set.with_shown(values.reshape(*places, self.dim), self.unpacked))
 

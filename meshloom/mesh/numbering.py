@@ -26,9 +26,10 @@ P = ParamSpec("P")
 class OneRank:
     """Whose the elements of a set are: here all of them are this process's own. Where there are several, ``dist`` puts
     another one in its place. ``cutting``: what cuts cells of meshes over ranks, by name, or the rank of every cell by
-    number, (cells,)."""
+    number, (cells,). ``shape_hint``: what is to be said behind an array of a wrong shape."""
 
     cutting: str | np.ndarray = partitioners()[0]
+    shape_hint: ClassVar[str] = ""
 
     def cut_by(self, how: str | ArrayLike) -> None:
         """Meshes that are cut over ranks from now on are cut so; here none is. PartitionError as by
@@ -188,7 +189,8 @@ def chosen_rows(of: Rows, which: ArrayLike, name: str) -> np.ndarray:
     given = as_array(which, what)
     if given.dtype == bool:
         if given.shape != choices.shape:
-            raise MeshError(f"{name}: a mask of {of.name} has the shape {choices.shape}, got {given.shape}")
+            raise MeshError(f"{name}: a mask of {of.name} has the shape {choices.shape}, got {given.shape}"
+                            f"{Rows.placement.shape_hint}")  # fmt: skip
         return choices[given]
     numbers = whole_numbers(given, what)
     if numbers.ndim != 1:

@@ -263,6 +263,12 @@ def silence() -> None:
     os.close(nothing)
 
 
+def as_launched(command: str) -> str:
+    """A command as a person types it for as many ranks as this run has."""
+    size = _found().size
+    return command if size == 1 else f"mpirun -n {size} {command}"
+
+
 def speak_up() -> None:
     """Printed errors are to be read again."""
     if _voice is not None:

@@ -20,6 +20,7 @@ from meshloom.backend.base import Backend
 from meshloom.errors import MeshloomError, UserError, one_line
 from meshloom.operation.operation import Operation
 from meshloom.operation.replay import backends_of
+from meshloom.process.ranks import as_launched
 from meshloom.run.pace import rate_text
 from meshloom.run.page.numbers import number
 from meshloom.run.report import WARNING, duration
@@ -198,7 +199,8 @@ def command() -> str:
     if program.name in ("", "-c", "ipykernel_launcher.py"):
         return ""
     is_ours = program.name == "meshloom" or program.parts[-2:] == ("meshloom", "__main__.py")
-    return one_line(shlex.join([*(["meshloom"] if is_ours else ["python", str(program)]), *sys.argv[1:]]))
+    words = [*(["meshloom"] if is_ours else ["python", str(program)]), *sys.argv[1:]]
+    return as_launched(one_line(shlex.join(words)))
 
 
 # ----- in words -------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from meshloom.process.atomic_write import HALF_WRITTEN
+from meshloom.process.ranks import as_launched
 
 CONFIG, MONITORS, CHECKPOINT, SERIES, PICTURE = "run.toml", "monitors.csv", "checkpoint.h5", "fields.pvd", "picture.png"
 REPORT, FACTS = "report.html", "report.json"  # the page of a run, and what it is made of besides other files
@@ -89,5 +90,5 @@ def as_typed(path: str, encoding: str | None) -> str:
 
 
 def restart_command(checkpoint: Path, encoding: str | None = "utf-8") -> str:
-    """What a person types to go on from the checkpoint of a case's run."""
-    return f"meshloom run --restart {as_typed(str(checkpoint), encoding)}"
+    """What a person types to go on from the checkpoint of a case's run, on as many ranks."""
+    return as_launched(f"meshloom run --restart {as_typed(str(checkpoint), encoding)}")

@@ -133,8 +133,21 @@ def kinds_of_values() -> list[np.ndarray]:
     return [one for field in found for one in (field.numpy(), np.frombuffer(str(field.dtype).encode(), np.uint8))]
 
 
+def own_values() -> list[np.ndarray]:
+    """Those that each rank has made of its own, put into a field that is over ranks."""
+    mesh, u = around_an_airfoil()
+    step, _, _ = diffusing(mesh, u)
+    step.run(2)
+    before, own = u.local(), u.local() * np.sqrt(mesh.cells.mine)
+    given = mesh.cells.field("given", data=lambda points: own)
+    move(mesh.cells, given, u, ml.Global(0.0, "norm"))
+    assert np.array_equal(u.local(), before + own)
+    step()
+    return [u.numpy(), given.numpy()]
+
+
 RUNS: dict[str, Callable[[], list[np.ndarray]]] = {
-    "diffusion": diffusion, "by_hand": by_hand, "few_cells": few_cells,
+    "diffusion": diffusion, "by_hand": by_hand, "few_cells": few_cells, "own_values": own_values,
     "kinds_of_values": kinds_of_values,
 }  # fmt: skip
 

@@ -17,7 +17,6 @@ import numpy as np
 
 import meshloom as ml
 from meshloom.backend import current
-from meshloom.case.on_grid import GridCase
 from meshloom.catalogue import case_names, find
 from meshloom.operation.program import Program
 from meshloom.process import ranks as of_process
@@ -40,8 +39,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "implicit": ("fv", {"mesh.along": 6, "mesh.up": 4, "time.method": "implicit"}),
 }
-#: All of the package but those on grids, which are refused (``on_ranks_refused.py``).
-CASES = tuple(name for name in case_names() if not issubclass(find(name), GridCase))
+#: All of the package but those that say that they do not run (``on_ranks_refused.py``).
+CASES = tuple(name for name in case_names() if not find(name).not_on_ranks)
 
 
 def case(backend: str, name: str, folder: Path, last: int) -> list[np.ndarray]:

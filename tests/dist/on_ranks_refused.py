@@ -1,4 +1,4 @@
-"""What does not run on several ranks, by name, for ``test_refused_on_ranks.py``: ``python -m
+"""What does not run on several ranks, and every case, by name, for ``test_refused_on_ranks.py``: ``python -m
 tests.dist.on_ranks_refused FOLDER`` tries each, and prints a line with what every rank was told: the exit code that it
 would end with, and the message; "ran" where it was not refused."""
 
@@ -10,17 +10,18 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 import meshloom as ml
-from meshloom.case.on_grid import GridCase
 from meshloom.catalogue import case_names, find
 from meshloom.errors import MeshloomError
 
-#: Poisson solvers, or loops along the axis that is cut.
-CASES = tuple(name for name in case_names() if issubclass(find(name), GridCase))
+#: That say so, and others.
+CASES = tuple(name for name in case_names() if find(name).not_on_ranks)
+RUN = tuple(name for name in case_names() if name not in CASES)
 
 
 @ml.kernel
@@ -50,6 +51,16 @@ def in_a_part() -> None:
     double(on.subset(np.eye(8, 6, dtype=bool)), on.field("u"))
 
 
+def run_undeclared(name: str) -> None:
+    """A case that says nothing: what its program or its solvers cannot do is found on the way."""
+    kind: Any = find(name)
+    said, kind.not_on_ranks = kind.not_on_ranks, ""
+    try:
+        run(name)
+    finally:
+        kind.not_on_ranks = said
+
+
 def run(name: str) -> None:
     settings = {**find(name).small, "run.iterations": 1, "run.backend": "numpy", "output.plot": False}
     ml.run_case(name, settings, out=FOLDER / name, progress=False)
@@ -71,7 +82,8 @@ TRIED: dict[str, Callable[[], object]] = {
     "multigrid": lambda: ml.linalg.Multigrid(ml.linalg.Poisson(plane(), low="dirichlet")),
     "piccg by rows": lambda: ml.linalg.PICCG(ROWS),
     "piccg by rows of a grid": lambda: ml.linalg.PICCG(ml.linalg.Poisson(plane(), low="dirichlet"), fill=1),
-    **{f"case {name}": partial(run, name) for name in CASES},
+    **{f"case {name}": partial(run, name) for name in (*CASES, *RUN)},
+    **{f"case {name}, undeclared": partial(run_undeclared, name) for name in CASES},
 }
 
 

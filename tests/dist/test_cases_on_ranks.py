@@ -18,13 +18,17 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.backend import current
+from meshloom.backend.machine import machine_rows
 from meshloom.dist import ending
 from meshloom.errors import RunError, UserError
 from meshloom.io.files import write_atomically
 from meshloom.io.monitors import MonitorLog, SampleLog
 from meshloom.io.vtk import Series
 from meshloom.process import ranks as of_process
+from meshloom.run import facts
 from meshloom.run.folder import RunFolder, claim
+from meshloom.run.names import restart_command
 from meshloom.run.stop import StopRequest
 from tests.dist import launch, on_ranks_cases
 from tests.dist.launch import ROOT
@@ -276,6 +280,23 @@ def test_clocks_signals_and_answers_are_those_of_all(
         assert stop.checkpoint_wanted() == bool(number)
 
 
+@pytest.mark.parametrize(("ranks", "launcher", "each"), [(1, "", ""), (2, "mpirun -n 2 ", ", on each of 2 ranks")])
+def test_what_is_typed_and_where_it_ran_names_the_ranks(
+    joined: Callable[[Pair], Pair], monkeypatch: pytest.MonkeyPatch, ranks: int, launcher: str, each: str
+) -> None:
+    if ranks == 2:
+        joined(Pair(0))
+    checkpoint = Path("runs/a b/checkpoint.h5")
+    assert restart_command(checkpoint) == f"{launcher}meshloom run --restart 'runs/a b/checkpoint.h5'"
+    for typed, expected in (["/bin/meshloom", "run"], "meshloom run"), (["heat.py"], "python heat.py"):
+        monkeypatch.setattr(sys, "argv", typed)
+        assert facts.command() == f"{launcher}{expected}"
+    monkeypatch.setattr(sys, "argv", ["-c"])
+    assert facts.command() == "", "nobody knows what was typed"
+    with ml.using("numpy"):
+        assert dict(machine_rows(current()))["back end"] == f"numpy{each}"
+
+
 # ----- commands -----------------------------------------------------------------------------------------------------
 def command(ranks: int | None, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return launched(ranks, "-m", "meshloom", *words, cwd=cwd)
@@ -288,7 +309,9 @@ def command(ranks: int | None, *words: str, cwd: Path) -> subprocess.CompletedPr
         (("run", "airfoyl"), "unknown case 'airfoyl'; did you mean 'airfoil'?"),
         (("run", "airfoil", "--set", "mesh.k=3"), "did you mean"),
         (("run", "--restart", "nowhere"), "nowhere: no such checkpoint file"),
-        (("run", "cavity2d"), "fast_poisson does not run on 2 ranks yet"),
+        (("run", "cavity2d"), "case 'cavity2d', whose pressure is solved for by FastPoisson or Multigrid, which need"
+         " the whole grid, does not run on 2 ranks yet: cases on meshes do, such as airfoil"),
+        (("run", "airfoil", "-n", "4"), "ranks are started by a launcher of MPI: mpirun -n 4 meshloom run airfoil"),
         (("study", "airfoil", "--over", "flow.mach=[0.3,0.4]"), "a study, which starts processes of its own, does not"),
         (("run", "airfoil", "--out", "/proc/nothing"), "cannot write to the output folder /proc/nothing"),
     ],
@@ -331,6 +354,11 @@ def test_a_command_says_once_what_it_does(tmp_path: Path) -> None:
     done = command(3, "run", "airfoil", *SMALL, "--iterations", "5", "--json", cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.count("\n") == 1
     found = json.loads(done.stdout)
+    assert (found["ranks"], found["threads"], found["reproducible"]) == (3, 1, False)
+    page = json.loads((tmp_path / "runs/airfoil-001/report.json").read_text())
+    assert page["going_on"].startswith("mpirun -n 3 meshloom run --restart runs/airfoil-001/checkpoint.h5 ")
+    assert page["parts"][0]["command"].startswith("mpirun -n 3 meshloom run airfoil --set mesh.i=6 ")
+    assert dict(page["machine"])["back end"] == "numpy, on each of 3 ranks"
     assert found["iterations"] == 5 and found["files"]["checkpoint.h5"] == "runs/airfoil-001/checkpoint.h5"
     first, *rest = done.stderr.splitlines()
     assert "3 ranks, bits depend on their number (not with --set run.reproducible=true)" in first

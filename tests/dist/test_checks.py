@@ -26,7 +26,16 @@ from hypothesis import strategies as st
 import meshloom as ml
 from meshloom.dist import consistency, ending, local
 from meshloom.dist.array import DistributedArray
-from meshloom.dist.checks import CollectiveCall, absence, difference, digest, poison, poisons_halos, seconds_to_wait
+from meshloom.dist.checks import (
+    CollectiveCall,
+    absence,
+    asked_to_check,
+    difference,
+    digest,
+    poison,
+    poisons_halos,
+    seconds_to_wait,
+)
 from meshloom.dist.consistency import GivenToRank, compare
 from meshloom.dist.halo import DistributedSet, distributed
 from meshloom.dist.local import LocalSet, _local_set, distribution
@@ -329,10 +338,16 @@ def test_no_other_rank_is_asked_for_what_one_does_for_others(checks: float) -> N
     assert all(queue.empty() for queue in one._ranks.queues.of.values()), "nothing was sent"
 
 
-@pytest.mark.parametrize(("said", "seconds"), [("", 0), ("0", 0), ("1", 60), ("7", 7), ("yes", 60), ("-3", 60)])
+@pytest.mark.parametrize(("said", "seconds"), [("", 0), ("0", 0), ("1", 60), ("7", 7), ("0.5", 60), ("2.5", 2.5)])
 def test_how_long_ranks_wait(said: str, seconds: float) -> None:
-    assert seconds_to_wait({"MESHLOOM_CHECK_RANKS": said}) == seconds
-    assert seconds_to_wait({}) == 0
+    assert seconds_to_wait(asked_to_check({"MESHLOOM_CHECK_RANKS": f" {said} "})) == seconds
+    assert seconds_to_wait(asked_to_check({})) == 0
+
+
+@pytest.mark.parametrize("said", ["no", "-1", "yes", "inf", "nan"])
+def test_how_long_ranks_wait_is_a_number(said: str) -> None:
+    with one_line_from(UserError, f"^MESHLOOM_CHECK_RANKS must be 0 or more, got '{said}': "):
+        seconds_to_wait(said)
 
 
 def wrong_set() -> None:

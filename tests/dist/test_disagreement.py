@@ -124,6 +124,13 @@ def test_wrong_commands_are_refused_once() -> None:
 
 
 @pytest.mark.slow
+def test_a_wrong_value_of_what_ranks_check_is_told_once() -> None:
+    done = launched(3, ["-m", "meshloom", "run", "airfoil"], MESHLOOM_CHECK_RANKS="no")
+    assert done.returncode == 2 and done.stderr.startswith("meshloom: MESHLOOM_CHECK_RANKS must be 0 or more, got 'no'")
+    assert len(done.stderr.splitlines()) == 1 and done.stdout == ""
+
+
+@pytest.mark.slow
 def test_mpi4py_that_is_missing_is_told_once(tmp_path: Path) -> None:
     (tmp_path / "mpi4py.py").write_text("raise ImportError('there is none')\n")
     done = launched(3, ["-m", SCRIPT, "nothing"], PYTHONPATH=f"{tmp_path}:{ROOT}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -12,12 +13,15 @@ import pytest
 
 import meshloom as ml
 from meshloom.dist import world
+from meshloom.dist.placement import Placement
 from meshloom.dist.world import World
 from meshloom.errors import UserError
+from meshloom.mesh.numbering import Rows
 from meshloom.process import ranks as of_process
 from meshloom.process.ranks import LAUNCHERS, told_by_launchers
 from tests.dist import on_ranks
 from tests.dist.launch import launched, over_ranks
+from tests.one_line import one_line_from
 
 
 def ran(backend: str, ranks: int | None, module: str = "tests.dist.on_ranks", *names: str) -> dict[str, Any]:
@@ -133,6 +137,26 @@ def test_functions_of_points_are_checked() -> None:
     with pytest.raises(ml.errors.MeshError, match=r"its function of 6 points gave values of shape \(2,\)"):
         mesh.cells.field("u", data=lambda points: points[:2, 0])
     assert mesh.cells.field("u", data=lambda points: 2.0).numpy().tolist() == [2.0] * 6
+
+
+def test_arrays_of_a_wrong_shape_are_told_that_they_are_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = ml.generate.box((4, 3), cells="quad")
+    u, some = mesh.cells.field("u"), np.zeros(6)
+    ends = ml.Map(mesh.faces, mesh.cells, np.zeros((len(mesh.faces), 2), int), "ends")
+    wrong: dict[str, Callable[[], object]] = {
+        r"data has shape \(6,\), expected \(12,\)": lambda: u.assign(some),
+        r"expected \(12,\)": lambda: mesh.cells.field("v", data=some),
+        r"a mask of cells has the shape \(12,\), got \(6,\)": lambda: mesh.cells.subset(some > 0.0),
+        r"expected \(17, 2\)": lambda: ends.assign(np.zeros((17, 3), int)),
+        r"expected \(17, arity\)": lambda: ml.Map(mesh.faces, mesh.cells, np.zeros((6, 2), int), "e"),
+    }
+    for said, attempt in wrong.items():
+        with one_line_from(ml.errors.MeshError, f"{said}$"):
+            attempt()
+    monkeypatch.setattr(Rows, "placement", Placement())
+    for said, attempt in wrong.items():
+        with one_line_from(ml.errors.MeshError, f"{said}; on several ranks values are those of the whole set, on ev"):
+            attempt()
 
 
 def test_mpi4py_that_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

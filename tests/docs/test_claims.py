@@ -6,11 +6,16 @@ import ast
 import re
 import tomllib
 from functools import cache
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 import meshloom as ml
 from bench import compressible
+from meshloom import errors
 from meshloom.errors import install
 from tests.docs.test_rooms import parsed
 
@@ -65,12 +70,13 @@ def test_praise_needs_a_file() -> None:
 
 
 def test_what_to_type_can_be_typed() -> None:
-    """Meshloom is in no index of packages: extras are installed from its folder, and exist."""
+    """Meshloom is in no index of packages: pages install extras from its folder, and they exist."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert install("cuda") == "pip install '.[cuda]' in the folder of Meshloom"
     asked = []
     for name, text in texts():
-        if name != "pyproject.toml":  # extras of extras are named by the package
+        # Extras of extras are named by the package, and so are those of a wheel.
+        if name not in ("pyproject.toml", "meshloom/errors.py"):
             assert "meshloom[" not in text, name
         asked += [extra for one in re.findall(r"pip install ['\"]\.\[([\w,]+)\]", text) for extra in one.split(",")]
     for file in SOURCES:
@@ -78,6 +84,21 @@ def test_what_to_type_can_be_typed() -> None:
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "install":
                 asked += [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
     assert set(asked) <= set(extras) and {"cuda", "plot", "io"} <= set(asked)
+
+
+@pytest.mark.parametrize(("url", "typed"), [
+    ('{"dir_info": {}, "url": "file:///there"}', "pip install '.[plot]' in the folder of Meshloom"),
+    ('{"archive_info": {}, "url": "file:///there/meshloom.whl"}', "pip install 'meshloom[plot]'"),
+    (None, "pip install 'meshloom[plot]'"),
+])  # fmt: skip
+def test_what_to_type_is_said_for_what_it_was_installed_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str | None, typed: str
+) -> None:
+    monkeypatch.setattr(errors, "_PACKAGE", tmp_path / "meshloom")
+    monkeypatch.setattr(metadata, "distribution", lambda _: SimpleNamespace(read_text=lambda _: url))
+    assert install("plot") == typed
+    (tmp_path / "pyproject.toml").touch()
+    assert install("plot") == "pip install '.[plot]' in the folder of Meshloom"
 
 
 def test_modules_and_commands_in_pages_exist() -> None:

@@ -19,6 +19,7 @@ import meshloom as ml
 from meshloom import compact
 from meshloom.case import BROKEN, FamilyConfig, GridCase, Limit, OutputOptions, RunOptions, schedule_table
 from meshloom.case.even_steps import EvenSteps, rounding
+from meshloom.case.on_grid import SOLVES_ALONG_LINES
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.runge_kutta import largest_step, runge_kutta4
@@ -151,6 +152,7 @@ def scheme_limit(scheme: compact.Scheme, axes: int = 1) -> float:
 class AdvectionCase(GridCase):
     """A scalar on a grid. Subclasses make the grid and say what the flow and the exact solution are."""
 
+    not_on_ranks: ClassVar[str] = SOLVES_ALONG_LINES
     monitors: ClassVar[tuple[str, ...]] = ("time", "error_l1", "error_l2", "error_max", "lowest", "highest", "total")
     shown: ClassVar[tuple[str, ...] | None] = ("error_l2", "error_max")
     pictured: ClassVar[str | None] = "phi"

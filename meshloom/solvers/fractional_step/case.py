@@ -11,6 +11,7 @@ import numpy as np
 import meshloom as ml
 from meshloom.case import BROKEN, GridCase, Image, Limit, Streamlines
 from meshloom.case.even_steps import EvenSteps
+from meshloom.case.on_grid import SOLVES_FOR_PRESSURE
 from meshloom.errors import ConfigError
 from meshloom.solvers.fractional_step.boundary_conditions import Condition
 from meshloom.solvers.fractional_step.cells import CellGrid, Velocity
@@ -34,6 +35,7 @@ class IncompressibleCase(GridCase):
     sides. Speeds and lengths are in units of the case, so that a speed of 1 is a usual one."""
 
     monitors: ClassVar[tuple[str, ...]] = MONITORS
+    not_on_ranks: ClassVar[str] = SOLVES_FOR_PRESSURE
     element_name: ClassVar[str] = "cells"
     limits: Mapping[str, Limit] = {"velocity": Limit(-MOST, MOST), "energy": Limit(-1.0, MOST**2)}
     added: frozenset[str] = frozenset(EnergyBudget.names)

@@ -13,6 +13,7 @@ import meshloom as ml
 from meshloom import compact
 from meshloom.case import BROKEN, FamilyConfig, GridCase, Image, Limit, OutputOptions, RunOptions, schedule_table
 from meshloom.case.even_steps import EvenSteps
+from meshloom.case.on_grid import SOLVES_ALONG_LINES
 from meshloom.config import option, section
 from meshloom.errors import ConfigError
 from meshloom.solvers.navier_stokes.equations import DIVERGENCE, Equations
@@ -85,6 +86,7 @@ class FlowCase(GridCase):
     """Compressible flow on a grid. Subclasses say where, of what, from what on, and what happens at the boundaries."""
 
     monitors: ClassVar[tuple[str, ...]] = MONITORS
+    not_on_ranks: ClassVar[str] = SOLVES_ALONG_LINES
     limits: Mapping[str, Limit] = {"q": _DENSITY, "q_stage": _DENSITY, "lowest_density": _LEAST}
     drawn: ClassVar[tuple[str, ...]] = ("vorticity",)  # the monitors beside the picture
     gas: Gas
