@@ -30,7 +30,7 @@ import numpy as np
 from bench.measure import surroundings
 from bench.record import Record
 from bench.stamp import stamp
-from tests.covering import covering
+from bench.covering import covering
 from tests.dist.launch import ROOT, launched
 from tests.dist.on_ranks_cases import ANY_BITS, CASES, SCRIPTS, UNFUSED, VARIANTS
 
