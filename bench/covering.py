@@ -30,10 +30,10 @@ def covering(
     found: set[tuple[int, ...]] = set()
     while waiting:
         hoped, place = heapq.heappop(waiting)
-        fresh = news(rows[place])
-        if len(fresh) == -hoped:  # it can only have become less: nothing else has more
-            met.update(fresh)
+        new = news(rows[place])
+        if len(new) == -hoped:  # it can only have become less: nothing else has more
+            met.update(new)
             found.add(rows[place])
-        elif fresh:
-            heapq.heappush(waiting, (-len(fresh), place))
+        elif new:
+            heapq.heappush(waiting, (-len(new), place))
     return frozenset(found)

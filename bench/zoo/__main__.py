@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 from rich.console import Console
@@ -70,9 +70,10 @@ def run(record: Record, device: Device, chosen: Sequence[str], size: int, until:
     result = record.result
     result["copy_GBps"] = [*result.get("copy_GBps", []), device.copy_bandwidth() / 1e9]
     copy = result["copy_GBps"][-1] * 1e9
-    tasks = [(one.key, lambda one=one: rows_of(one, device, copy))
+    tasks: list[tuple[str, Callable[[], Iterator[Row]]]]
+    tasks = [(one.key, partial(rows_of, one, device, copy))
              for one in settings([name for name in chosen if name in LOOPS], size)]  # fmt: skip
-    tasks += [(f"{name} {family}", lambda name=name, family=family: rows_of_program(name, family, size, device))
+    tasks += [(f"{name} {family}", partial(rows_of_program, name, family, size, device))
               for name in chosen if name in PROGRAMS for family in LOOPS["p1_tetrahedron"].families]  # fmt: skip
     for key, rows in tasks:
         if key in result["done"]:

@@ -23,31 +23,31 @@ CHOSEN = ("auto", "fastest")
 
 @dataclass(frozen=True)
 class Setting:
-    """A loop on one mesh. ``whole``: by every schedule there is?"""
+    """A loop on one mesh. ``complete``: by every schedule there is?"""
 
     loop: str
     family: str
     order: str
     precision: str
     size: int
-    whole: bool
+    complete: bool
 
     @property
     def key(self) -> str:
         return " ".join(map(str, (self.loop, self.family, self.order, self.precision, self.size)))
 
     def columns(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "whole"}
+        return {name: value for name, value in asdict(self).items() if name != "complete"}
 
     def layouts(self) -> tuple[str | None, ...]:
         """None: as fields lie by themselves."""
-        return (None, *LAYOUTS) if self.whole else (None, LAYOUTS[-1])
+        return (None, *LAYOUTS) if self.complete else (None, LAYOUTS[-1])
 
     def wishes(self, backend: str, layout: str | None) -> list[ml.Schedule]:
         """What is chosen is asked of fields as they lie by themselves, as a user has it; the rest is named."""
         if layout is None:
             return [ml.Schedule(name) for name in CHOSEN]
-        blocks = BLOCKS[backend] if self.whole else (None,)
+        blocks = BLOCKS[backend] if self.complete else (None,)
         named = product(ml.strategies(), blocks)
         return [ml.Schedule(name, block=block, variant=one) for name, block in named for one in ml.variants(name)]
 

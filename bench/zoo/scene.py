@@ -128,5 +128,5 @@ class Scene:
         return self.of(on, name, shape, None)
 
     def of(self, on: ml.Set, name: str, shape: Any, data: Callable[[], np.ndarray] | None) -> ml.Field:
-        layout = {} if self.layout is None or shape == 1 else {"layout": self.layout}
-        return on.field(name, shape, dtype=self.precision, data=None if data is None else data(), **layout)
+        values, layout = None if data is None else data(), None if shape == 1 else self.layout
+        return on.field(name, shape, dtype=self.precision, data=values, layout=layout)

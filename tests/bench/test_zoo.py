@@ -115,12 +115,12 @@ def test_meshes_are_as_large_as_asked_for_in_any_order(kind: str, order: str) ->
 
 def test_a_design_meets_every_two_and_has_every_schedule_at_one_size() -> None:
     found = list(settings([*LOOPS], 1000))
-    whole, rest = [one for one in found if one.whole], [one for one in found if not one.whole]
-    assert {(one.loop, one.family) for one in whole} == {(n, f) for n, loop in LOOPS.items() for f in loop.families}
+    full, rest = [one for one in found if one.complete], [one for one in found if not one.complete]
+    assert {(one.loop, one.family) for one in full} == {(n, f) for n, loop in LOOPS.items() for f in loop.families}
     for name in ("order", "precision", "size"):
         met = {(one.loop, one.family, getattr(one, name)) for one in found}
-        assert len(met) == len(whole) * len({getattr(one, name) for one in rest})
-    wishes = [wish for layout in LAYOUTS for wish in whole[0].wishes("cuda", layout)]
+        assert len(met) == len(full) * len({getattr(one, name) for one in rest})
+    wishes = [wish for layout in LAYOUTS for wish in full[0].wishes("cuda", layout)]
     assert {wish.strategy for wish in wishes} == set(ml.strategies()) and len({w.block for w in wishes}) == 4
     assert len({one.key for one in found}) == len(found)
 
