@@ -27,10 +27,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bench.covering import covering
 from bench.measure import surroundings
 from bench.record import Record
 from bench.stamp import stamp
-from tests.covering import covering
 from tests.dist.launch import ROOT, launched
 from tests.dist.on_ranks_cases import ANY_BITS, CASES, SCRIPTS, UNFUSED, VARIANTS
 

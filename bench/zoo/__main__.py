@@ -1,0 +1,185 @@
+"""The zoo: loops that no application has, on meshes of all kinds, by every schedule, each held against NumPy.
+
+    python -m bench.zoo --device cuda|cpu [--only p1_tetrahedron ...] [--size N] [--seconds N] [--resume] [--json FILE]
+
+Every schedule, layout and block at one size in good order and double precision; of other orders, precisions and sizes a
+design in which every two meet, by every strategy with its own block; then three programs, fused and loop by loop. The
+file is written after each mesh, and ``--resume`` goes on with what it lacks. Printed of each loop and mesh: the best of
+all, the best that gives the same bits in every run, what ``auto`` and ``fastest`` take, and the share of a copy.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+import meshloom as ml
+from bench.grid import Cpu
+from bench.measure import surroundings
+from bench.race import check_time, stopping_cleanly
+from bench.race_loop import Cuda, Device
+from bench.record import Record
+from bench.started import options_of
+from bench.zoo.design import CHOSEN, PRECISIONS, SIZE, Setting, settings
+from bench.zoo.loops import LOOPS, Contest
+from bench.zoo.programs import PROGRAMS, Timed, scene_of
+from bench.zoo.scene import Scene
+from meshloom.errors import MeshloomError
+
+Row = dict[str, Any]
+COLUMNS = ("loop", "family", "order", "precision", "size")
+
+
+@lru_cache(maxsize=1)
+def scene(loop: str, family: str, size: int, order: str) -> Scene:
+    """The mesh of the last setting, which the next one may have, too."""
+    return LOOPS[loop].scene(family, size, order)
+
+
+def rows_of(one: Setting, device: Device, copy: float) -> Iterator[Row]:
+    """Every variant of a loop on a mesh."""
+    contest = Contest(LOOPS[one.loop], scene(one.loop, one.family, one.size, one.order), one.precision, device)
+    for layout in one.layouts():
+        for row in contest.rows(layout, one.wishes(device.backend, layout), copy):
+            yield one.columns() | row
+        device.clear()
+
+
+def rows_of_program(name: str, family: str, size: int, device: Device) -> Iterator[Row]:
+    timed = Timed(name, scene_of(family, size, "good"))
+    expected = timed.expected()
+    for precision in PRECISIONS:
+        for schedule in CHOSEN:
+            for fuse in (True, False):
+                about = {"loop": name, "family": family, "order": "good", "precision": precision, "size": size}
+                try:
+                    yield about | timed.row(precision, schedule, fuse, expected, device)
+                except MeshloomError as refusal:
+                    yield about | {"strategy": schedule, "fused": fuse, "declined": str(refusal)}
+        device.clear()
+
+
+def run(record: Record, device: Device, chosen: Sequence[str], size: int, until: float) -> None:
+    """What the file lacks, until the time is up; it is always complete up to the last mesh."""
+    result = record.result
+    result["copy_GBps"] = [*result.get("copy_GBps", []), device.copy_bandwidth() / 1e9]
+    copy = result["copy_GBps"][-1] * 1e9
+    tasks: list[tuple[str, Callable[[], Iterator[Row]]]]
+    tasks = [(one.key, partial(rows_of, one, device, copy))
+             for one in settings([name for name in chosen if name in LOOPS], size)]  # fmt: skip
+    tasks += [(f"{name} {family}", partial(rows_of_program, name, family, size, device))
+              for name in chosen if name in PROGRAMS for family in LOOPS["p1_tetrahedron"].families]  # fmt: skip
+    for key, rows in tasks:
+        if key in result["done"]:
+            continue
+        check_time(until)
+        found = []
+        for row in rows():
+            print(line_of(row), flush=True)
+            found.append(row)
+        result["rows"] += found
+        result["done"].append(key)
+        record.save()
+
+
+def line_of(row: Row) -> str:
+    """A variant in one line."""
+    where = " ".join(f"{row[name]!s:<12}" for name in COLUMNS)
+    how = " ".join(str(row.get(name) or "") for name in ("layout", "strategy", "variant", "block"))
+    if "fused" in row:
+        how += "fused" if row["fused"] else "loop by loop"
+    if "ms" not in row:
+        why = f"declined: {row['declined']}" if "declined" in row else f"WRONG by {row['wrong']:.1e}"
+        return f"{where} {how}: {why}"
+    share = f"  {row['share_of_copy']:.2f} of copy" if "share_of_copy" in row else ""
+    return f"{where} {how}: {row['ms']:.4f} ms{share}"
+
+
+def summary(rows: Iterable[Row]) -> list[Row]:
+    """Of each loop on each mesh: the best, the best that is deterministic, and what is chosen, by the best ones."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        if "ms" in row and "fused" not in row:
+            groups.setdefault(tuple(row[name] for name in COLUMNS), []).append(row)
+    found = []
+    for key, ran in groups.items():
+        strict = [row for row in ran if row["deterministic"]]
+        best, best_strict = (min(some, key=lambda row: row["ms"], default=None) for some in (ran, strict))
+        chosen = {row["strategy"]: row for row in ran if row["strategy"] in CHOSEN}
+        if best is not None and best_strict is not None and len(chosen) == len(CHOSEN):
+            found.append(dict(zip(COLUMNS, key, strict=True)) | {
+                "best": named(best), "ms": best["ms"], "share": best["share_of_copy"],
+                "deterministic": named(best_strict), "deterministic_by_best": best_strict["ms"] / best["ms"],
+                "auto": chosen["auto"]["schedule"], "auto_by_deterministic": chosen["auto"]["ms"] / best_strict["ms"],
+                "auto_share": chosen["auto"]["share_of_copy"],
+                "fastest": chosen["fastest"]["schedule"], "fastest_by_best": chosen["fastest"]["ms"] / best["ms"],
+            })  # fmt: skip
+    return found
+
+
+def named(row: Row) -> str:
+    layout = "" if row["layout"] == "auto" else f", {row['layout']}"
+    return f"{row['schedule']}{layout}"
+
+
+def show(found: Sequence[Row], console: Console) -> None:
+    heads = ("best", "ms", "of copy", "best deterministic", "by best", "auto", "by it", "fastest", "by best")
+    table = Table(*COLUMNS, *heads)
+    for one in found:
+        table.add_row(
+            *(str(one[name]) for name in COLUMNS), one["best"], f"{one['ms']:.4f}", f"{one['share']:.2f}",
+            one["deterministic"], f"{one['deterministic_by_best']:.2f}", one["auto"],
+            f"{one['auto_by_deterministic']:.2f}", one["fastest"], f"{one['fastest_by_best']:.2f}",
+        )  # fmt: skip
+    console.print(table)
+
+
+def begun(options: Any, backend: str) -> Record:
+    """A new result, or with ``--resume`` the one in the file."""
+    if options.resume and options.json and options.json.is_file():
+        record = Record.resumed(options.json)
+        record.result["resumed"] = [*record.result.get("resumed", []), surroundings()["date"]]
+        return record
+    about = {"benchmark": "zoo", "backend": backend, "size": options.size, "rows": [], "done": []}
+    return Record(surroundings() | about, options.json, backend)
+
+
+def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
+    until = time.monotonic()
+    parser = options_of("zoo", __doc__)
+    parser.add_argument("--only", nargs="+", choices=(*LOOPS, *PROGRAMS), default=(*LOOPS, *PROGRAMS), metavar="LOOP",
+                        help=f"some of {', '.join((*LOOPS, *PROGRAMS))}")  # fmt: skip
+    parser.add_argument("--size", type=int, default=SIZE, help="cells or links where every schedule is run")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long, with what is there")
+    parser.add_argument("--resume", action="store_true", help="go on with what the file lacks")
+    options = parser.parse_args(arguments)
+    until += options.seconds
+    device = device or (Cuda() if options.device == "cuda" else Cpu())
+    if reason := ml.backends()[device.backend]:
+        print(f"bench.zoo cannot use {device.backend}: {reason}", file=sys.stderr)
+        return 2
+    try:
+        record = begun(options, device.backend)
+    except MeshloomError as error:
+        print(f"bench.zoo: {error}", file=sys.stderr)
+        return 2
+    ml.use(device.backend)
+    try:
+        with stopping_cleanly():
+            run(record, device, options.only, options.size, until)
+    except KeyboardInterrupt as stop:
+        print(f"stopped: {stop}; go on with --resume --json {record.file}", file=sys.stderr)
+    record.result["summary"] = summary(record.result["rows"])
+    show(record.result["summary"], Console(width=220))
+    print(f"written to {record.save()}")
+    return int(any("wrong" in row for row in record.result["rows"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
