@@ -229,7 +229,7 @@ OTHER_TEXT = {
     "backend/machine.py": "what the kernel says of the processor", "backend/translation_unit.py": _CPP,
     "backend/cuda/dialect.py": _CPP, "backend/cuda/backend.py": "what is shown to a person",
     "backend/cuda/nvrtc.py": _SAID,
-    "backend/cuda/nvrtc_child.py": _SAID,
+    "backend/cuda/nvrtc_child.py": _SAID, "dist/explained.py": "what is shown to a person",
 }  # fmt: skip
 #: Who looks up by a name that it puts together, and where.
 TABLES = {"schedule/lines/on_gpu.py": "rows of the devices' files, which are called so there"}
