@@ -18,7 +18,7 @@ OWN = """
 from meshloom.solvers.advection.line import Pulse
 
 class Mine(Pulse):
-    name, title, not_on_ranks = "mine", "a pulse that does not know", ""
+    name, title, not_on_ranks = "own_pulse", "a pulse that does not know", ""
 """
 
 
@@ -30,13 +30,13 @@ def test_cases_that_take_one_process_are_marked(meshloom: Command) -> None:
     assert said["cavity2d"] and said["advection1d"] and not said["airfoil"] and not said["lulesh"]
 
 
-@pytest.mark.parametrize("case", ["advection1d", "taylor_green_inc", "mine.py"])
+@pytest.mark.parametrize("case", ["advection1d", "taylor_green_inc", "own_pulse.py"])
 def test_partition_says_what_does_not_run(meshloom: Command, tmp_path: Path, case: str) -> None:
-    (tmp_path / "mine.py").write_text(OWN)
+    (tmp_path / "own_pulse.py").write_text(OWN)
     size = "mesh.cells=[8,8]" if case == "taylor_green_inc" else "mesh.points=16"
     said = meshloom("partition", case, "-n", "2", "--set", size).out.splitlines()[1]
-    why = find(case).not_on_ranks if case != "mine.py" else ""
-    begins = f"  case '{case}', {why}, does not" if why else "  case 'mine' does not"
+    why = find(case).not_on_ranks if case != "own_pulse.py" else ""
+    begins = f"  case '{case}', {why}, does not" if why else "  case 'own_pulse' does not"
     assert said.startswith(f"{begins} run on several ranks yet") and "this is how it would be cut" in said
     assert why or ("loop " in said and "grids are cut along axis x" in said)
     found = meshloom("partition", case, "-n", "2", "--set", size, "--json").json
@@ -46,8 +46,8 @@ def test_partition_says_what_does_not_run(meshloom: Command, tmp_path: Path, cas
 
 
 def test_what_a_case_says_of_ranks_is_text(meshloom: Command, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(OWN.replace('""', "True"))
-    meshloom("show", "mine.py").refused(2, "class Mine has not_on_ranks = True; it must be text")
+    (tmp_path / "own_pulse.py").write_text(OWN.replace('""', "True"))
+    meshloom("show", "own_pulse.py").refused(2, "class Mine has not_on_ranks = True; it must be text")
 
 
 @pytest.mark.parametrize(("words", "typed"), [
