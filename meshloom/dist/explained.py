@@ -40,10 +40,11 @@ def loop_explained(of: Operation, world: World) -> str:
     seconds, calls = lone.apart
     more = [("messages", f"{1e3 * seconds:.4g} ms ({_runs(calls)}) besides: exchanges and sums of all ranks, waiting"
                          " for who comes late included")]  # fmt: skip
+    head = f"{of.name} over {of.over}: {of.elements:,} elements, back end {of.backend.name}"
     if not lone.loops:
-        head = f"{of.name} over {of.over}: {of.elements:,} elements, back end {of.backend.name}"
         return _with_rows(head, [("ranks", f"{_name(world)} has nothing of it to run")], [*more, *_halos(of)])
-    some = (_with_rows(one.explain(), [("ranks", _here(of, one, world))], ()) for one in lone.loops)
+    own = ((one, one.explain().partition("\n")[2]) for one in lone.loops)  # below a headline of its part
+    some = (_with_rows(f"{head}\n{text}", [("ranks", _here(of, one, world))], ()) for one, text in own)
     return _with_rows("\n\n".join(some), (), [*more, *_halos(of)])
 
 
