@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -256,7 +256,7 @@ def check_line(check: dict[str, Any]) -> str:
     return f"{text} {check['largest']:.1e}{''.join(lists)}"
 
 
-def colors_of_blocks(loop: ml.Loop, blocks: tuple[int, ...]) -> dict[str, dict[str, int]]:
+def colors_of_blocks(loop: ml.Loop, blocks: Iterable[int | None]) -> dict[str, dict[str, int]]:
     """Colors of blocks of elements that write to the same targets, and of elements in a block."""
     return block_colors([loop.maps[k] for k in loop.spec.racy_maps], blocks)
 

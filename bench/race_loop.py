@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -173,12 +173,13 @@ class Cuda(Device):
 
 @dataclass(frozen=True)
 class Choices:
-    """What is varied. ``caps``: most registers per thread, 0 for the compiler's choice."""
+    """What is varied. ``blocks``: None for a strategy's own. ``caps``: most registers per thread, 0 for the compiler's
+    choice."""
 
     precisions: tuple[str, ...]
     layouts: tuple[str, ...]
     strategies: tuple[str, ...]
-    blocks: tuple[int, ...]
+    blocks: tuple[int | None, ...]
     caps: tuple[int, ...]
 
     def groups(self) -> Iterator[tuple[str, str]]:
@@ -260,8 +261,9 @@ def kernel_figures(used: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def block_colors(maps: Sequence[ml.Map], blocks: tuple[int, ...]) -> dict[str, dict[str, int]]:
+def block_colors(maps: Sequence[ml.Map], blocks: Iterable[int | None]) -> dict[str, dict[str, int]]:
     """Colors of blocks of elements that meet through a map, and the most colors inside a block, by block size."""
     elements, targets = maps[0].source.size, [m.target.total for m in maps]
-    found = {block: colors_of([m.positions[:elements] for m in maps], targets, elements, block) for block in blocks}
+    positions = [m.positions[:elements] for m in maps]
+    found = {block: colors_of(positions, targets, elements, block) for block in blocks if block}
     return {str(b): {"block_colors": between, "thread_colors": inside} for b, (between, inside) in found.items()}

@@ -144,6 +144,8 @@ def begun(options: Any, backend: str) -> Record:
     """A new result, or with ``--resume`` the one in the file."""
     if options.resume and options.json and options.json.is_file():
         record = Record.resumed(options.json)
+        if (size := record.result["size"]) != options.size:
+            raise MeshloomError(f"{options.json}: holds loops of {size:,} cells or links; go on with --size {size}")
         record.result["resumed"] = [*record.result.get("resumed", []), surroundings()["date"]]
         return record
     about = {"benchmark": "zoo", "backend": backend, "size": options.size, "rows": [], "done": []}

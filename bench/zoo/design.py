@@ -5,17 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import product
 from typing import Any
 
 import meshloom as ml
 from bench.covering import covering
+from bench.race import BLOCKS, PRECISIONS
+from bench.race_loop import Choices
 from bench.zoo.loops import LOOPS
 from bench.zoo.scene import ORDERS
 
 LAYOUTS = ("aos", "soa", "aosoa8", "aosoa32")
-BLOCKS = {"cuda": (64, 128, 256, 512), "emulated": (64,), "cpu": (None,)}
-PRECISIONS = ("float64", "float32")
 SIZE = 2_000_000  # cells or links where every schedule is run
 SHARES = (0.05, 1.0, 5.0)  # of that: 0.1 to 10 million
 CHOSEN = ("auto", "fastest")
@@ -47,9 +46,8 @@ class Setting:
         """What is chosen is asked of fields as they lie by themselves, as a user has it; the rest is named."""
         if layout is None:
             return [ml.Schedule(name) for name in CHOSEN]
-        blocks = BLOCKS[backend] if self.complete else (None,)
-        named = product(ml.strategies(), blocks)
-        return [ml.Schedule(name, block=block, variant=one) for name, block in named for one in ml.variants(name)]
+        blocks = BLOCKS if self.complete and backend == "cuda" else (None,)
+        return [*Choices((self.precision,), (layout,), ml.strategies(), blocks, (0,)).wishes()]
 
 
 def settings(loops: Sequence[str], size: int, shares: Sequence[float] = SHARES) -> Iterator[Setting]:

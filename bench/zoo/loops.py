@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import meshloom as ml
-from bench.race_loop import TOLERANCE, Device, measured
+from bench.race_loop import TOLERANCE, Device, measured, wish_entries
 from bench.zoo import elements, graphs, volumes
 from bench.zoo.elements import Made
 from bench.zoo.scene import Scene, families, graph, mesh_of
@@ -79,9 +79,8 @@ class Contest:
         make, found = self._made(self.precision, layout), []
         for wish in wishes:
             loop = make(schedule=wish)
-            row = {"layout": layout or "auto", "strategy": wish.strategy, "variant": wish.variant, "block": wish.block}
-            error = partial(self.error, loop)
-            found.append(row | measured(loop, error, TOLERANCE[self.precision], self.device, copy))
+            row = {"layout": layout or "auto", **wish_entries(wish)}
+            found.append(row | measured(loop, partial(self.error, loop), TOLERANCE[self.precision], self.device, copy))
         return found
 
     def error(self, loop: ml.Operation) -> float:

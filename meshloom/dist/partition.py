@@ -12,7 +12,6 @@ from meshloom.errors import PartitionError, known_name
 from meshloom.order.curves import hilbert_order
 from meshloom.order.graph import Graph, target_graph
 from meshloom.order.partition import kaminpar_labels, metis_labels, missing, partitioners
-from meshloom.process.ranks import even_ends
 
 MOST_RANKS = 2**16
 _BINS = 4096  # of the cells that are cut in two
@@ -60,6 +59,12 @@ def runs(weights: np.ndarray, ranks: int) -> np.ndarray:
     """Ranks (n,) int32, ascending, that give each the same share of the weights (n,) of things in a row."""
     ends = _run_ends(weights, np.arange(1, ranks), ranks, 0.0, weights.sum())
     return np.repeat(np.arange(ranks, dtype=np.int32), np.diff(ends, prepend=0, append=len(weights)))
+
+
+def even_ends(count: int, size: int) -> list[int]:
+    """Where the equal shares of so many things in a row end that each of some ranks has, and before them 0: at the
+    nearest whole numbers, the lower one of two."""
+    return [-((size - 2 * count * k) // (2 * size)) for k in range(size + 1)]
 
 
 def even_runs(count: int, ranks: int) -> np.ndarray:

@@ -25,6 +25,7 @@ from meshloom.backend.base import Backend
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.halo import IMPORT
 from meshloom.dist.local import ByRank, LocalSet, Messages
+from meshloom.dist.partition import even_ends
 from meshloom.dist.sums import RankReduction, reduced_here
 from meshloom.dist.usage import check_slabs, is_along_cut, maps_of, sets_of
 from meshloom.dist.world import World
@@ -38,7 +39,6 @@ from meshloom.operation.domain import BoxPoints, GridLines
 from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
 from meshloom.operation.policy import by_strategy
-from meshloom.process.ranks import even_ends
 from meshloom.schedule.strategies import AUTOMATIC, POINTS, serving
 
 KEPT = "slabs"  # where a grid keeps how it is cut

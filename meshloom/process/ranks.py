@@ -129,12 +129,6 @@ class OneProcess:
         return Ended(said, code)
 
 
-def even_ends(count: int, size: int) -> list[int]:
-    """Where the equal shares of so many things in a row end that each of some ranks has, and before them 0: at the
-    nearest whole numbers, the lower one of two."""
-    return [-((size - 2 * count * k) // (2 * size)) for k in range(size + 1)]
-
-
 _found: Callable[[], OneProcess] = OneProcess
 _alone = False  # on a rank, while it does what no other has to come to, such as what the root does for all
 

@@ -169,6 +169,8 @@ def test_a_run_that_is_stopped_goes_on_and_says_what_is_best(
     assert zoo.main(asked, Interrupted(6)) == 0
     stopped = record.load(tmp_path / "zoo.json")
     assert stopped["done"] == [two[0].key] and "go on with --resume" in capsys.readouterr().err
+    assert zoo.main([*asked, "--resume", "--size", "60"], Emulated()) == 2
+    assert "holds loops of 40 cells or links; go on with --size 40" in capsys.readouterr().err
     assert zoo.main([*asked, "--resume"], Emulated()) == 0
     found = record.load(tmp_path / "zoo.json")
     assert found["done"] == [one.key for one in two] and len(found["resumed"]) == 1
