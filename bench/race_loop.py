@@ -235,7 +235,7 @@ def measured(loop: ml.Loop, error_of: Callable[[], float], tolerance: float, dev
         error = error_of()
         if not error <= tolerance:
             return {"wrong": error}
-        seconds = device.seconds(getattr(executable, "launch", executable))
+        seconds = device.replayed(getattr(executable, "launch", executable))
     useful, blocks = loop.counts.bytes.compulsory, loop.set.size / loop.counts.block
     return {
         "schedule": str(loop.schedule),

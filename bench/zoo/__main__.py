@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -22,69 +21,31 @@ from rich.table import Table
 import meshloom as ml
 from bench.grid import Cpu
 from bench.measure import surroundings
-from bench.race import check_time, stopping_cleanly
+from bench.race import stopping_cleanly
 from bench.race_loop import Cuda, Device
 from bench.record import Record
 from bench.started import options_of
-from bench.zoo.design import CHOSEN, PRECISIONS, SIZE, Setting, settings
-from bench.zoo.loops import LOOPS, Contest
-from bench.zoo.programs import PROGRAMS, Timed, scene_of
-from bench.zoo.scene import Scene
+from bench.zoo.design import CHOSEN, SIZE, blocks_of
+from bench.zoo.loops import LOOPS
+from bench.zoo.programs import PROGRAMS
+from bench.zoo.running import Row, Task, side_by_side, tasks_of
 from meshloom.errors import MeshloomError
 
-Row = dict[str, Any]
 COLUMNS = ("loop", "family", "order", "precision", "size")
 
 
-@lru_cache(maxsize=1)
-def scene(loop: str, family: str, size: int, order: str) -> Scene:
-    """The mesh of the last setting, which the next one may have, too."""
-    return LOOPS[loop].scene(family, size, order)
-
-
-def rows_of(one: Setting, device: Device, copy: float) -> Iterator[Row]:
-    """Every variant of a loop on a mesh."""
-    contest = Contest(LOOPS[one.loop], scene(one.loop, one.family, one.size, one.order), one.precision, device)
-    for layout in one.layouts():
-        for row in contest.rows(layout, one.wishes(device.backend, layout), copy):
-            yield one.columns() | row
-        device.clear()
-
-
-def rows_of_program(name: str, family: str, size: int, device: Device) -> Iterator[Row]:
-    timed = Timed(name, scene_of(family, size, "good"))
-    expected = timed.expected()
-    for precision in PRECISIONS:
-        for schedule in CHOSEN:
-            for fuse in (True, False):
-                about = {"loop": name, "family": family, "order": "good", "precision": precision, "size": size}
-                try:
-                    yield about | timed.row(precision, schedule, fuse, expected, device)
-                except MeshloomError as refusal:
-                    yield about | {"strategy": schedule, "fused": fuse, "declined": str(refusal)}
-        device.clear()
-
-
-def run(record: Record, device: Device, chosen: Sequence[str], size: int, until: float) -> None:
+def run(record: Record, device: Device, tasks: Iterable[Task], blocks: Sequence[int | None], until: float,
+        processes: int = 1) -> None:  # fmt: skip
     """What the file lacks, until the time is up; it is always complete up to the last mesh."""
     result = record.result
     result["copy_GBps"] = [*result.get("copy_GBps", []), device.copy_bandwidth() / 1e9]
-    copy = result["copy_GBps"][-1] * 1e9
-    tasks: list[tuple[str, Callable[[], Iterator[Row]]]]
-    tasks = [(one.key, partial(rows_of, one, device, copy))
-             for one in settings([name for name in chosen if name in LOOPS], size)]  # fmt: skip
-    tasks += [(f"{name} {family}", partial(rows_of_program, name, family, size, device))
-              for name in chosen if name in PROGRAMS for family in LOOPS["p1_tetrahedron"].families]  # fmt: skip
-    for key, rows in tasks:
-        if key in result["done"]:
-            continue
-        check_time(until)
-        found = []
-        for row in rows():
+    device.clear()
+    copy, left = result["copy_GBps"][-1] * 1e9, [one for one in tasks if one.key not in result["done"]]
+    for task, found in side_by_side(left, device, copy, blocks, until, processes):
+        for row in found:
             print(line_of(row), flush=True)
-            found.append(row)
         result["rows"] += found
-        result["done"].append(key)
+        result["done"].append(task.key)
         record.save()
 
 
@@ -146,9 +107,12 @@ def begun(options: Any, backend: str) -> Record:
         record = Record.resumed(options.json)
         if (size := record.result["size"]) != options.size:
             raise MeshloomError(f"{options.json}: holds loops of {size:,} cells or links; go on with --size {size}")
+        if record.result["own_blocks"] != options.own_blocks:
+            raise MeshloomError(f"{options.json}: go on {'without' if options.own_blocks else 'with'} --own-blocks")
         record.result["resumed"] = [*record.result.get("resumed", []), surroundings()["date"]]
         return record
-    about = {"benchmark": "zoo", "backend": backend, "size": options.size, "rows": [], "done": []}
+    about = {"benchmark": "zoo", "backend": backend, "size": options.size,
+             "own_blocks": options.own_blocks, "processes": options.processes, "rows": [], "done": []}  # fmt: skip
     return Record(surroundings() | about, options.json, backend)
 
 
@@ -158,6 +122,9 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     parser.add_argument("--only", nargs="+", choices=(*LOOPS, *PROGRAMS), default=(*LOOPS, *PROGRAMS), metavar="LOOP",
                         help=f"some of {', '.join((*LOOPS, *PROGRAMS))}")  # fmt: skip
     parser.add_argument("--size", type=int, default=SIZE, help="cells or links where every schedule is run")
+    parser.add_argument("--own-blocks", action="store_true", help="each strategy's own block alone, not all of them")
+    parser.add_argument("--processes", type=int, default=1, metavar="N",
+                        help="prepare in so many processes, which measure in turn")  # fmt: skip
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long, with what is there")
     parser.add_argument("--resume", action="store_true", help="go on with what the file lacks")
     options = parser.parse_args(arguments)
@@ -172,9 +139,10 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
         print(f"bench.zoo: {error}", file=sys.stderr)
         return 2
     ml.use(device.backend)
+    tasks, blocks = tasks_of(options.only, options.size), blocks_of(device.backend, options.own_blocks)
     try:
         with stopping_cleanly():
-            run(record, device, options.only, options.size, until)
+            run(record, device, tasks, blocks, until, options.processes)
     except KeyboardInterrupt as stop:
         print(f"stopped: {stop}; go on with --resume --json {record.file}", file=sys.stderr)
     record.result["summary"] = summary(record.result["rows"])

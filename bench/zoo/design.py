@@ -20,6 +20,11 @@ SHARES = (0.05, 1.0, 5.0)  # of that: 0.1 to 10 million
 CHOSEN = ("auto", "fastest")
 
 
+def blocks_of(backend: str, own: bool) -> tuple[int | None, ...]:
+    """Blocks that schedules are run with where every schedule is. ``own``: each strategy's own alone?"""
+    return BLOCKS if backend == "cuda" and not own else (None,)
+
+
 @dataclass(frozen=True)
 class Setting:
     """A loop on one mesh. ``complete``: by every schedule there is?"""
@@ -42,12 +47,12 @@ class Setting:
         """None: as fields lie by themselves."""
         return (None, *LAYOUTS) if self.complete else (None, LAYOUTS[-1])
 
-    def wishes(self, backend: str, layout: str | None) -> list[ml.Schedule]:
+    def wishes(self, blocks: Sequence[int | None], layout: str | None) -> list[ml.Schedule]:
         """What is chosen is asked of fields as they lie by themselves, as a user has it; the rest is named."""
         if layout is None:
             return [ml.Schedule(name) for name in CHOSEN]
-        blocks = BLOCKS if self.complete and backend == "cuda" else (None,)
-        return [*Choices((self.precision,), (layout,), ml.strategies(), blocks, (0,)).wishes()]
+        tried = tuple(blocks) if self.complete else (None,)
+        return [*Choices((self.precision,), (layout,), ml.strategies(), tried, (0,)).wishes()]
 
 
 def settings(loops: Sequence[str], size: int, shares: Sequence[float] = SHARES) -> Iterator[Setting]:

@@ -12,7 +12,7 @@ import pytest
 import meshloom as ml
 from bench import record
 from bench.zoo import __main__ as zoo
-from bench.zoo.design import LAYOUTS, Setting, settings
+from bench.zoo.design import LAYOUTS, Setting, blocks_of, settings
 from bench.zoo.elements import STORED
 from bench.zoo.loops import LOOPS, Contest
 from bench.zoo.programs import PROGRAMS, Timed, scene_of
@@ -120,7 +120,7 @@ def test_a_design_meets_every_two_and_has_every_schedule_at_one_size() -> None:
     for name in ("order", "precision", "size"):
         met = {(one.loop, one.family, getattr(one, name)) for one in found}
         assert len(met) == len(full) * len({getattr(one, name) for one in rest})
-    wishes = [wish for layout in LAYOUTS for wish in full[0].wishes("cuda", layout)]
+    wishes = [wish for layout in LAYOUTS for wish in full[0].wishes(blocks_of("cuda", own=False), layout)]
     assert {wish.strategy for wish in wishes} == set(ml.strategies()) and len({w.block for w in wishes}) == 4
     assert len({one.key for one in found}) == len(found)
 
@@ -163,7 +163,7 @@ def test_a_run_that_is_stopped_goes_on_and_says_what_is_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     two = [Setting("exchanged_over_links", "random", order, "float64", 40, False) for order in ("good", "shuffled")]
-    monkeypatch.setattr(zoo, "settings", lambda *_: two)
+    monkeypatch.setattr(zoo, "tasks_of", lambda *_: two)
     monkeypatch.setattr(ml, "strategies", lambda: ("owner", "atomic"))
     asked = ["--only", "exchanged_over_links", "--size", "40", "--json", str(tmp_path / "zoo.json")]
     assert zoo.main(asked, Interrupted(6)) == 0
