@@ -427,7 +427,8 @@ main()
     done = launched(2, "-c", text, cwd=tmp_path)
     assert done.returncode == code, done.stderr
     if code:
-        assert done.stderr.count("meshloom: stopped at iteration") == 1 and "go on with: meshloom run" in done.stderr
+        assert done.stderr.count("meshloom: stopped at iteration") == 1, done.stderr
+        assert "go on with: mpirun -n 2 meshloom run --restart" in done.stderr
         assert command(3, "run", "--restart", "out", cwd=tmp_path).returncode == 0
     else:
         assert done.stdout.count("checkpoint of iteration") == 1
