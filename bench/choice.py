@@ -2,9 +2,10 @@
 
     python -m bench.choice [--json FILE]
 
-Nothing is run. The loops of ``bench.race`` and ``bench.locality`` are made on smaller meshes in the orders and layouts
-that the result files of an H200 have, the cost model is asked as if they were as large as there, and the times of its
-choices are looked up. Blocks are those of the files: of each strategy the fastest counts.
+Nothing is run. The loops of ``bench.race``, ``bench.locality`` and ``bench.zoo`` are made on smaller meshes in the
+orders and layouts that the result files of an H200 have, the cost model is asked as if they were as large as there, and
+the times of its choices are looked up. Blocks, and in the zoo layouts, are those of the files: of each strategy the
+fastest counts.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from bench.locality_loops import CONTESTS
 from bench.measure import surroundings
 from bench.race_loop import Data, res_calc
 from bench.record import RESULTS, Record, load
+from bench.zoo.loops import LOOPS as ZOO_LOOPS
 from meshloom.mesh.core import Field
 from meshloom.schedule.choice.auto import estimates
 from meshloom.schedule.choice.cost import Work
@@ -33,6 +35,9 @@ from meshloom.target import H200
 
 RACES = tuple(f"2026-11-15_{name}_h200.json" for name in ("race", "race-rings", "race-orders", "race-more-orders"))
 LOCALITY = "2026-11-15_locality_h200.json"
+ZOO = "2026-11-19_zoo_h200.json"
+SMALL_ZOO = 40_000  # cells, or links
+APART = "aosoa32"  # a layout in which components lie apart, for loops whose best layout counts
 AIRFOIL = (200, 300)  # cells of a sixteenth of the race
 SMALLER = {"volna": ("mesh.nx=400", "mesh.ny=120"), "bookleaf": ("mesh.cells=[400,250]",), "lulesh": ("mesh.size=48",),
            "miniaero": ("mesh.cells=[32,32,32]", "time.dt=2e-6")}  # fmt: skip
@@ -60,6 +65,18 @@ def measured() -> Iterator[Measured]:
         yield from _grouped(file, "airfoil", found["variants"], found["mesh"]["edges"], "float64")
     for name, entry in load(RESULTS / LOCALITY)["loops"].items():
         yield from _grouped(LOCALITY, name, entry["variants"], entry["mesh"]["elements"], entry["mesh"]["precision"])
+    yield from _best_layouts(ZOO)
+
+
+def _best_layouts(file: str) -> Iterator[Measured]:
+    """Loops on meshes of which every schedule was run, each strategy by the layout that it likes best."""
+    groups: dict[tuple[str, str, int], Times] = {}
+    for row in load(RESULTS / file)["rows"]:
+        if "ms" in row and row["layout"] != "auto":
+            times = groups.setdefault((row["loop"], row["family"], row["size"]), {})
+            times[row["strategy"]] = min(row["ms"], times.get(row["strategy"], float("inf")))
+    for (loop, family, size), times in groups.items():
+        yield Measured(file, f"{loop} on {family}", "good", "best", size, times)
 
 
 def _grouped(file: str, loop: str, rows: list[dict[str, Any]], elements: int, precision: str) -> Iterator[Measured]:
@@ -83,12 +100,23 @@ class Loops:
 
     def estimates(self, one: Measured) -> dict[str, float]:
         """Estimated seconds of every strategy, as if the loop had as many elements as measured."""
+        if one.file == ZOO:
+            loop = self._of_zoo(one)
+            work = Counts(loop.spec, loop.elements, loop.storages, loop.maps, 1024).work(H200)
+            return estimates(loop.spec, scaled(work, one.elements / SMALL_ZOO), H200)
         loop = self._loop(one)
         for storage in loop.storages:
             if isinstance(storage, Field) and storage.dim > 1:
                 storage.relayout(one.layout)
         work = Counts(loop.spec, loop.elements, loop.storages, loop.maps, 1024).work(H200)
         return estimates(loop.spec, scaled(work, one.elements / loop.elements), H200)
+
+    def _of_zoo(self, one: Measured) -> ml.Loop:
+        name, family = one.loop.split(" on ")
+        scene = ZOO_LOOPS[name].scene(family, SMALL_ZOO, one.order).with_fields("float64", APART)
+        kernel, visited, arguments = ZOO_LOOPS[name].make(scene)
+        loop: ml.Loop = kernel.loop(visited, *arguments)
+        return loop
 
     def _loop(self, one: Measured) -> ml.Loop:
         if one.loop == "airfoil":

@@ -39,6 +39,7 @@ from bench import (
 )
 from bench.record import RESULTS, RecordError, load
 from bench.stamp import commit_of
+from bench.zoo import report as zoo_report
 
 ROOT = Path(__file__).parents[1]
 MARKS = re.compile(r"<!-- table: (?P<kind>\w+) (?P<files>[^>]+?) -->\n(?P<text>.*?)<!-- /table -->", re.DOTALL)
@@ -221,6 +222,9 @@ TABLES: dict[str, Table] = {
                          "compare --old TREE"),
     "strict": Table("strict", gpu_report.strict_rows, on_gpu, "strict --backend cuda"),
     "halves": Table("halves", gpu_report.halves_rows, on_gpu, "halves"),
+    "zoo": Table("zoo", zoo_report.text_lines, lambda r: on_gpu(r) and r.get("blocks") != "none", "zoo --device cuda"),
+    "zoo_chosen": Table("zoo", zoo_report.text_lines, lambda r: on_gpu(r) and r.get("blocks") == "none",
+                        "zoo --device cuda --blocks none --against FILE"),
     "branches": Table("branches", gpu_report.branch_rows, lambda r: bool(r["machine"].get("gpu")), "branches"),
     "coloring": Table("coloring", coloring_report.conclusion_lines, _coloring, "coloring"),
     "coloring_groups": Table("coloring", coloring_report.group_lines, _coloring, "coloring"),

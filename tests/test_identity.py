@@ -317,7 +317,7 @@ REMEMBERED = {
     "kernel/operands.py _COUNTS": _NUMPY, "compact/schemes.py filters": "alpha is a number, of any type",
     "kernel/c_state.py functools.lru_cache(lambda: None)": "the type of such functions",
     "linalg/gmres.py GMRES._iteration.cache(work.improved_by)": "by whole numbers, and gone with the solver",
-    "operation/field_layouts.py layouts_by_votes.cache(lambda loop: (loop.schedule.strategy, loop.estimate))":
+    "operation/field_layouts.py layouts_by_votes.cache(lambda loop: loop.estimate)":
         "gone with the call, which is given the loops",
     "backend/__init__.py _emulator": _LANGUAGES, "dist/backend.py over_ranks": "back ends, of which there are few",
     "backend/cuda/dialect.py prelude_of": _LANGUAGES,

@@ -1,6 +1,7 @@
 """The zoo: loops that no application has, on meshes of all kinds, by every schedule, each held against NumPy.
 
-    python -m bench.zoo --device cuda|cpu [--only p1_tetrahedron ...] [--size N] [--seconds N] [--resume] [--json FILE]
+    python -m bench.zoo --device cuda|cpu [--only p1_tetrahedron ...] [--size N] [--blocks all|own|none]
+                        [--processes N] [--seconds N] [--resume] [--against FILE] [--json FILE]
 
 Every schedule, layout and block at one size in good order and double precision; of other orders, precisions and sizes a
 design in which every two meet, by every strategy with its own block; then three programs, fused and loop by loop. The
@@ -13,25 +14,24 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 import meshloom as ml
 from bench.grid import Cpu
 from bench.measure import surroundings
 from bench.race import stopping_cleanly
 from bench.race_loop import Cuda, Device
-from bench.record import Record
+from bench.record import Record, load
 from bench.started import options_of
-from bench.zoo.design import CHOSEN, SIZE, blocks_of
+from bench.zoo.design import CHOSEN, KINDS, SIZE, blocks_of
 from bench.zoo.loops import LOOPS
 from bench.zoo.programs import PROGRAMS
+from bench.zoo.report import COLUMNS, show, summary
 from bench.zoo.running import Row, Task, side_by_side, tasks_of
 from meshloom.errors import MeshloomError
-
-COLUMNS = ("loop", "family", "order", "precision", "size")
 
 
 def run(record: Record, device: Device, tasks: Iterable[Task], blocks: Sequence[int | None], until: float,
@@ -62,58 +62,27 @@ def line_of(row: Row) -> str:
     return f"{where} {how}: {row['ms']:.4f} ms{share}"
 
 
-def summary(rows: Iterable[Row]) -> list[Row]:
-    """Of each loop on each mesh: the best, the best that is deterministic, and what is chosen, by the best ones."""
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        if "ms" in row and "fused" not in row:
-            groups.setdefault(tuple(row[name] for name in COLUMNS), []).append(row)
-    found = []
-    for key, ran in groups.items():
-        strict = [row for row in ran if row["deterministic"]]
-        best, best_strict = (min(some, key=lambda row: row["ms"], default=None) for some in (ran, strict))
-        chosen = {row["strategy"]: row for row in ran if row["strategy"] in CHOSEN}
-        if best is not None and best_strict is not None and len(chosen) == len(CHOSEN):
-            found.append(dict(zip(COLUMNS, key, strict=True)) | {
-                "best": named(best), "ms": best["ms"], "share": best["share_of_copy"],
-                "deterministic": named(best_strict), "deterministic_by_best": best_strict["ms"] / best["ms"],
-                "auto": chosen["auto"]["schedule"], "auto_by_deterministic": chosen["auto"]["ms"] / best_strict["ms"],
-                "auto_share": chosen["auto"]["share_of_copy"],
-                "fastest": chosen["fastest"]["schedule"], "fastest_by_best": chosen["fastest"]["ms"] / best["ms"],
-            })  # fmt: skip
-    return found
-
-
-def named(row: Row) -> str:
-    layout = "" if row["layout"] == "auto" else f", {row['layout']}"
-    return f"{row['schedule']}{layout}"
-
-
-def show(found: Sequence[Row], console: Console) -> None:
-    heads = ("best", "ms", "of copy", "best deterministic", "by best", "auto", "by it", "fastest", "by best")
-    table = Table(*COLUMNS, *heads)
-    for one in found:
-        table.add_row(
-            *(str(one[name]) for name in COLUMNS), one["best"], f"{one['ms']:.4f}", f"{one['share']:.2f}",
-            one["deterministic"], f"{one['deterministic_by_best']:.2f}", one["auto"],
-            f"{one['auto_by_deterministic']:.2f}", one["fastest"], f"{one['fastest_by_best']:.2f}",
-        )  # fmt: skip
-    console.print(table)
-
-
 def begun(options: Any, backend: str) -> Record:
     """A new result, or with ``--resume`` the one in the file."""
     if options.resume and options.json and options.json.is_file():
         record = Record.resumed(options.json)
         if (size := record.result["size"]) != options.size:
             raise MeshloomError(f"{options.json}: holds loops of {size:,} cells or links; go on with --size {size}")
-        if record.result["own_blocks"] != options.own_blocks:
-            raise MeshloomError(f"{options.json}: go on {'without' if options.own_blocks else 'with'} --own-blocks")
+        if (blocks := record.result["blocks"]) != options.blocks:
+            raise MeshloomError(f"{options.json}: go on with --blocks {blocks}")
         record.result["resumed"] = [*record.result.get("resumed", []), surroundings()["date"]]
         return record
     about = {"benchmark": "zoo", "backend": backend, "size": options.size,
-             "own_blocks": options.own_blocks, "processes": options.processes, "rows": [], "done": []}  # fmt: skip
+             "blocks": options.blocks, "processes": options.processes, "rows": [], "done": []}  # fmt: skip
     return Record(surroundings() | about, options.json, backend)
+
+
+def schedules_of(file: Path) -> list[Row]:
+    """What another run has measured of schedules by name."""
+    try:
+        return [row for row in load(file)["rows"] if row["strategy"] not in CHOSEN]
+    except (OSError, ValueError, KeyError) as error:
+        raise MeshloomError(f"{file}: no result of the zoo ({type(error).__name__})") from error
 
 
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
@@ -122,7 +91,9 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
     parser.add_argument("--only", nargs="+", choices=(*LOOPS, *PROGRAMS), default=(*LOOPS, *PROGRAMS), metavar="LOOP",
                         help=f"some of {', '.join((*LOOPS, *PROGRAMS))}")  # fmt: skip
     parser.add_argument("--size", type=int, default=SIZE, help="cells or links where every schedule is run")
-    parser.add_argument("--own-blocks", action="store_true", help="each strategy's own block alone, not all of them")
+    parser.add_argument("--blocks", choices=KINDS, default="all",
+                        help="all, each strategy's own, or none: what is chosen alone, no other schedule")  # fmt: skip
+    parser.add_argument("--against", type=Path, metavar="FILE", help="a result whose schedules it is held against")
     parser.add_argument("--processes", type=int, default=1, metavar="N",
                         help="prepare in so many processes, which measure in turn")  # fmt: skip
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long, with what is there")
@@ -135,17 +106,20 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
         return 2
     try:
         record = begun(options, device.backend)
+        others = schedules_of(options.against) if options.against else []
     except MeshloomError as error:
         print(f"bench.zoo: {error}", file=sys.stderr)
         return 2
     ml.use(device.backend)
-    tasks, blocks = tasks_of(options.only, options.size), blocks_of(device.backend, options.own_blocks)
+    tasks, blocks = tasks_of(options.only, options.size), blocks_of(device.backend, options.blocks)
     try:
         with stopping_cleanly():
             run(record, device, tasks, blocks, until, options.processes)
     except KeyboardInterrupt as stop:
         print(f"stopped: {stop}; go on with --resume --json {record.file}", file=sys.stderr)
-    record.result["summary"] = summary(record.result["rows"])
+    record.result["summary"] = summary([*record.result["rows"], *others])
+    if options.against:
+        record.result["against"] = options.against.name
     show(record.result["summary"], Console(width=220))
     print(f"written to {record.save()}")
     return int(any("wrong" in row for row in record.result["rows"]))

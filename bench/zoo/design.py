@@ -20,9 +20,13 @@ SHARES = (0.05, 1.0, 5.0)  # of that: 0.1 to 10 million
 CHOSEN = ("auto", "fastest")
 
 
-def blocks_of(backend: str, own: bool) -> tuple[int | None, ...]:
-    """Blocks that schedules are run with where every schedule is. ``own``: each strategy's own alone?"""
-    return BLOCKS if backend == "cuda" and not own else (None,)
+#: What is run where every schedule is: every block, each strategy's own alone, or nothing but what is chosen.
+KINDS = ("all", "own", "none")
+
+
+def blocks_of(backend: str, which: str) -> tuple[int | None, ...]:
+    """The blocks of one of ``KINDS``; None is a strategy's own."""
+    return {"all": BLOCKS if backend == "cuda" else (None,), "own": (None,), "none": ()}[which]
 
 
 @dataclass(frozen=True)

@@ -57,12 +57,12 @@ def tasks_of(chosen: Sequence[str], size: int) -> list[Task]:
 
 
 def rows_of(task: Task, device: Device, copy: float, blocks: Sequence[int | None]) -> Iterator[Row]:
-    """Every variant of a loop or a program on a mesh."""
+    """Every variant of a loop or a program on a mesh; without ``blocks`` what is chosen alone."""
     if isinstance(task, ProgramSetting):
         yield from _rows_of_program(task, device)
         return
     contest = Contest(LOOPS[task.loop], scene(task.loop, task.family, task.size, task.order), task.precision, device)
-    for layout in task.layouts():
+    for layout in task.layouts() if blocks else (None,):
         for row in contest.rows(layout, task.wishes(blocks, layout), copy):
             yield task.columns() | row
         device.clear()

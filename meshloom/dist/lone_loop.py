@@ -43,7 +43,7 @@ class LoneLoop:
         operation, here, world = self._of
         on = on_rows([operation], world)
         self.local, self._of = lowered(Dataflow(on), here(on)), None
-        self._steps = [(one, one.prepare()) for one in self.local.operations]
+        self._steps = [(one, one.ready()) for one in self.local.operations]
 
     @property
     def loops(self) -> tuple[Operation, ...]:

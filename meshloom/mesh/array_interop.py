@@ -162,7 +162,12 @@ class SharedMemory(ArrayInterop):
     components: tuple[int, ...]
     dtype: np.dtype
     layout: Layout
+    layout_is_free: bool
     storage: Any
+
+    @abstractmethod
+    def relayout(self, layout: str | Layout, *, free: bool = False) -> None:
+        """Change the layout in place."""
 
     @abstractmethod
     def check_readable(self, who: str = "") -> None:
@@ -221,6 +226,8 @@ class SharedMemory(ArrayInterop):
         """
         self.check_readable()
         self._check_alone("the memory of a field")
+        if self.layout.kind == "aosoa" and self.layout_is_free:  # nobody asked for groups: a loop chose them
+            self.relayout("soa")
         self._lend()
         if self.layout.kind == "aosoa" and self.dim > 1:
             raise MeshError(

@@ -25,7 +25,7 @@ from meshloom.recording import MAKE_BEFORE, READ_LATER, not_in_program, recorder
 class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
     """A field as far as its values are concerned, whatever loops make of them: see ``Field``."""
 
-    __slots__ = ("components", "dim", "layout", "layout_is_free", "set", "temporary")
+    __slots__ = ("components", "dim", "layout", "layout_is_chosen", "layout_is_free", "set", "temporary")
     set: S_co
 
     def __init__(
@@ -46,6 +46,7 @@ class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
         self.set = on
         own = recorder.get() is not None if temporary is None else temporary
         self.temporary = yes_or_no(f"field {name}: temporary", own, error=MeshError)
+        self.layout_is_chosen = False  # by the loops or the programs that use it
         self.components = component_shape(dim, f"field {name}")
         self.dim = prod(self.components)
         if wrap is not None:

@@ -17,11 +17,12 @@ def layouts_by_votes(operations: Sequence[Operation]) -> dict[Field, str]:
     for loop in loops:
         for one in dict.fromkeys(s for s in loop.storages if isinstance(s, Field)):
             users.setdefault(one, []).append(loop)
-    votes = cache(lambda loop: (loop.schedule.strategy, loop.estimate))  # of a loop, for each of its fields
+    seconds = cache(lambda loop: loop.estimate)  # of a loop, for each of its fields
     chosen: dict[Field, str] = {}
     for one, using in users.items():
         if one.layout_is_free and one.dim > 1 and not any(o.wish.layout for o in using):
-            best = ranked_layouts(map(votes, using), using[0].backend.target)[0].what
+            votes = [loop.policy.vote(loop, one, seconds(loop)) for loop in using]
+            best = ranked_layouts(votes, using[0].backend.target)[0].what
             if best != str(one.layout):
                 chosen[one] = best
     return chosen

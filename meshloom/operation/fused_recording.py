@@ -21,8 +21,8 @@ class FusedRecording:
         self.program, self.backend = program, backend
         with together():
             prepared((*program.prologue, *program.operations))  # which may bring spare buffers to where it runs
-            self.prologue = [step.prepare() for step in program.prologue]
-            self.body = [step.prepare() for step in program.operations]
+            self.prologue = [step.ready() for step in program.prologue]
+            self.body = [step.ready() for step in program.operations]
             self._replay = backend.recording(self.body, program.waits if branches else None)
         self.summary = self._replay.summary
         constants = [StartValue(one, value) for one, value in program.constants.items()]

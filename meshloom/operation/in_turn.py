@@ -80,7 +80,7 @@ class _InTurn:
                     segment()
                     continue
                 before = time.perf_counter()
-                piece.prepare()()
+                piece.ready()()
                 piece.execution.add(time.perf_counter() - before)
                 if self._followed and (new := self._now()) is not tape:
                     place = _place_behind(tape, place, new)

@@ -363,7 +363,13 @@ class Operation(NoCopy):
 
     # ----- running it -------------------------------------------------------------------------------------------
     def prepare(self) -> Launches:
-        """Schedule and compile now; running does it by itself."""
+        """Schedule and compile now; running does it by itself. On a GPU fields may get another layout before."""
+        if recorder.get() is None:
+            self.policy.choose_layouts(self)
+        return self.ready()
+
+    def ready(self) -> Launches:
+        """The same as one of several operations, with the layouts that all of them have chosen."""
         self.refresh()
         return self.execution.launches or self.execution.with_the_same_values(self._made_launches)
 
@@ -433,7 +439,8 @@ class Operation(NoCopy):
 
     @property
     def source(self) -> str:
-        """The text compiled for it: C++, CUDA C++ or HIP, for the layouts that its fields will have when it runs."""
+        """The text compiled for it: C++, CUDA C++ or HIP, for the layouts that its fields have or that it was asked
+        for; on a GPU its first run may choose others."""
         if not self.domain.compiled:
             raise ScheduleError(f"{self.name} has no text of its own: {self.policy.words(self)}")
         self.refresh()

@@ -14,6 +14,7 @@ import numpy as np
 from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.lowering import Launches
 from meshloom.errors import ScheduleError
+from meshloom.exclusion import PREPARING
 from meshloom.kernel.recent import Recent
 from meshloom.mesh.assigned import assigned_name
 from meshloom.mesh.core import Field, Map
@@ -27,7 +28,7 @@ from meshloom.schedule.choice.candidate import Candidate, Candidates
 from meshloom.schedule.choice.cost import Cost
 from meshloom.schedule.choice.counts import Counts, flops_per_element
 from meshloom.schedule.choice.explain import explain
-from meshloom.schedule.choice.layouts import ranked_layouts
+from meshloom.schedule.choice.layouts import Vote, ranked_layouts
 from meshloom.schedule.choice.per_thread import elements_per_thread
 from meshloom.schedule.choice.schedule import Schedule, parse_schedule
 from meshloom.schedule.nest.binned import MOST_SUMMANDS
@@ -123,6 +124,14 @@ class ExecutionPolicy(ABC):
         cost = self.cost(of)
         return Candidates(strategy=(Candidate(of.schedule, cost.parts(of.backend.rates), cost.figures),))
 
+    def vote(self, of: Operation, one: Field, seconds: float) -> Vote:
+        """What it asks of the layout of a field that it uses, if it takes so long."""
+        return Vote(of.schedule.strategy, seconds, one.dim * one.dtype.itemsize)
+
+    def choose_layouts(self, of: Operation) -> None:
+        """For an operation that runs by itself, before it first does: change layouts that are free."""
+        return
+
     def asked(self, name: str, wish: Wish) -> ExecutionPolicy:
         """The same where something else is asked for."""
         raise ScheduleError(f"{name} takes no schedule: it is run in one way")
@@ -210,7 +219,7 @@ class StrategyPolicy(ExecutionPolicy):
 
     def candidates(self, of: Operation) -> Candidates:
         """Strategies, and what one thread does where it may do otherwise; on a GPU also what a thread takes, and the
-        layout that the loop votes for."""
+        layout that the loop votes for, for its widest rows."""
         spec, target, shown, decided = of.spec, of.backend.target, of.backend.rates, self._ruled(of, self.wish)
         weighed = candidates(spec, of.elements, of.work, self.wish, target=target, rates=shown, decided=decided)
         found = Candidates(strategy=weighed)
@@ -221,8 +230,28 @@ class StrategyPolicy(ExecutionPolicy):
         elif target.is_simt and not spec.maps:
             found["elements per thread"] = elements_per_thread(spec, of.schedule, of.elements, target)
         if target.is_simt and any(isinstance(one, Field) and one.dim > 1 for one in of.storages):
-            found["layout"] = ranked_layouts([(of.schedule.strategy, self.estimate(of))], target)
+            fields = [one for one in of.storages if isinstance(one, Field)]
+            widest = max(fields, key=lambda one: one.dim * one.dtype.itemsize)
+            found["layout"] = ranked_layouts([self.vote(of, widest, self.estimate(of))], target)
         return found
+
+    def vote(self, of: Operation, one: Field, seconds: float) -> Vote:
+        asked, own = super().vote(of, one, seconds), (o.storage is one and o.pattern.map is None for o in of.operands)
+        visited = bool(of.spec.racy_outputs) and strategy(asked.strategy).at_targets
+        return replace(asked, in_parts=visited and any(own))
+
+    def choose_layouts(self, of: Operation) -> None:
+        """On a GPU, of fields for which no loop and no program has chosen one before: what several use is not changed
+        to and fro."""
+        if not of.backend.target.is_simt or self.wish.layout:
+            return
+        with PREPARING:
+            for one in of.storages:
+                if isinstance(one, Field) and one.layout_is_free and not one.layout_is_chosen:
+                    if one.dim > 1 and not one.lent:
+                        best = ranked_layouts([self.vote(of, one, 1.0)], of.backend.target)[0].what
+                        one.relayout(best, free=True)
+                    one.layout_is_chosen = True
 
     def _alone(self, of: Operation) -> tuple[Candidate[str], ...]:
         """What one thread may do where nothing else was asked for, ranked; see ``alone``."""

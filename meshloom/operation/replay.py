@@ -44,7 +44,7 @@ def prepared(operations: Iterable[Operation]) -> dict[Operation, Callable[[], No
                 one.begin_to_prepare()
         for number, one in enumerate(listed, 1):
             with part(number, len(listed)):
-                made[one] = one.prepare()
+                made[one] = one.ready()
     return made
 
 

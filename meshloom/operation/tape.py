@@ -146,7 +146,10 @@ class Tape:
         everything would be made ready again. So one votes for a field once, also where it is given it again."""
         if not self.layouts_chosen:
             relayout(open_to(self.layouts, self._voted))
-            self._voted |= {one for one in self._graph.storages if isinstance(one, Field)}
+            for one in self._graph.storages:
+                if isinstance(one, Field):
+                    one.layout_is_chosen = True
+                    self._voted.add(one)
             self.layouts_chosen = True
 
     def execute(self, times: int, mode: RunMode, watched: Sequence[Global], *, can_start: bool | None = None
@@ -447,7 +450,7 @@ class Tape:
             return self.lowered.launches
         with self._asked():
             found = self.fused_recording()
-            steps = found.body if found else [o.prepare() for o in self.loops]
+            steps = found.body if found else [o.ready() for o in self.loops]
             return sum(len(getattr(step, "steps", ())) for step in steps)
 
     @property

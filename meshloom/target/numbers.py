@@ -283,6 +283,12 @@ class GpuNumbers(Numbers):
     kernels: KernelNumbers
     graph: GraphNumbers
 
-    def layout_times(self, strategy: str) -> Mapping[str, float]:
-        """Times over the better layout, of each; those that are not listed have what any has."""
-        return self.layouts.get(strategy, self.layouts["any"])
+    def layout_times(self, strategy: str, row_bytes: int, in_parts: bool) -> Mapping[str, float]:
+        """Times over the better layout, of each, for rows of so many bytes; strategies that are not listed have what
+        any has. ``in_parts``: long rows of which a thread takes a part."""
+        times, rows = self.layouts.get(strategy, self.layouts["any"]), self.layouts["long_rows"]
+        if row_bytes <= rows["bytes"]:
+            return times
+        if in_parts:
+            return self.layouts["parts_of_rows"]
+        return {layout: took * rows.get(layout, 1.0) for layout, took in times.items()}

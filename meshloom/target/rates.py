@@ -19,6 +19,7 @@ class Rates:
     per_launch: float
     per_target_visit: float
     per_request: float
+    per_passed: float
     per_round: float
     per_contended: float
     saturating_blocks: float  # that have to run at the same time to keep it busy

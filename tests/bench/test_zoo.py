@@ -16,6 +16,7 @@ from bench.zoo.design import LAYOUTS, Setting, blocks_of, settings
 from bench.zoo.elements import STORED
 from bench.zoo.loops import LOOPS, Contest
 from bench.zoo.programs import PROGRAMS, Timed, scene_of
+from bench.zoo.report import text_lines
 from bench.zoo.scene import ORDERS, families, graph, mesh_of
 from tests.bench.devices import Emulated
 
@@ -120,7 +121,7 @@ def test_a_design_meets_every_two_and_has_every_schedule_at_one_size() -> None:
     for name in ("order", "precision", "size"):
         met = {(one.loop, one.family, getattr(one, name)) for one in found}
         assert len(met) == len(full) * len({getattr(one, name) for one in rest})
-    wishes = [wish for layout in LAYOUTS for wish in full[0].wishes(blocks_of("cuda", own=False), layout)]
+    wishes = [wish for layout in LAYOUTS for wish in full[0].wishes(blocks_of("cuda", "all"), layout)]
     assert {wish.strategy for wish in wishes} == set(ml.strategies()) and len({w.block for w in wishes}) == 4
     assert len({one.key for one in found}) == len(found)
 
@@ -178,6 +179,33 @@ def test_a_run_that_is_stopped_goes_on_and_says_what_is_best(
     assert all(row["error"] < 1e-12 for row in found["rows"])
     for one in found["summary"]:
         assert one["auto_share"] > 0 and one["fastest_by_best"] >= 1.0 <= one["deterministic_by_best"]
+
+
+def test_processes_give_what_one_gives_and_are_held_against_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is chosen alone, with the schedules of a run of all."""
+    two = [Setting("exchanged_over_links", one, "good", "float64", 40, True) for one in ("random", "power_law")]
+    monkeypatch.setattr(zoo, "tasks_of", lambda *_: two)
+    files = {name: tmp_path / f"{name}.json" for name in ("all", "alone", "together", "late")}
+    asked = ["--only", "exchanged_over_links", "--size", "40", "--json"]
+    assert zoo.main([*asked, str(files["all"]), "--blocks", "own"], Emulated()) == 0
+    chosen = ["--blocks", "none", "--against", str(files["all"])]
+    for name, more in (("alone", []), ("together", ["--processes", "2"])):
+        assert zoo.main([*asked, str(files[name]), *chosen, *more], Emulated()) == 0
+    found = {name: record.load(files[name]) for name in ("all", "alone", "together")}
+    kept = ("loop", "family", "strategy", "schedule", "layout", "error")
+    rows = {name: sorted(tuple(row[word] for word in kept) for row in one["rows"] if "ms" in row)
+            for name, one in found.items()}  # fmt: skip
+    assert rows["alone"] == rows["together"] and len(rows["alone"]) == 4 < len(rows["all"])
+    assert found["together"]["against"] == "all.json"
+    assert all(len(one["summary"]) == 2 for one in found.values())
+    assert "of 2, and that at most" in text_lines(found["together"])[-1]
+    late = [*asked, str(files["late"]), *chosen, "--processes", "2", "--seconds", "0"]
+    assert zoo.main(late, Emulated()) == 0 and record.load(files["late"])["done"] == []
+    capsys.readouterr()
+    assert zoo.main([*asked, str(files["late"]), "--against", str(tmp_path / "none.json")], Emulated()) == 2
+    assert capsys.readouterr().err.startswith(f"bench.zoo: {tmp_path / 'none.json'}: no result of the zoo")
 
 
 def test_stored_matrices_are_of_the_size_of_their_elements() -> None:

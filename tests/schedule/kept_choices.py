@@ -16,7 +16,7 @@ from bench.race_loop import Data, res_calc
 from meshloom import order
 from meshloom.schedule.choice.auto import choose, estimates, ruled
 from meshloom.schedule.choice.counts import Counts
-from meshloom.schedule.choice.layouts import ranked_layouts
+from meshloom.schedule.choice.layouts import Vote, ranked_layouts
 from meshloom.schedule.choice.per_thread import chosen_per_thread
 from meshloom.schedule.lines import on_cpu, on_gpu, systems
 from meshloom.schedule.strategies import strategy
@@ -119,10 +119,10 @@ def line_forms() -> dict[str, Any]:
 
 
 def votes() -> list[str]:
-    """Layouts by votes of two strategies each."""
+    """Layouts by votes of two strategies each, for short rows and for long ones."""
     names = ("direct", *ml.strategies())
-    return [ranked_layouts([(a, 1.0), (b, share)], H200)[0].what
-            for a in names for b in names for share in (0.2, 1.0, 3.0)]
+    return [ranked_layouts([Vote(a, 1.0, row), Vote(b, share, row)], H200)[0].what
+            for row in (32, 40) for a in names for b in names for share in (0.2, 1.0, 3.0)]
 
 
 def found() -> dict[str, Any]:

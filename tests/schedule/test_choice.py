@@ -153,12 +153,28 @@ def judged() -> list[dict]:
 @pytest.mark.slow
 def test_the_choice_is_near_the_best_that_was_measured(judged: list[dict]) -> None:
     """Every loop, order and layout in the files of the H200: 1.21 and 1.78 times the best in random orders before."""
+    judged = [r for r in judged if r["file"] != choice.ZOO]
     assert len(judged) == 60
     late = {(r["loop"], r["order"], r["layout"], r["deterministic"]): r["ratio"] for r in judged if r["ratio"] > 1.01}
     assert not [key for key in late if key[3]], late
     worst = max(late.values(), default=1.0)
     assert f"within {100 * (worst - 1):.0f} % of the fastest" in " ".join(SCHEDULES.read_text().split()), late
     assert worst < 1.10
+
+
+#: Loops of which the model knows too little, and how far off it may be: see docs/schedules.md, "The cost of an order".
+KNOWN = {"stiffness_tetrahedron": 3.3, "stiffness_hexahedron": 1.2, "q1_quad_4": 1.45, "p1_triangle": 1.1}
+
+
+@pytest.mark.slow
+def test_the_choice_is_near_the_best_of_loops_that_nobody_fitted_by_hand(judged: list[dict]) -> None:
+    """The zoo: the deterministic choice was 3.1 times the best, within 5 per cent in less than half, before."""
+    found = {r["loop"]: r["ratio"] for r in judged if r["file"] == choice.ZOO and r["deterministic"]}
+    assert len(found) == 36
+    near = [one for one, ratio in found.items() if ratio <= 1.05]
+    assert len(near) >= 0.8 * len(found), found
+    far = {one: ratio for one, ratio in found.items() if ratio > KNOWN.get(one.split()[0], 1.1)}
+    assert not far
 
 
 @pytest.mark.slow

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import meshloom as ml
-from meshloom.errors import ScheduleError
+from meshloom.errors import MeshError, ScheduleError
 from meshloom.operation import tape
-from meshloom.schedule.choice.layouts import ranked_layouts
+from meshloom.schedule.choice.layouts import LAYOUTS, Vote, ranked_layouts
 from meshloom.solvers.airfoil import Airfoil, AirfoilConfig, AirfoilMeshOptions
 from meshloom.target import H200
 
 
 def test_every_strategy_has_a_preference_and_its_better_layout_is_one() -> None:
-    assert H200.gpu.layouts.keys() == {"any", "direct", *ml.strategies()}
-    assert all(min(times.values()) == 1.0 for times in H200.gpu.layouts.values())
+    rows = {"long_rows", "parts_of_rows"}
+    assert H200.gpu.layouts.keys() == {"any", "direct", *ml.strategies(), *rows}
+    for name in H200.gpu.layouts.keys() - {"long_rows"}:
+        assert H200.gpu.layouts[name].keys() == set(LAYOUTS) and min(H200.gpu.layouts[name].values()) == 1.0
 
 
 def test_the_sum_decides() -> None:
     times = H200.gpu.layouts
     even = (times["atomic"]["aos"] - 1.0) / (times["owner"]["soa"] - 1.0)  # seconds that make it a draw
-    assert ranked_layouts([("atomic", 1.0), ("owner", 0.99 * even)], H200)[0].what == "soa"
-    assert ranked_layouts([("atomic", 1.0), ("owner", 1.01 * even)], H200)[0].what == "aos"
-    assert ranked_layouts([("direct", 1.0)], H200)[0].what == "aos"
+    assert ranked_layouts([Vote("atomic", 1.0), Vote("owner", 0.99 * even)], H200)[0].what == "aosoa32"
+    assert ranked_layouts([Vote("atomic", 1.0), Vote("owner", 1.01 * even)], H200)[0].what == "aos"
+    assert ranked_layouts([Vote("direct", 1.0)], H200)[0].what == "aos"
+
+
+@pytest.mark.parametrize("name", ["direct", *ml.strategies()])
+def test_long_rows_lie_apart_but_where_targets_take_parts_of_them(name: str) -> None:
+    """A row is long where it does not fit into a piece of a cache line."""
+    short, long = (ranked_layouts([Vote(name, 1.0, size)], H200)[0].what for size in (32, 33))
+    assert long == "aosoa32" and short in ("aos", "aosoa32")
+    assert ranked_layouts([Vote(name, 1.0, 128, in_parts=True)], H200)[0].what == "aos"
 
 
 def airfoil(backend: str, strategy: str) -> Airfoil:
@@ -41,8 +52,8 @@ def test_a_program_changes_free_layouts_once_and_gives_the_same() -> None:
         results.append(case.q.numpy())
         layouts = {one.name: layout for one, layout in case.program.layouts.items()}
         if strategy == "atomic":
-            assert layouts["res"] == "soa" and str(case.q.layout) == layouts.get("q", "aos")
-            assert "layout of res: soa" in case.program.explain()
+            assert layouts["res"] == "aosoa32" and str(case.q.layout) == layouts.get("q", "aos")
+            assert "layout of res: aosoa32" in case.program.explain()
         else:
             assert layouts == {}
         np.testing.assert_allclose(results[-1], results[0], rtol=0, atol=1e-12)
@@ -178,3 +189,83 @@ def test_fused_is_no_strategy_to_ask_for() -> None:
 
     with pytest.raises(ScheduleError, match="unknown strategy 'fused'"):
         double.loop(cells, cells.field("a"), schedule="fused").prepare()
+
+
+# --- loops by themselves --------------------------------------------------------------------------------------------
+
+
+def spread_rows(dim: int, layout: str | None = None) -> tuple[ml.Field, ml.Field, Any]:
+    """Two fields with rows of so many values, and what makes a loop that gathers one and adds to the other."""
+    mesh = ml.generate.box((7, 6))
+    q = mesh.cells.field("q", dim, data=np.random.default_rng(4).random((len(mesh.cells), dim)), layout=layout)
+    total = mesh.cells.field("total", dim)
+
+    @ml.kernel
+    def exchange(q: ml.Read, total: ml.Inc):
+        total[0] += q[1] - q[0]
+        total[1] += q[0] - q[1]
+
+    def loop(strategy: str = "auto") -> ml.Operation:
+        return exchange.loop(mesh.faces, q[mesh.face_cells], total[mesh.face_cells], schedule=strategy)
+
+    return q, total, loop
+
+
+@pytest.mark.parametrize(("backend", "dim", "chosen"), [("emulated", 5, "aosoa32"), ("emulated", 4, "aos"),
+                                                        ("cpu", 5, "aos"), ("numpy", 5, "aos")])  # fmt: skip
+def test_a_loop_by_itself_chooses_for_long_rows_on_a_gpu_and_gives_the_same(
+    backend: str, dim: int, chosen: str
+) -> None:
+    with ml.using("numpy"):
+        _, expected, loop = spread_rows(dim)
+        loop()()
+    with ml.using(backend):
+        q, total, loop = spread_rows(dim)
+        one = loop("owner")
+        one()
+        assert (str(q.layout), str(total.layout)) == (chosen, chosen) and q.layout_is_free
+        np.testing.assert_allclose(total.numpy(), expected.numpy(), rtol=0, atol=1e-14)
+
+
+def test_a_second_loop_changes_no_layout_that_a_first_one_has_chosen() -> None:
+    with ml.using("emulated"):
+        q, _, loop = spread_rows(4)
+        loop("owner")()
+        kept = q.storage
+        loop("atomic")()
+        assert str(q.layout) == "aos" and q.storage is kept
+        q, _, loop = spread_rows(4)
+        loop("atomic")()
+        assert str(q.layout) == "aosoa32"
+        program = ml.Program(lambda: loop("owner")())
+        program.run(1)  # which votes for itself, once
+        assert str(q.layout) == "aos"
+        kept = q.storage
+        loop("atomic")()
+        assert q.storage is kept
+
+
+@pytest.mark.parametrize("how", ["said", "lent", "asked of the loop"])
+def test_a_loop_by_itself_leaves_layouts_that_somebody_relies_on(how: str) -> None:
+    with ml.using("emulated"):
+        q, _, loop = spread_rows(5, "aos" if how == "said" else None)
+        seen = q.memory() if how == "lent" else None
+        if how == "asked of the loop":
+            loop(ml.Schedule("owner", layout="aosoa3"))()
+            assert str(q.layout) == "aosoa3"
+            return
+        loop("owner")()
+        assert str(q.layout) == "aos" and (seen is None or np.shares_memory(seen, q.memory()))
+
+
+def test_groups_that_nobody_asked_for_can_be_shared() -> None:
+    with ml.using("emulated"):
+        q, _, loop = spread_rows(5)
+        expected = q.numpy()
+        loop("owner")()
+        assert str(q.layout) == "aosoa32"
+        np.testing.assert_array_equal(np.from_dlpack(q), expected)
+        assert str(q.layout) == "soa" and not q.layout_is_free
+        q.relayout("aosoa4")
+        with pytest.raises(MeshError, match="layout aosoa4 cannot be shared as one array"):
+            q.memory()

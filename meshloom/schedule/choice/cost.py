@@ -74,6 +74,7 @@ class Cost:
     shared: float = 0.0  # bytes of shared memory that a block of a GPU needs
     visits: float = 0.0  # targets that are looked at, whether anything leads to them or not
     requests: float = 0.0  # bytes that threads ask caches for
+    passed: float = 0.0  # bytes of increments that wait in memory, of a block or of all, for their targets
     concurrent_blocks: float = math.inf  # that may run at the same time
 
     def parts(self, rates: Rates) -> dict[str, float]:
@@ -83,6 +84,7 @@ class Cost:
             "bytes": slower * (self.bytes * rates.per_byte),
             "flops": slower * (self.flops * rates.per_flop),
             "requests": slower * (self.requests * rates.per_request),
+            "passed": self.passed * rates.per_passed,
             "atomics": self.atomics * rates.per_atomic,
             "contended": self.contended * rates.per_contended,
             "updates": self.updates * rates.per_update,

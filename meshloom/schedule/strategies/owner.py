@@ -69,7 +69,8 @@ class Owner(Strategy):
         moved = work.compulsory + 4 * work.incidences + 8 * work.targets + work.reload_gathers
         # Threads that ask for much at every visit need many registers, so fewer of them run at a time.
         crowding = max(1.0, work.gathered / max(work.incidences, 1) / self.fitted(target, "roomy_visit"))
-        return Cost(moved, work.flops * repeated, visits=work.targets, requests=crowding * work.gathered)
+        requests = self.fitted(target, "scattered") * crowding * work.gathered
+        return Cost(moved, work.flops * repeated, visits=work.targets, requests=requests)
 
 
 def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, is_simt: bool) -> list[Pass]:

@@ -59,7 +59,8 @@ class Staged(Strategy):
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         moved = work.compulsory + 2 * work.staged + 4 * work.incidences + 8 * work.targets
         moved += work.reload_reads + work.reload_stage
-        return Cost(moved, work.flops, launches=2, visits=work.targets, requests=work.requested)
+        requests = self.fitted(target, "scattered") * work.requested
+        return Cost(moved, work.flops, launches=2, visits=work.targets, requests=requests, passed=work.staged)
 
 
 def gather_pass(spec: LoopSpec, map_number: int, groups: tuple[Columns, ...], plan: GatherPlan, is_simt: bool) -> Pass:

@@ -55,11 +55,11 @@ class Tile(Strategy):
         # ``tiles`` is for larger blocks; smaller ones share more elements with others.
         elements = self.fitted(target, "shared") * target.numbers.block(self.name) * work.tiles
         shared = elements * work.staged / max(work.targets, 1)
-        waiting = self.fitted(target, "waiting")  # at the barrier nobody asks for anything
+        waiting = self.fitted(target, "waiting")  # at the barrier nobody asks for anything, nor computes
         moved = work.compulsory + 8 * work.incidences + 8 * work.targets
         moved += evaluations * work.reload_gathers + work.reload_maps
-        return Cost(moved, work.flops * evaluations, shared=shared, visits=work.targets,
-                    requests=waiting * evaluations * work.requested)  # fmt: skip
+        return Cost(moved, waiting * evaluations * work.flops, shared=shared, visits=work.targets,
+                    requests=waiting * evaluations * work.requested, passed=work.staged)  # fmt: skip
 
 
 def _tile_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], plan: TilePlan, is_simt: bool) -> Pass:
