@@ -100,7 +100,9 @@ def source(result: Result, name: str) -> str:
     machine = result["machine"]
     backends = (result.get("device"), result.get("backend"), *(run.get("device") for run in _runs(result)))
     gpu = machine.get("gpu") and ("cuda" in backends or result["benchmark"] in GPU_ONLY)
-    copy = f", copy {result['copy_GBps']:.0f} GB/s" if "copy_GBps" in result else ""
+    found = result.get("copy_GBps", [])
+    sittings = [f"{one:.0f}" for one in (found if isinstance(found, list) else [found])]
+    copy = f", copy {' and '.join(sittings)} GB/s" if sittings else ""
     code = result.get("code")
     commit, changed = commit_of(code) if code else ("", False)
     made = f"commit `{commit[:10]}`{', changed' if changed else ''}" if code else "of no recorded commit"

@@ -25,7 +25,7 @@ from tests.one_line import one_line_from
 BACK_ENDS = ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
 #: What acts, or hands memory over, and is therefore no question. Whatever is new is asked.
 ACTS = {
-    "Operation": "begin_to_prepare invalidate prepare refresh run_plainly apply_layout",
+    "Operation": "begin_to_prepare invalidate prepare ready refresh run_plainly apply_layout",
     "Program": "bind run",
     "Field": "changed copy fill memory view sum min max mean norm",  # sums are loops, which bring it to where they run
     "Global": "changed copy fill memory view",
@@ -258,9 +258,9 @@ def test_an_explanation_says_one_layout() -> None:
         if not asked_first:
             program.run(1)
         told = program.explain().splitlines()
-        assert "layout of res: soa, the least time over all loops" in told
+        assert "layout of res: aosoa32, the least time over all loops" in told
         arguments = [line for line in told if line.startswith("  arguments")]
-        assert len(arguments) == 1 and " soa, " in arguments[0] and "aos" not in arguments[0]
+        assert len(arguments) == 1 and arguments[0].count(" aosoa32") == 2
         if asked_first:
             fields = [one for one in world.stored if isinstance(one, ml.Field) and one.set is not world.grid]
             assert {str(one.layout) for one in fields} == {"aos"}

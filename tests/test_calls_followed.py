@@ -242,7 +242,7 @@ def test_layouts_that_are_explained_are_those_that_run() -> None:
     ml.use("emulated")
     cells, edges = ml.Set(N, "cells"), ml.Set(2 * N, "edges")
     ends = ml.Map(edges, cells, np.random.default_rng(1).integers(0, N, (2 * N, 2)), "ends")
-    q, first, then = (cells.field(name, 5) for name in ("q", "first", "then"))
+    q, first, then = (cells.field(name, 4) for name in ("q", "first", "then"))
     before, behind = (differences.loop(edges, q[ends], found[ends], schedule=how)
                       for found, how in ((first, "atomic"), (then, "owner")))  # fmt: skip
 

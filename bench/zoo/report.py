@@ -1,4 +1,4 @@
-"""What a run of the zoo says of each loop on each mesh: the best schedule, the best deterministic one, and the chosen."""
+"""What a run of the zoo says of each loop on each mesh: the best, the best deterministic one, and what is chosen."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cache
 
-from meshloom.mesh.core import Field
+from meshloom.mesh.core import Field, Global
 from meshloom.operation.operation import Operation
 from meshloom.schedule.choice.layouts import ranked_layouts
 
@@ -37,3 +37,11 @@ def relayout(layouts: Mapping[Field, str]) -> None:
     """Give fields these layouts, which stay free."""
     for one, layout in layouts.items():
         one.relayout(layout, free=True)
+
+
+def with_chosen_layouts(storages: Iterable[Field | Global]) -> set[Field]:
+    """The fields among them, which loops that run by themselves leave as they are from now on."""
+    fields = {one for one in storages if isinstance(one, Field)}
+    for one in fields:
+        one.layout_is_chosen = True
+    return fields

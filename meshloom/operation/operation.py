@@ -364,8 +364,7 @@ class Operation(NoCopy):
     # ----- running it -------------------------------------------------------------------------------------------
     def prepare(self) -> Launches:
         """Schedule and compile now; running does it by itself. On a GPU fields may get another layout before."""
-        if recorder.get() is None:
-            self.policy.choose_layouts(self)
+        self.policy.choose_layouts(self)
         return self.ready()
 
     def ready(self) -> Launches:
@@ -439,8 +438,7 @@ class Operation(NoCopy):
 
     @property
     def source(self) -> str:
-        """The text compiled for it: C++, CUDA C++ or HIP, for the layouts that its fields have or that it was asked
-        for; on a GPU its first run may choose others."""
+        """The text compiled for it: C++, CUDA C++ or HIP, for the layouts that its fields have or it was asked for."""
         if not self.domain.compiled:
             raise ScheduleError(f"{self.name} has no text of its own: {self.policy.words(self)}")
         self.refresh()

@@ -23,6 +23,7 @@ from meshloom.operation.arguments import check_aliases, check_memory, spec_box
 from meshloom.operation.operand import Operand
 from meshloom.operation.weak_cache import loops_over, weak_entry
 from meshloom.order import USUAL_BLOCK, order_elements
+from meshloom.recording import recorder
 from meshloom.schedule.choice.auto import alone, candidates, choose, estimated, ruled
 from meshloom.schedule.choice.candidate import Candidate, Candidates
 from meshloom.schedule.choice.cost import Cost
@@ -243,7 +244,7 @@ class StrategyPolicy(ExecutionPolicy):
     def choose_layouts(self, of: Operation) -> None:
         """On a GPU, of fields for which no loop and no program has chosen one before: what several use is not changed
         to and fro."""
-        if not of.backend.target.is_simt or self.wish.layout:
+        if not of.backend.target.is_simt or self.wish.layout or recorder.get() is not None:
             return
         with PREPARING:
             for one in of.storages:

@@ -28,7 +28,7 @@ from meshloom.operation.arguments import check_memory
 from meshloom.operation.call import CalledFunction, called
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.execution import Spent
-from meshloom.operation.field_layouts import layouts_by_votes, open_to, relayout
+from meshloom.operation.field_layouts import layouts_by_votes, open_to, relayout, with_chosen_layouts
 from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion.program import FusedProgram, fuse
 from meshloom.operation.measures import Measures, check_nodes_stay
@@ -146,10 +146,7 @@ class Tape:
         everything would be made ready again. So one votes for a field once, also where it is given it again."""
         if not self.layouts_chosen:
             relayout(open_to(self.layouts, self._voted))
-            for one in self._graph.storages:
-                if isinstance(one, Field):
-                    one.layout_is_chosen = True
-                    self._voted.add(one)
+            self._voted |= with_chosen_layouts(self._graph.storages)
             self.layouts_chosen = True
 
     def execute(self, times: int, mode: RunMode, watched: Sequence[Global], *, can_start: bool | None = None

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable
 from contextlib import chdir
 from dataclasses import fields, replace
+from itertools import product as pairs
 from pathlib import Path
 
 import numpy as np
@@ -120,14 +121,17 @@ def test_costs_of_the_strategies() -> None:
     spec = smooth_loop().spec
     rows = table("docs/schedules.md", "strategy | bytes")
     assert [row[0].strip("`") for row in rows] == list(ml.strategies())
-    for name, moved, flops, besides in rows:
-        cost = strategy(name.strip("`")).cost(spec, work)
+    (scattered,) = (row[1] for row in table("docs/schedules.md", "symbol | meaning") if row[0] == "*H*, *X*")
+    assert scattered.startswith("on a GPU 1.9 and 3.25, on a CPU 1:")
+    for (name, moved, flops, besides), target in pairs(rows, (CPU, H200)):
+        known |= {"H": 1.9, "X": 3.25} if target.is_simt else {"H": 1.0, "X": 1.0}
+        cost = strategy(name.strip("`")).cost(spec, work, target=target)
         extra = {what: value_of(amount, known) for amount, what in re.findall(r"([^,]+) (\w+)(?:,|$)", besides)}
         written = [value_of(moved, known), value_of(flops, known), extra.get("atomics", 0), extra.get("updates", 0),
                    extra.get("launches", 1), extra.get("visits", 0), extra.get("requests", 0),
-                   extra.get("rounds", 0)]  # fmt: skip
+                   extra.get("rounds", 0), extra.get("passed", 0)]  # fmt: skip
         real = [cost.bytes, cost.flops, cost.atomics, cost.updates, cost.launches, cost.visits, cost.requests,
-                cost.rounds]  # fmt: skip
+                cost.rounds, cost.passed]  # fmt: skip
         assert written == pytest.approx(real), name
     contended = strategy("atomic").cost(spec, replace(work, contention=0.5))
     assert contended.contended == 0.5 * contended.atomics
@@ -338,15 +342,35 @@ def test_preferences_of_layouts_are_those_measured() -> None:
     race = result("2026-11-15_race-rings_h200.json")
     later = result("2026-11-15_locality_h200.json")["loops"]["airfoil"]["variants"]
     race["variants"] += [r | {"order": "hilbert"} for r in later if r["strategy"] == "strip"]  # measured as given
-    measured = {name: written for name, written in H200.gpu.layouts.items() if name not in ("any", "direct")}
+    others = ("any", "direct", "long_rows", "parts_of_rows")
+    measured = {name: dict(written) for name, written in H200.gpu.layouts.items() if name not in others}
     assert set(measured) == set(ml.strategies())
     assert set(H200.gpu.layouts["direct"].values()) == {1.0}, "nothing is indirect"
     for name, written in measured.items():
+        assert 1.0 <= written.pop("aosoa32") <= written["soa"], "groups are gathered as components apart, or better"
         times = {layout: min(r["ms"] for r in race["variants"] if "ms" in r and r["order"] == "hilbert"
                              and (r["strategy"], r["precision"], r["layout"], r["variant"])
                              == (name, "float64", layout, "plain")) for layout in written}  # fmt: skip
         found = {layout: ms / min(times.values()) for layout, ms in times.items()}
         assert written == pytest.approx(found, rel=0.02), name
+
+
+def test_what_long_rows_lose_is_what_the_zoo_has_measured() -> None:
+    """Where a warp takes whole rows, together over the best; where targets take parts of them, apart over together."""
+    times: dict[tuple[str, str, str], dict[str, float]] = {}
+    for r in result("2026-11-19_zoo_h200.json")["rows"]:
+        if "ms" in r and r["layout"] != "auto":
+            found = times.setdefault((r["loop"], r["family"], r["strategy"]), {})
+            found[r["layout"]] = min(r["ms"], found.get(r["layout"], float("inf")))
+    rows, parts = H200.gpu.layouts["long_rows"], H200.gpu.layouts["parts_of_rows"]
+    whole = [one["aos"] / min(one.values()) for (loop, _, name), one in times.items()
+             if (loop, name) in {("least_squares", "owner"), ("limiter_bounds", "owner"),
+                                 ("stiffness_tetrahedron", "tile"), ("stiffness_hexahedron", "tile")}]  # fmt: skip
+    assert min(whole) > 1.5 and rows["aos"] == pytest.approx(float(np.median(whole)), rel=0.15)
+    apart = [one for (loop, _, name), one in times.items() if loop[:9] == "stiffness" and name == "owner"]
+    for layout in ("soa", "aosoa32"):
+        found = [one[layout] / one["aos"] for one in apart]
+        assert parts[layout] == pytest.approx(float(np.median(found)), rel=0.1)
 
 
 # --- originals.md -------------------------------------------------------------------------------------------------

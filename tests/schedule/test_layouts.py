@@ -26,9 +26,9 @@ def test_every_strategy_has_a_preference_and_its_better_layout_is_one() -> None:
 def test_the_sum_decides() -> None:
     times = H200.gpu.layouts
     even = (times["atomic"]["aos"] - 1.0) / (times["owner"]["soa"] - 1.0)  # seconds that make it a draw
-    assert ranked_layouts([Vote("atomic", 1.0), Vote("owner", 0.99 * even)], H200)[0].what == "aosoa32"
-    assert ranked_layouts([Vote("atomic", 1.0), Vote("owner", 1.01 * even)], H200)[0].what == "aos"
-    assert ranked_layouts([Vote("direct", 1.0)], H200)[0].what == "aos"
+    assert ranked_layouts([Vote("atomic", 1.0, 32), Vote("owner", 0.99 * even, 32)], H200)[0].what == "aosoa32"
+    assert ranked_layouts([Vote("atomic", 1.0, 32), Vote("owner", 1.01 * even, 32)], H200)[0].what == "aos"
+    assert ranked_layouts([Vote("direct", 1.0, 32)], H200)[0].what == "aos"
 
 
 @pytest.mark.parametrize("name", ["direct", *ml.strategies()])

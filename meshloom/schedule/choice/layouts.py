@@ -25,7 +25,7 @@ class Vote:
 
     strategy: str
     seconds: float
-    row_bytes: int = 8
+    row_bytes: int
     in_parts: bool = False
 
     def times(self, target: Target) -> dict[str, float]:
