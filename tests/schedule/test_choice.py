@@ -163,7 +163,7 @@ def test_the_choice_is_near_the_best_that_was_measured(judged: list[dict]) -> No
 
 
 #: Loops of which the model knows too little, and how far off it may be: see docs/schedules.md, "The cost of an order".
-KNOWN = {"stiffness_tetrahedron": 3.3, "stiffness_hexahedron": 1.2, "q1_quad_4": 1.45, "p1_triangle": 1.1}
+KNOWN = {"stiffness_tetrahedron": 1.5, "q1_quad_4": 1.8, "p1_triangle": 1.6}
 
 
 @pytest.mark.slow
@@ -180,6 +180,13 @@ def test_the_choice_is_near_the_best_of_loops_that_nobody_fitted_by_hand(judged:
 @pytest.mark.slow
 def test_the_model_ranks_times_far_apart(judged: list[dict]) -> None:
     """Of deterministic strategies where one took twice as long as another, nearly all pairs are ranked right."""
+    fitted = [r for r in judged if r["file"] != choice.ZOO]
+    for rows, most, share in ((fitted, 90, 0.95), (judged, 250, 0.93)):
+        right, total = ranked_right(rows)
+        assert total > most and right / total > share, (right, total)
+
+
+def ranked_right(judged: list[dict]) -> tuple[int, int]:
     right = total = 0
     for r in judged:
         for slow in r["ms"] if r["deterministic"] else ():
@@ -187,7 +194,7 @@ def test_the_model_ranks_times_far_apart(judged: list[dict]) -> None:
                 if r["ms"][slow] > 2 * r["ms"][fast]:
                     total += 1
                     right += r["estimates_ms"][slow] > r["estimates_ms"][fast]
-    assert total > 90 and right / total > 0.95, (right, total)
+    return right, total
 
 
 # --- only where it is needed --------------------------------------------------------------------------------------

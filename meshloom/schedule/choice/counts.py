@@ -195,7 +195,18 @@ class Counts(Accesses):
         given: dict[tuple[int, int], list[Node]] = {}
         for o in self.spec.racy_outputs:
             given.setdefault((self.spec.params[o.param].map or 0, o.slot), []).append(o.value)
-        return sum(self._read(roots, known=place) for place, roots in given.items())
+        return sum(self._read(roots, known=place) + self._rest_of_lines(roots) for place, roots in given.items())
+
+    def _rest_of_lines(self, roots: Sequence[Node]) -> int:
+        """Bytes that are loaded as well where a visit takes a part of a long row of its element: the rest of the row,
+        or of a line. They are of no use to the targets around, which take parts of other rows."""
+        parts: dict[int, int] = {}
+        for p, _, _ in loads(roots):
+            described = self.spec.params[p]
+            if described.map is None and not described.is_global:
+                parts[p] = parts.get(p, 0) + described.dtype.itemsize
+        rows = {p: self.spec.params[p].dim * self.spec.params[p].dtype.itemsize for p in parts}
+        return sum(max(0, min(rows[p], 2 * LINE) - part) for p, part in parts.items() if part < rows[p] > LINE / 2)
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{n} {k}" for k, n in self.flops_by_kind.items())
