@@ -68,7 +68,7 @@ def begun(options: Any, backend: str) -> Record:
         record = Record.resumed(options.json)
         if (size := record.result["size"]) != options.size:
             raise MeshloomError(f"{options.json}: holds loops of {size:,} cells or links; go on with --size {size}")
-        if (blocks := record.result["blocks"]) != options.blocks:
+        if (blocks := record.result.get("blocks")) != options.blocks:
             raise MeshloomError(f"{options.json}: go on with --blocks {blocks}")
         record.result["resumed"] = [*record.result.get("resumed", []), surroundings()["date"]]
         return record

@@ -78,6 +78,7 @@ class Contest:
         """Every schedule in a layout, None for that which fields have by themselves, checked, then timed."""
         make, found = self._made(self.precision, layout), []
         for wish in wishes:
+            make = make if layout else self._made(self.precision, layout)  # whose layouts nobody has chosen yet
             loop = make(schedule=wish)
             row = {"layout": layout or "auto", **wish_entries(wish)}
             found.append(row | measured(loop, partial(self.error, loop), TOLERANCE[self.precision], self.device, copy))

@@ -166,8 +166,8 @@ class SharedMemory(ArrayInterop):
     storage: Any
 
     @abstractmethod
-    def relayout(self, layout: str | Layout, *, free: bool = False) -> None:
-        """Change the layout in place."""
+    def _lay_apart(self) -> None:
+        """Have components apart, for good, in the memory where they are."""
 
     @abstractmethod
     def check_readable(self, who: str = "") -> None:
@@ -227,7 +227,7 @@ class SharedMemory(ArrayInterop):
         self.check_readable()
         self._check_alone("the memory of a field")
         if self.layout.kind == "aosoa" and self.layout_is_free:  # nobody asked for groups: a loop chose them
-            self.relayout("soa")
+            self._lay_apart()
         self._lend()
         if self.layout.kind == "aosoa" and self.dim > 1:
             raise MeshError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from math import prod
+from threading import RLock
 from typing import Any, Generic, Self
 
 import numpy as np
@@ -20,6 +21,9 @@ from meshloom.mesh.numbering import Rows, S_co
 from meshloom.mesh.reduced import Reduced
 from meshloom.mesh.values import as_array, enough_memory, field_dtype, named, one_number, same_kind
 from meshloom.recording import MAKE_BEFORE, READ_LATER, not_in_program, recorder, refuse_in_program
+
+#: Held while a layout and its buffer change together, and while both are read: another thread may look at values.
+_CHANGING = RLock()
 
 
 class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
@@ -119,12 +123,14 @@ class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
 
     def unpacked(self) -> np.ndarray:
         """The same for the engine: whatever is in memory."""
-        return self.layout.unpack(on_host(self.storage), self.set.total, self.dim)
+        with _CHANGING:
+            layout, storage = self.layout, self.storage
+        return layout.unpack(on_host(storage), self.set.total, self.dim)
 
     def like(self, name: str) -> Self:
         """Another field on the same set, zero, with the same components, type of numbers and layout."""
         made = type(self)(self.set, name, self.components, dtype=self.dtype, layout=self.layout)
-        made.layout_is_free = self.layout_is_free
+        made.layout_is_free, made.layout_is_chosen = self.layout_is_free, self.layout_is_chosen
         return made
 
     def copy(self, name: str | None = None) -> Self:
@@ -136,8 +142,8 @@ class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
     @not_in_program("copying field {}", MAKE_BEFORE)
     def __copy__(self) -> Self:
         made = type(self)(self.set, self.name, self.components, dtype=self.dtype, layout=self.layout)
-        made.temporary = self.temporary
-        made.layout_is_free, made.undefined_after = self.layout_is_free, self.undefined_after
+        made.temporary, made.undefined_after = self.temporary, self.undefined_after
+        made.layout_is_free, made.layout_is_chosen = self.layout_is_free, self.layout_is_chosen
         made.repack(self.unpacked())
         return made
 
@@ -203,9 +209,18 @@ class FieldValues(Buffered, SharedMemory, Reduced, Generic[S_co]):
             self.check_movable()
         self.layout_is_free = is_free
         if new != self.layout:
-            values = self.unpacked()
-            self.layout = new
-            self.move(new.pack(values))
+            values = new.pack(self.unpacked())
+            with _CHANGING:
+                self.layout = new
+                self.move(values)
+
+    def _lay_apart(self) -> None:
+        before = self.storage
+        self.relayout("soa")
+        if hasattr(before, "__cuda_array_interface__"):
+            there = np.empty_like(before, shape=self.storage.shape)  # on its device
+            overwrite(there, self.storage)
+            self.move(there)
 
     def __repr__(self) -> str:
         each = self.components if len(self.components) > 1 else self.dim

@@ -20,7 +20,7 @@ def layouts_by_votes(operations: Sequence[Operation]) -> dict[Field, str]:
     seconds = cache(lambda loop: loop.estimate)  # of a loop, for each of its fields
     chosen: dict[Field, str] = {}
     for one, using in users.items():
-        if one.layout_is_free and one.dim > 1 and not any(o.wish.layout for o in using):
+        if one.layout_is_free and one.dim > 1 and not one.lent and not any(o.wish.layout for o in using):
             votes = [loop.policy.vote(loop, one, seconds(loop)) for loop in using]
             best = ranked_layouts(votes, using[0].backend.target)[0].what
             if best != str(one.layout):
@@ -39,9 +39,10 @@ def relayout(layouts: Mapping[Field, str]) -> None:
         one.relayout(layout, free=True)
 
 
-def with_chosen_layouts(storages: Iterable[Field | Global]) -> set[Field]:
-    """The fields among them, which loops that run by themselves leave as they are from now on."""
+def chosen_for(operations: Sequence[Operation], storages: Iterable[Field | Global]) -> set[Field]:
+    """The fields among these; on a GPU, loops that run by themselves leave them as they are from now on."""
     fields = {one for one in storages if isinstance(one, Field)}
-    for one in fields:
-        one.layout_is_chosen = True
+    if any(o.backend.target.is_simt for o in operations):
+        for one in fields:
+            one.layout_is_chosen = True
     return fields

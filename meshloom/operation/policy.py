@@ -248,11 +248,13 @@ class StrategyPolicy(ExecutionPolicy):
             return
         with PREPARING:
             for one in of.storages:
-                if isinstance(one, Field) and one.layout_is_free and not one.layout_is_chosen:
-                    if one.dim > 1 and not one.lent:
-                        best = ranked_layouts([self.vote(of, one, 1.0)], of.backend.target)[0].what
-                        one.relayout(best, free=True)
-                    one.layout_is_chosen = True
+                if not isinstance(one, Field) or one.dim == 1 or one.layout_is_chosen:
+                    continue
+                if one.layout_is_free and not one.lent:
+                    best, *_, worst = ranked_layouts([self.vote(of, one, 1.0)], of.backend.target)
+                    if best.seconds < worst.seconds:  # else it does not matter here, and others may choose
+                        one.relayout(best.what, free=True)
+                        one.layout_is_chosen = True
 
     def _alone(self, of: Operation) -> tuple[Candidate[str], ...]:
         """What one thread may do where nothing else was asked for, ranked; see ``alone``."""

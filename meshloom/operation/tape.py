@@ -28,7 +28,7 @@ from meshloom.operation.arguments import check_memory
 from meshloom.operation.call import CalledFunction, called
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.execution import Spent
-from meshloom.operation.field_layouts import layouts_by_votes, open_to, relayout, with_chosen_layouts
+from meshloom.operation.field_layouts import chosen_for, layouts_by_votes, open_to, relayout
 from meshloom.operation.fused_recording import FusedRecording
 from meshloom.operation.fusion.program import FusedProgram, fuse
 from meshloom.operation.measures import Measures, check_nodes_stay
@@ -145,8 +145,9 @@ class Tape:
         """Change them, once: programs may differ about a field that they share, and changed to and fro in every round,
         everything would be made ready again. So one votes for a field once, also where it is given it again."""
         if not self.layouts_chosen:
+            self.__dict__.pop("layouts", None)  # whoever asked before saw layouts that others may have changed since
             relayout(open_to(self.layouts, self._voted))
-            self._voted |= with_chosen_layouts(self._graph.storages)
+            self._voted |= chosen_for(self.loops, self._graph.storages)
             self.layouts_chosen = True
 
     def execute(self, times: int, mode: RunMode, watched: Sequence[Global], *, can_start: bool | None = None

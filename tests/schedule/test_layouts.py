@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -238,6 +241,7 @@ def test_a_second_loop_changes_no_layout_that_a_first_one_has_chosen() -> None:
         loop("atomic")()
         assert str(q.layout) == "aosoa32"
         program = ml.Program(lambda: loop("owner")())
+        assert program.layouts[q] == "aos"
         program.run(1)  # which votes for itself, once
         assert str(q.layout) == "aos"
         kept = q.storage
@@ -245,17 +249,83 @@ def test_a_second_loop_changes_no_layout_that_a_first_one_has_chosen() -> None:
         assert q.storage is kept
 
 
+def test_a_question_to_a_program_does_not_decide_what_it_changes_later() -> None:
+    with ml.using("emulated"):
+        q, _, loop = spread_rows(4)
+        program = ml.Program(lambda: loop("owner")())
+        assert program.layouts == {} and "layout of" not in program.explain()
+        loop("atomic")()
+        assert str(q.layout) == "aosoa32"
+        program.run(1)
+        assert str(q.layout) == "aos"
+
+
+def test_a_loop_to_which_layouts_are_alike_leaves_them_to_the_next() -> None:
+    """As one that sets fields, or a sum; a program on a CPU chooses none either."""
+    with ml.using("emulated"):
+        q, total, loop = spread_rows(4)
+
+        @ml.kernel
+        def set_to(q: ml.Write):
+            for k in range(4):
+                q[k] = 1.0 + k
+
+        set_to(q.set, q)
+        assert q.norm() > 0 and str(q.layout) == "aos" and not q.layout_is_chosen
+        with ml.using("cpu"):
+            ml.Program(lambda: loop("owner")()).run(1)
+        loop("atomic")()
+        assert (str(q.layout), str(total.layout)) == ("aosoa32", "aosoa32")
+        assert q.copy().layout_is_chosen and q.like("scratch").layout_is_chosen
+
+
 @pytest.mark.parametrize("how", ["said", "lent", "asked of the loop"])
-def test_a_loop_by_itself_leaves_layouts_that_somebody_relies_on(how: str) -> None:
+@pytest.mark.parametrize("alone", [True, False])
+def test_layouts_that_somebody_relies_on_stay(how: str, alone: bool) -> None:
     with ml.using("emulated"):
         q, _, loop = spread_rows(5, "aos" if how == "said" else None)
         seen = q.memory() if how == "lent" else None
-        if how == "asked of the loop":
-            loop(ml.Schedule("owner", layout="aosoa3"))()
-            assert str(q.layout) == "aosoa3"
-            return
+        one = loop(ml.Schedule("owner", layout="aosoa3") if how == "asked of the loop" else "owner")
+        (one if alone else ml.Program(lambda: one()).run)()
+        assert str(q.layout) == ("aosoa3" if how == "asked of the loop" else "aos")
+        assert seen is None or np.shares_memory(seen, q.memory())
+
+
+def test_who_only_looks_at_a_field_sees_its_values_while_another_thread_chooses_its_layout() -> None:
+    """Rows of 64 elements fill groups of 32, so that a wrong layout would give wrong numbers, no error."""
+    with ml.using("emulated"):
+        before = sys.getswitchinterval()
+        field = ml.Set(64, "rows").field("q", 7, data=np.random.default_rng(5).random((64, 7)))
+        expected, done = field.numpy(), Event()
+
+        def change() -> None:
+            for k in range(300):
+                field.relayout(("aosoa32", "aos")[k % 2], free=True)
+            done.set()
+
+        sys.setswitchinterval(1e-6)
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                changed, looks = pool.submit(change), 0
+                while not done.is_set() or looks < 100:
+                    np.testing.assert_array_equal(field.numpy(), expected)
+                    looks += 1
+                changed.result()
+        finally:
+            sys.setswitchinterval(before)
+
+
+@pytest.mark.gpu
+def test_groups_are_shared_on_the_device_that_they_are_on() -> None:
+    cupy = pytest.importorskip("cupy")
+    with ml.using("cuda"):
+        q, _, loop = spread_rows(5)
+        expected = q.numpy()
         loop("owner")()
-        assert str(q.layout) == "aos" and (seen is None or np.shares_memory(seen, q.memory()))
+        assert str(q.layout) == "aosoa32"
+        assert isinstance(q.memory(), cupy.ndarray) and str(q.layout) == "soa"
+        np.testing.assert_array_equal(cupy.asnumpy(cupy.from_dlpack(q)), expected)
+        loop("owner")()
 
 
 def test_groups_that_nobody_asked_for_can_be_shared() -> None:
