@@ -51,6 +51,7 @@ ALLOWED = {
         "_blocker": "what one loop that is made of two would change and look at",
     },
     "operation/passes.py": {"sink_initialisers": "asks the graph who touches first what a fill sets"},
+    "operation/tape.py": {"choose_layouts": "marks all fields, whatever uses them: their layouts have been chosen"},
     "operation/recorded.py": {"difference": "two recordings of one program, side by side"},
     "run/diagnose.py": {"_first_loop": "runs them one by one, and looks at what each has written"},
 }  # fmt: skip
