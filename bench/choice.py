@@ -100,20 +100,17 @@ class Loops:
 
     def estimates(self, one: Measured) -> dict[str, float]:
         """Estimated seconds of every strategy, as if the loop had as many elements as measured."""
-        if one.file == ZOO:
-            loop = self._of_zoo(one)
-            work = Counts(loop.spec, loop.elements, loop.storages, loop.maps, 1024).work(H200)
-            return estimates(loop.spec, scaled(work, one.elements / SMALL_ZOO), H200)
-        loop = self._loop(one)
+        in_zoo = one.file == ZOO
+        loop = self._of_zoo(one) if in_zoo else self._loop(one)
         for storage in loop.storages:
             if isinstance(storage, Field) and storage.dim > 1:
-                storage.relayout(one.layout)
+                storage.relayout(APART if in_zoo else one.layout)
         work = Counts(loop.spec, loop.elements, loop.storages, loop.maps, 1024).work(H200)
-        return estimates(loop.spec, scaled(work, one.elements / loop.elements), H200)
+        return estimates(loop.spec, scaled(work, one.elements / (SMALL_ZOO if in_zoo else loop.elements)), H200)
 
     def _of_zoo(self, one: Measured) -> ml.Loop:
         name, family = one.loop.split(" on ")
-        scene = ZOO_LOOPS[name].scene(family, SMALL_ZOO, one.order).with_fields("float64", APART)
+        scene = ZOO_LOOPS[name].scene(family, SMALL_ZOO, one.order).with_fields("float64", None)
         kernel, visited, arguments = ZOO_LOOPS[name].make(scene)
         loop: ml.Loop = kernel.loop(visited, *arguments)
         return loop

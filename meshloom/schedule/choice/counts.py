@@ -171,7 +171,7 @@ class Counts(Accesses):
             compulsory=float(self.compulsory),
             staged=float(staged * self.elements),
             requested=float(self.elements * self._read(self._roots)),
-            gathered=float(self.elements * self._read_in_visits()),
+            gathered=float(self.elements * self._read_in_visits(target)),
             tiles=order.tiles(),
             loads=order.loads(),
             reload_reads=reload_reads,
@@ -190,14 +190,15 @@ class Counts(Accesses):
         needed = [(self.spec.params[p], slot) for p, slot, _ in loads(roots)]
         return sum(p.dtype.itemsize for p, slot in needed if not p.is_global and (p.map, slot) != known)
 
-    def _read_in_visits(self) -> int:
+    def _read_in_visits(self, target: Target) -> int:
         """Bytes that the targets of one element need from it and its other ends, for what it gives to each."""
         given: dict[tuple[int, int], list[Node]] = {}
         for o in self.spec.racy_outputs:
             given.setdefault((self.spec.params[o.param].map or 0, o.slot), []).append(o.value)
-        return sum(self._read(roots, known=place) + self._rest_of_lines(roots) for place, roots in given.items())
+        rest = self._rest_of_lines if target.is_simt else lambda roots, target: 0
+        return sum(self._read(roots, known=place) + rest(roots, target) for place, roots in given.items())
 
-    def _rest_of_lines(self, roots: Sequence[Node]) -> int:
+    def _rest_of_lines(self, roots: Sequence[Node], target: Target) -> int:
         """Bytes that are loaded as well where a visit takes a part of a long row of its element: the rest of the row,
         or of a line. They are of no use to the targets around, which take parts of other rows."""
         parts: dict[int, int] = {}
@@ -206,7 +207,8 @@ class Counts(Accesses):
             if described.map is None and not described.is_global:
                 parts[p] = parts.get(p, 0) + described.dtype.itemsize
         rows = {p: self.spec.params[p].dim * self.spec.params[p].dtype.itemsize for p in parts}
-        return sum(max(0, min(rows[p], 2 * LINE) - part) for p, part in parts.items() if part < rows[p] > LINE / 2)
+        short, line = (int(target.gpu.layouts["long_rows"][word]) for word in ("bytes", "line"))
+        return sum(max(0, min(rows[p], line) - part) for p, part in parts.items() if part < rows[p] > short)
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{n} {k}" for k, n in self.flops_by_kind.items())
