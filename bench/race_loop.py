@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -236,6 +236,7 @@ def measured(loop: ml.Loop, error_of: Callable[[], float], tolerance: float, dev
         if not error <= tolerance:
             return {"wrong": error}
         seconds = device.replayed(getattr(executable, "launch", executable))
+        limit = loop.limit_by(replace(loop.backend.peaks(), copy=copy))  # measures, where nobody has
     useful, blocks = loop.counts.bytes.compulsory, loop.set.size / loop.counts.block
     return {
         "schedule": str(loop.schedule),
@@ -243,6 +244,9 @@ def measured(loop: ml.Loop, error_of: Callable[[], float], tolerance: float, dev
         "ms": seconds * 1e3,
         "useful_GBps": useful / seconds / 1e9,
         "share_of_copy": useful / seconds / copy,
+        "limit_ms": {part: taken * 1e3 for part, taken in limit.parts.items()},
+        "limit_by": limit.words,
+        "share_of_limit": limit.seconds / seconds,
         "error": error,
         "launches": len(getattr(executable, "steps", ())),
         "reuse": loop.counts.reuse,

@@ -19,7 +19,8 @@ from meshloom.backend.cuda import nvrtc
 from meshloom.errors import UserError
 from meshloom.mesh.buffer import Buffered, on_host
 from meshloom.native import compiler
-from meshloom.operation.operation import Operation, cached
+from meshloom.operation.execution import cached
+from meshloom.operation.operation import Operation
 from tests.one_line import one_line_from
 
 BACK_ENDS = ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]

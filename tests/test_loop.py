@@ -121,10 +121,11 @@ def test_explain_names_the_line_that_makes_single_precision_double() -> None:
     assert "precision" not in listed.loop(points, wide, b).explain()
 
 
-def test_explain_shows_the_figures() -> None:
+def test_explain_shows_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every figure, computed here from the mesh: a face reads a number and two indices, and adds to two cells."""
     mesh, v, out = mesh_and_fields()
     loop = spread.loop(mesh.faces, v, out[mesh.face_cells], schedule=ml.Schedule("block_color", block=64))
+    monkeypatch.setattr(type(loop.backend), "rate", lambda self, kind, dtype: 1e15)
     faces, cells, copied = 2 * 30 * 29, 900, loop.backend.copy_bandwidth()
     pairs = mesh.face_cells.indices
     blocks = [pairs[k : k + 64].ravel() for k in range(0, faces, 64)]
@@ -149,13 +150,16 @@ def test_explain_shows_the_figures() -> None:
     assert shown["plan"].endswith("cache lines per block of 64, 2 block colors, 4 thread colors")
     loop()
     loop()
-    ms, runs, rate, share, copy = re.fullmatch(
-        r"  measured   (\S+) ms \((\d+) runs\), (\S+) GB/s of compulsory bytes, (\S+) of copy \((\S+) GB/s\)",
+    ms, runs, rate, share, copy, least, limit = re.fullmatch(
+        r"  measured   (\S+) ms \((\d+) runs\), (\S+) GB/s of compulsory bytes, (\S+) of copy \((\S+) GB/s\);"
+        r" limit (\S+) ms by bytes, (\S+) of it",
         loop.explain().splitlines()[-1]).groups()  # fmt: skip
     assert float(ms) == pytest.approx(loop.seconds * 1e3, rel=1e-3) and runs == "2"
     assert float(rate) == pytest.approx(compulsory / loop.seconds / 1e9, rel=0.01)
     assert float(copy) == pytest.approx(copied / 1e9, rel=0.01)
     assert float(share) == pytest.approx(compulsory / loop.seconds / copied, abs=0.0051)
+    assert float(least) == pytest.approx(compulsory / copied * 1e3, rel=1e-3)
+    assert float(limit) == pytest.approx(float(share), abs=0.0051)
 
 
 def test_one_of_something_is_told_as_one() -> None:

@@ -23,6 +23,7 @@ from meshloom.errors import MeshloomError
 from meshloom.mesh.box import Box
 from meshloom.mesh.globals import Condition
 from meshloom.recording import recorder
+from meshloom.target.limit import Peaks
 from tests.recorded_world import World, add, halve, scale, spread
 
 BACK_ENDS = ["numpy", "cpu"]
@@ -364,16 +365,17 @@ OPERATIONS: dict[str, Action] = {
 ASKED: dict[str, Callable[[Any, World], Any]] = {
     **{name: (lambda o, w, name=name: getattr(o, name)) for name in (
         "applies", "box", "calls", "candidates", "chosen", "composed", "compulsory", "content", "counts",
-        "elements", "estimate", "flops", "graph", "kernels", "maps", "maps_and_offsets", "over", "params", "parts",
-        "plan", "policy", "reads", "reason", "schedule", "seconds", "set", "shared_cache", "spec", "spent", "storages",
-        "strict", "temporary_fields", "uncut", "wish", "work", "writes", "written")},
+        "elements", "estimate", "flops", "graph", "kernels", "limit", "maps", "maps_and_offsets", "over", "params",
+        "parts", "plan", "policy", "reads", "reason", "schedule", "seconds", "set", "shared_cache", "spec", "spent",
+        "storages", "strict", "temporary_fields", "uncut", "wish", "work", "writes", "written")},
     "explain": lambda o, w: o.explain(), "prepare": lambda o, w: o.prepare(),
     "ready": lambda o, w: o.ready(), "refresh": lambda o, w: o.refresh(),
     "begin_to_prepare": lambda o, w: o.begin_to_prepare(),
     "on": lambda o, w: o.on(o.backend),
     "needs": lambda o, w: o.needs(w.u), "defines": lambda o, w: o.defines(w.v), "by": lambda o, w: o.by(None),
     "cache_of": lambda o, w: o.cache_of("spec"), "plan_of": lambda o, w: o.plan_of(o.schedule),
-    "layout_of": lambda o, w: o.layout_of(w.u), "check_temporaries": lambda o, w: o.check_temporaries(),
+    "limit_by": lambda o, w: o.limit_by(Peaks(1e9)), "layout_of": lambda o, w: o.layout_of(w.u),
+    "check_temporaries": lambda o, w: o.check_temporaries(),
     "as_written": lambda o, w: o.as_written(), "can_run": lambda o, w: o.can_run("color"),
 }  # fmt: skip
 HARMLESS |= {

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.cpu import FLAGS
+from meshloom.backend.cpu import LOOP_FLAGS
 from meshloom.native import compiler
 from meshloom.native.ffi import address
 
@@ -52,7 +52,7 @@ class OnCores(Kernels):
 
     def __init__(self, precision: str, components: int, block: int):
         super().__init__(precision, components, block)
-        self.library = compiler.load(text(precision, components), "peer_colored", extra_flags=FLAGS)
+        self.library = compiler.load(text(precision, components), "peer_colored", extra_flags=LOOP_FLAGS)
 
     def put(self, array: np.ndarray) -> np.ndarray:
         return np.array(array, order="C")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.peers.case import Airfoil, State, free_stream
-from meshloom.backend.cpu import FLAGS
+from meshloom.backend.cpu import LOOP_FLAGS
 from meshloom.native import compiler
 
 SOURCE = Path(__file__).with_name("airfoil.cpp")
@@ -46,7 +46,7 @@ class _Chunks(ctypes.Structure):
 
 
 def _library() -> ctypes.CDLL:
-    return compiler.load(SOURCE.read_text(), "peer_airfoil", extra_flags=FLAGS)
+    return compiler.load(SOURCE.read_text(), "peer_airfoil", extra_flags=LOOP_FLAGS)
 
 
 def block_colors(targets: np.ndarray, n_targets: int, block: int) -> np.ndarray:

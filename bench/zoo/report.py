@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.table import Table
 
 from bench.report import rows_table
 from bench.zoo.design import CHOSEN
+from meshloom.target.limit import ATOMICS
 
 Row = dict[str, Any]
 COLUMNS = ("loop", "family", "order", "precision", "size")
@@ -34,8 +36,19 @@ def summary(rows: Iterable[Row]) -> list[Row]:
                 "auto": chosen["auto"]["schedule"], "auto_by_deterministic": chosen["auto"]["ms"] / best_strict["ms"],
                 "auto_share": chosen["auto"]["share_of_copy"],
                 "fastest": chosen["fastest"]["schedule"], "fastest_by_best": chosen["fastest"]["ms"] / best["ms"],
+                **of_own_limit(best_strict),
             })  # fmt: skip
     return found
+
+
+def of_own_limit(row: Row) -> Row:
+    """What binds a loop whatever its schedule, bytes or arithmetic, and how near this schedule comes to it; nothing of
+    rows of before, which do not say."""
+    parts = {name: ms for name, ms in row.get("limit_ms", {}).items() if name != ATOMICS}
+    if not parts:
+        return {}
+    binds = max(parts, key=lambda name: parts[name])
+    return {"binds": binds, "share_of_limit": parts[binds] / row["ms"]}
 
 
 def named(row: Row) -> str:
@@ -58,14 +71,21 @@ def show(found: Sequence[Row], console: Console) -> None:
 def text_lines(result: Row) -> list[str]:
     """A table in Markdown, and how often what is chosen is near the best."""
     found = result["summary"]
-    rows = [(f"`{one['loop']}`", one["family"], f"{one['ms']:.4f}", f"{one['share']:.2f}", f"`{one['best']}`",
+    ordered = sorted(found, key=lambda one: (one["loop"], one["family"]))
+    rows = [[f"`{one['loop']}`", one["family"], f"{one['ms']:.4f}", f"{one['share']:.2f}", f"`{one['best']}`",
              f"`{one['deterministic']}`", f"{one['deterministic_by_best']:.2f}", f"`{one['auto']}`",
-             f"{one['auto_by_deterministic']:.2f}", f"`{one['fastest']}`", f"{one['fastest_by_best']:.2f}")
-            for one in sorted(found, key=lambda one: (one["loop"], one["family"]))]  # fmt: skip
+             f"{one['auto_by_deterministic']:.2f}", f"`{one['fastest']}`", f"{one['fastest_by_best']:.2f}"]
+            for one in ordered]  # fmt: skip
+    if limits := [one["share_of_limit"] for one in found if "share_of_limit" in one]:
+        for row, one in zip(rows, ordered, strict=True):
+            row.append(f"{one['share_of_limit']:.2f} ({one['binds']})" if "binds" in one else "")
     head = ("loop", "mesh", "ms", "of copy", "best", "best deterministic", "by best", "`auto`",
-            "by the best deterministic", "`fastest`", "by best")  # fmt: skip
+            "by the best deterministic", "`fastest`", "by best",
+            *(("best deterministic, of the loop's own limit",) if limits else ()))  # fmt: skip
     near = sum(one["auto_by_deterministic"] <= NEAR for one in found)
     close = sum(one["deterministic_by_best"] <= FAR for one in found)
     against = f", both with the schedules of `{result['against']}`" if "against" in result else ""
     said = f"`auto` takes at most {NEAR} of the best deterministic schedule in {near} of {len(found)}"
-    return [*rows_table(head, rows), "", f"{said}, and that at most {FAR} of the best of all in {close}{against}."]
+    share = f" Half of the loops reach {median(limits):.2f} of their own limit." if limits else ""
+    said += f", and that at most {FAR} of the best of all in {close}{against}.{share}"
+    return [*rows_table(head, rows), "", said]

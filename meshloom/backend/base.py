@@ -18,6 +18,7 @@ from meshloom.native.runtime import copy_bandwidth
 from meshloom.process.ranks import ranks
 from meshloom.process.signals import held_back
 from meshloom.target import CPU, Rates, Target
+from meshloom.target.limit import Peaks
 
 #: Of each operation of a program the positions of the earlier ones that it has to wait for; asked for at need
 Waits = Callable[[], Sequence[Collection[int]]]
@@ -65,6 +66,15 @@ class Backend(ABC):
     def copy_bandwidth(self) -> float:
         """Bytes per second, read and written, of copying within this back end's memory."""
         return copy_bandwidth()
+
+    def peaks(self) -> Peaks:
+        """What it does at most: copying, measured now, and operations, when one is asked for."""
+        return Peaks(self.copy_bandwidth(), self.rate)
+
+    def rate(self, kind: str, dtype: str) -> float | None:
+        """Operations per second of a kind and type (``target/limit.py``) that it does at most, measured once; None of
+        what nobody measures."""
+        return None
 
     def known_copy_bandwidth(self) -> float | None:
         """The same as far as nobody else has to be asked; of one of several ranks, which would have to copy at the

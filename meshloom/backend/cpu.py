@@ -27,8 +27,9 @@ from meshloom.errors import CompilerError
 from meshloom.mesh.core import Global
 from meshloom.mesh.globals import SIGNS, Comparison
 from meshloom.native import compiler, runtime, threads
-from meshloom.native.compiler import Compiler, host_compiler
+from meshloom.native.compiler import LOOP_FLAGS, Compiler, host_compiler
 from meshloom.native.dlclose import function_of
+from meshloom.native.peaks import rate
 from meshloom.native.runtime import NativeCall
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.plan.plan import arrays as plan_arrays
@@ -36,8 +37,6 @@ from meshloom.schedule.spec import LoopSpec
 from meshloom.target import CPU, Rates
 
 T = TypeVar("T")
-#: Neither changes a value: no errno from sqrt, no care for floating-point traps. Both let loops be vectorised.
-FLAGS = ("-fno-math-errno", "-fno-trapping-math")
 NO_CONTRACTION = "-ffp-contract=off"  # the text says what is contracted
 #: What GCC is spared where a text is long, none of it arithmetic: a third copy of the loop for the last elements of a
 #: block, looks at what earlier turns and loads have left in registers, and long searches for the best register to give
@@ -73,6 +72,9 @@ class CpuBackend(CompilingBackend):
         self.threads = threads.in_use
         self.contract = True
 
+    def rate(self, kind: str, dtype: str) -> float | None:
+        return rate(kind, dtype, int(self.threads[0]))
+
     @property
     def rates(self) -> Rates:
         return self.target.rates.on_threads(int(self.threads[0]), self.target.cpu.threads.bytes_per_second)
@@ -93,7 +95,7 @@ class CpuBackend(CompilingBackend):
         return None
 
     def options(self, bound: BoundLoop, plan: Plan) -> CppOptions:
-        flags = (*FLAGS, NO_CONTRACTION)
+        flags = (*LOOP_FLAGS, NO_CONTRACTION)
         return CppOptions(flags, FLAGS_OF_MANY, host_compiler(), bound.serial, self.contract)
 
     def lower(self, spec: LoopSpec, plan: Plan, options: CppOptions) -> Lowered:

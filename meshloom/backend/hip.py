@@ -44,6 +44,9 @@ class HipDevice(Device):
     def architecture(self) -> str:
         return ""  # CuPy asks the device
 
+    def rate(self, kind: str, dtype: str) -> float | None:
+        return None  # whose kernels are NVIDIA's
+
     def usage(self, launch: LaunchFunction, threads: int, shared: int) -> dict[str, Any]:
         return Engine.usage(self, launch, threads, shared)
 

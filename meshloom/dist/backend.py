@@ -104,6 +104,9 @@ class Ranks(Backend):
             inside.copied_among_ranks = known
         return known
 
+    def rate(self, kind: str, dtype: str) -> float | None:
+        return self.inside.rate(kind, dtype)
+
     def recording(
         self, operations: Sequence[Callable[[], None]], waits: Waits | None = None, of: Sequence[Operation] = ()
     ) -> Recording:

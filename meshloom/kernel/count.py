@@ -49,6 +49,37 @@ def _kind(node: Node) -> str:
     return "integer" if node.dtype.kind == "i" and kind != "select" else kind
 
 
+#: What a unit of a processor executes an operation as (``target/limit.py``): minima and maxima go where additions go.
+_INSTRUCTIONS = {"add": "multiply-add", "mul": "multiply-add", "minmax": "multiply-add", "div": "division",
+                 "sqrt": "square root", "special": "special"}  # fmt: skip
+
+
+def instructions(roots: Iterable[Node]) -> Counter[tuple[str, str]]:
+    """What one element takes of floating-point units, by kind and type: a*b + c is one, where sums have taken it in."""
+    found: Counter[tuple[str, str]] = Counter()
+    for node in topological(roots):
+        kind = "mul" if node.op in FUSED else _kind(node) if node.op in OPS else ""
+        if node.dtype.kind == "f" and kind in _INSTRUCTIONS:
+            found[_INSTRUCTIONS[kind], node.dtype.name] += 1
+    return found
+
+
+def repeated(times: float, each: Counter[tuple[str, str]]) -> Counter[tuple[str, str]]:
+    """So many times each."""
+    return Counter({one: round(times * count) for one, count in each.items()})
+
+
+def combining_instructions(params: Sequence[Combining], outputs: Iterable[Output]) -> Counter[tuple[str, str]]:
+    """The same of what merges outputs into what was there before."""
+    found: Counter[tuple[str, str]] = Counter()
+    for output in outputs:
+        described = params[output.param]
+        for kind, count in combining_flops(params, [output]).items():
+            if kind in _INSTRUCTIONS:
+                found[_INSTRUCTIONS[kind], described.dtype.name] += count
+    return found
+
+
 def combining_flops(params: Sequence[Combining], outputs: Iterable[Output]) -> dict[str, int]:
     """The additions, minima and maxima that merge the outputs into what was there before."""
     found: Counter[str] = Counter()

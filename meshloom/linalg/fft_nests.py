@@ -9,6 +9,7 @@ would move four times as much of one of the two arrays.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -16,7 +17,7 @@ from typing import Any
 
 from meshloom.backend import current
 from meshloom.kernel.access import Mode, Read, ReadWrite, Write
-from meshloom.kernel.count import arithmetic, flops_by_kind
+from meshloom.kernel.count import arithmetic, flops_by_kind, instructions, repeated
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output, Param
 from meshloom.mesh.core import Field, Global, Set
@@ -123,6 +124,9 @@ class NestPolicy(ExecutionPolicy):
 
     def flops(self, of: Operation) -> float:
         return float(of.elements * arithmetic(flops_by_kind(o.value for o in self.made.outputs)))
+
+    def instructions(self, of: Operation) -> Counter[tuple[str, str]]:
+        return repeated(of.elements, instructions(o.value for o in self.made.outputs))
 
     def explain(self, of: Operation) -> str:
         took = f", {of.seconds * 1e3:.4g} ms" if of.seconds else ""

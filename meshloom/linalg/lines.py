@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,7 +13,7 @@ import numpy as np
 from meshloom.backend import current
 from meshloom.errors import KernelError, MeshError, ScheduleError, one_line, whole_number
 from meshloom.kernel.access import Mode, Read, ReadWrite, Write
-from meshloom.kernel.count import arithmetic, flops_by_kind, loads
+from meshloom.kernel.count import arithmetic, flops_by_kind, instructions, loads, repeated
 from meshloom.kernel.expr import Node, load
 from meshloom.kernel.model import Output, Param
 from meshloom.linalg.factors import LineFactors
@@ -297,6 +298,14 @@ class MethodPolicy(ExecutionPolicy):
         each = arithmetic(flops_by_kind([*graph.operands, *(o.value for o in graph.outputs)]))
         each += sum(bool(policy) for policy in graph.combines) + _spec_of(of).values * (_SOLVE + 4 * reach)
         return float(each * of.elements)
+
+    def instructions(self, of: Operation) -> Counter[tuple[str, str]]:
+        """The same of units of a processor; a division for each value of a solve."""
+        graph, spec, name = of.graph, _spec_of(of), _dtype(of).name
+        each = instructions([*graph.operands, *(o.value for o in graph.outputs)])
+        each["multiply-add", name] += sum(map(bool, graph.combines)) + spec.values * (_SOLVE + 4 * spec.reach - 1)
+        each["division", name] += spec.values
+        return repeated(of.elements, each)
 
     def declines(self, of: Operation) -> str | None:
         return self.method.declines(_spec_of(of), self.lines.geometry, target=of.backend.target)

@@ -39,6 +39,9 @@ from meshloom.process.signals import undone_if_stopped
 
 T = TypeVar("T")
 
+#: Of loops, and of what measures how fast they could be. Neither changes a value: no errno from sqrt, no care for
+#: floating-point traps. Both let loops be vectorised.
+LOOP_FLAGS = ("-fno-math-errno", "-fno-trapping-math")
 BASE_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared")
 CANDIDATES = ("c++", "g++", "clang++")
 _OPENMP, _NO_OPENMP = "-fopenmp", "-Wno-unknown-pragmas"

@@ -15,8 +15,10 @@ from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError, RunError, ScheduleError, shown, whole_number
 from meshloom.native import together
+from meshloom.native.compiler import LOOP_FLAGS
 
 MOST_TARGETS = 2**40  # as many as a set may have
+_RUNTIME, _MEASURES = "runtime", "peaks"  # the first is loaded by itself; runs do not need the other
 _HERE = Path(__file__).parent
 _INDEX_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
 
@@ -24,7 +26,7 @@ _INDEX_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
 @cache
 def library(name: str) -> ctypes.CDLL:
     """The compiled ``<name>.cpp`` of this folder."""
-    return together.load(_text(name), name)
+    return together.load(_text(name), name, extra_flags=LOOP_FLAGS if name == _MEASURES else ())
 
 
 def begin_all() -> None:
@@ -37,8 +39,8 @@ def begin_all() -> None:
 
 
 def libraries() -> list[str]:
-    """The names of all that ``library`` knows."""
-    return sorted(file.stem for file in _HERE.glob("*.cpp") if file.stem != "runtime")
+    """The names of all that ``library`` knows and that a run may need."""
+    return sorted(file.stem for file in _HERE.glob("*.cpp") if file.stem not in (_RUNTIME, _MEASURES))
 
 
 def _text(name: str) -> str:

@@ -3,6 +3,7 @@ as it takes, or works on whole arrays."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -134,6 +135,9 @@ class _Outside(InMemory):
         raise ScheduleError(f"nobody counts what the call of {of.name} moves")
 
     def flops(self, of: Operation) -> float:
+        raise ScheduleError(f"nobody counts what the call of {of.name} computes")
+
+    def instructions(self, of: Operation) -> Counter[tuple[str, str]]:
         raise ScheduleError(f"nobody counts what the call of {of.name} computes")
 
     def launches(self, of: Operation) -> Launches:

@@ -4,7 +4,7 @@ operation itself never changes; all that does is here."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 from meshloom.backend.lowering import Launches
 from meshloom.exclusion import PREPARING, Mutex, belong
@@ -13,9 +13,11 @@ from meshloom.operation.body import Traced
 from meshloom.recording import outside_program
 
 if TYPE_CHECKING:
+    from meshloom.operation.operation import Operation
     from meshloom.operation.policy import ExecutionPolicy
 
 T = TypeVar("T")
+_MISSING = object()
 
 
 class Spent(NamedTuple):
@@ -84,3 +86,27 @@ class Execution:
         """It has run."""
         self.seconds += seconds
         self.calls += calls
+
+
+class cached(Generic[T]):
+    """A cached property of an operation, made again when a field has moved or a kernel reads other values."""
+
+    def __init__(self, make: Callable[[Any], T]):
+        self.make, self.name, self.__doc__ = make, make.__name__, make.__doc__
+
+    @overload
+    def __get__(self, one: None, owner: type) -> cached[T]: ...
+    @overload
+    def __get__(self, one: Operation, owner: type) -> T: ...
+
+    def __get__(self, one: Operation | None, owner: type) -> Any:
+        if one is None:
+            return self
+        one.refresh()
+        found = one.cache_of(self.name).get(self.name, _MISSING)
+        if found is _MISSING:
+            with PREPARING:
+                cache = one.cache_of(self.name)
+                found = cache[self.name] if self.name in cache else self.make(one)
+                cache[self.name] = found
+        return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
 
@@ -87,6 +88,9 @@ class InMemory(ExecutionPolicy):
 
     def flops(self, of: Operation) -> float:
         return 0.0
+
+    def instructions(self, of: Operation) -> Counter[tuple[str, str]]:
+        return Counter()
 
     def launches(self, of: Operation) -> Launches:
         target, *sources = of.storages

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, final
 
 from meshloom.backend import current
 from meshloom.backend.base import Backend
 from meshloom.backend.lowering import Launches
 from meshloom.errors import KernelError, MeshError, ScheduleError
-from meshloom.exclusion import PREPARING, Mutex, holding, mutex_of, mutexes_of
+from meshloom.exclusion import Mutex, holding, mutex_of, mutexes_of
 from meshloom.kernel.model import Param
 from meshloom.markup import Explanation, table
 from meshloom.mesh.box import Box, Offsets
@@ -24,7 +24,7 @@ from meshloom.mesh.layout import Layout, parse_layout
 from meshloom.mesh.random import Random
 from meshloom.operation.body import Body, BodyGraph, Traced
 from meshloom.operation.domain import EVERYWHERE, INSIDE, Domain, Extent, Part
-from meshloom.operation.execution import Execution, Spent
+from meshloom.operation.execution import Execution, Spent, cached
 from meshloom.operation.inspection import Inspection, inspect
 from meshloom.operation.operand import Operand
 from meshloom.operation.policy import ExecutionPolicy, SharedCache, Wish
@@ -35,37 +35,12 @@ from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
+from meshloom.target.limit import Limit, Peaks, limit_of
 
 if TYPE_CHECKING:
     from meshloom.schedule.choice.candidate import Candidates
 
-T = TypeVar("T")
 SHARED = ("spec", "work", "chosen", "plan", "flops")  # what lies in the cache that operations share
-_MISSING = object()
-
-
-class cached(Generic[T]):
-    """A cached property of an operation, made again when a field has moved or a kernel reads other values."""
-
-    def __init__(self, make: Callable[[Any], T]):
-        self.make, self.name, self.__doc__ = make, make.__name__, make.__doc__
-
-    @overload
-    def __get__(self, one: None, owner: type) -> cached[T]: ...
-    @overload
-    def __get__(self, one: Operation, owner: type) -> T: ...
-
-    def __get__(self, one: Operation | None, owner: type) -> Any:
-        if one is None:
-            return self
-        one.refresh()
-        found = one.cache_of(self.name).get(self.name, _MISSING)
-        if found is _MISSING:
-            with PREPARING:
-                cache = one.cache_of(self.name)
-                found = cache[self.name] if self.name in cache else self.make(one)
-                cache[self.name] = found
-        return found
 
 
 @final
@@ -299,6 +274,15 @@ class Operation(NoCopy):
     def flops(self) -> float:
         """Floating-point operations of one execution, for the cost model."""
         return self.policy.flops(self)
+
+    @property
+    def limit(self) -> Limit:
+        """Seconds that its bytes and operations take at least where it runs; measures that, where nobody has."""
+        return self.limit_by(self.backend.peaks())
+
+    def limit_by(self, peaks: Peaks) -> Limit:
+        """The same by what a machine does at most."""
+        return limit_of(self.compulsory, self.policy.instructions(self), peaks)
 
     @property
     def estimate(self) -> float:

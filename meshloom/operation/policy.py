@@ -4,6 +4,7 @@ run elements and points, methods lines, and memory is filled and copied as it li
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +16,7 @@ from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.lowering import Launches
 from meshloom.errors import ScheduleError
 from meshloom.exclusion import PREPARING
+from meshloom.kernel.count import repeated
 from meshloom.kernel.recent import Recent
 from meshloom.mesh.assigned import assigned_name
 from meshloom.mesh.core import Field, Map
@@ -27,7 +29,7 @@ from meshloom.recording import recorder
 from meshloom.schedule.choice.auto import alone, candidates, choose, estimated, ruled
 from meshloom.schedule.choice.candidate import Candidate, Candidates
 from meshloom.schedule.choice.cost import Cost
-from meshloom.schedule.choice.counts import Counts, flops_per_element
+from meshloom.schedule.choice.counts import Counts, flops_per_element, instructions_per_element
 from meshloom.schedule.choice.explain import explain
 from meshloom.schedule.choice.layouts import Vote, ranked_layouts
 from meshloom.schedule.choice.per_thread import elements_per_thread
@@ -39,6 +41,7 @@ from meshloom.schedule.plan.verify import check_one_to_one
 from meshloom.schedule.spec import LoopSpec, SpecMap, SpecParam
 from meshloom.schedule.strategies import AUTOMATIC, SERIAL, strategy, verify
 from meshloom.schedule.strategies.common.points import tiles
+from meshloom.target.limit import ATOMIC
 
 if TYPE_CHECKING:
     from meshloom.operation.domain import Domain
@@ -86,6 +89,10 @@ class ExecutionPolicy(ABC):
     @abstractmethod
     def flops(self, of: Operation) -> float:
         """Floating-point operations of one execution."""
+
+    @abstractmethod
+    def instructions(self, of: Operation) -> Counter[tuple[str, str]]:
+        """What one execution takes of the units of a processor, by kind and type (``target/limit.py``)."""
 
     @abstractmethod
     def explain(self, of: Operation) -> str:
@@ -290,6 +297,16 @@ class StrategyPolicy(ExecutionPolicy):
 
     def flops(self, of: Operation) -> float:
         return float(of.elements * flops_per_element(of.spec, of.spec.outputs))
+
+    def instructions(self, of: Operation) -> Counter[tuple[str, str]]:
+        """Those of its kernel, and the atomics of a strategy that has some."""
+        found = repeated(of.elements, instructions_per_element(of.spec, of.spec.outputs))
+        chosen = strategy(of.schedule.strategy)
+        if not chosen.deterministic and of.spec.racy_outputs:
+            racy = of.spec.params[of.spec.racy_outputs[0].param]
+            cost = chosen.cost(of.spec, of.work, target=of.backend.target)
+            found[ATOMIC, racy.dtype.name] += round(cost.atomics)
+        return found
 
     def plan(self, of: Operation, schedule: Schedule | None = None) -> Plan:
         schedule = schedule or of.schedule

@@ -36,6 +36,7 @@ from meshloom.run.rank_table import (
     rank_rows,
     side_by_side,
 )
+from meshloom.target.limit import Peaks, in_turn
 
 REST = "everything else"
 _UNITS = {
@@ -71,6 +72,8 @@ class LoopTime:
     bytes: float | None = None
     flops: float | None = None
     mean: float | None = None
+    limit: float | None = None  # seconds of a call at least, as far as that was measured
+    binds: str = ""  # what of it takes longest
 
     @property
     def rate(self) -> float | None:
@@ -110,7 +113,11 @@ class TimeTable:
         return row.seconds / self.seconds if self.seconds > 0.0 else 0.0
 
     def of_limit(self, row: LoopTime) -> float | None:
-        """How close it comes to the speed of copying; what lies in caches may go beyond 1."""
+        """How close it comes to its own limit (``target/limit.py``); what lies in caches may go beyond 1."""
+        return row.limit * row.calls / row.seconds if row.limit and row.seconds > 0.0 else None
+
+    def of_copy(self, row: LoopTime) -> float | None:
+        """How close its bytes come to the speed of copying."""
         return row.rate / self.copy if row.rate is not None and self.copy else None
 
     @classmethod
@@ -133,19 +140,21 @@ class Stopwatch:
         self._units_before = _by_unit(program)
         self._graphs_before = WeakKeyDictionary({one: one.spent for one in _segments(program)})
 
-    def table(self, seconds: float, iterations: int, copy: float | None = None) -> TimeTable:
-        """Where the seconds of so many iterations went."""
+    def table(self, seconds: float, iterations: int, peaks: Peaks | None = None) -> TimeTable:
+        """Where the seconds of so many iterations went; ``peaks``: of where loops run, if they were measured."""
         ran, dropped = self._in_run()
-        rows = [_of_operation(*one) for one in ran] + [_of_dropped(*unit, spent) for unit, spent in dropped.items()]
+        rows = [_of_operation(*one, peaks) for one in ran]
+        rows += [_of_dropped(*unit, spent) for unit, spent in dropped.items()]
         kinds = {_kind_of(one.operation) for one in ran} | ({"loops"} if dropped else set())
         if not rows or any(one.operation.domain.is_call for one in ran):
-            graphs = self._graphs({one.operation for one in ran}, Spent(seconds, iterations))
+            graphs = self._graphs({one.operation for one in ran}, Spent(seconds, iterations), peaks)
             rows, kinds = rows + graphs, kinds | ({"graph"} if graphs else set())
         rows.sort(key=lambda row: -row.seconds)
         rest = seconds - sum(row.seconds for row in rows)
         if rows and rest > 0.0:
             rows.append(LoopTime(REST, "Python between the loops, monitors", rest, 0))
-        return TimeTable(seconds, tuple(rows), " ".join(text for kind, text in _UNITS.items() if kind in kinds), copy)
+        return TimeTable(seconds, tuple(rows), " ".join(text for kind, text in _UNITS.items() if kind in kinds),
+                         None if peaks is None else peaks.copy)  # fmt: skip
 
     def _in_run(self) -> tuple[list[Timed], dict[tuple[str, str], Spent]]:
         """The operations that ran, and those that the program no longer has, by name."""
@@ -158,7 +167,7 @@ class Stopwatch:
                 gone[timed.unit] = gone[timed.unit].minus(spent)
         return found, {unit: spent for unit, spent in gone.items() if spent.calls > 0}
 
-    def _graphs(self, timed: set[Operation], everything: Spent) -> list[LoopTime]:
+    def _graphs(self, timed: set[Operation], everything: Spent, peaks: Peaks | None) -> list[LoopTime]:
         """What a device replays as one: all of a program, or what lies between two calls."""
         segments, found = _segments(self._program), []
         for number, one in enumerate(segments, 1):
@@ -167,7 +176,7 @@ class Stopwatch:
             if spent.seconds > 0.0 and not operations & timed:
                 name = f"{self._program.name}{f', part {number}' if len(segments) > 1 else ''}"
                 what = f"{len(one.steps)} operations as one graph"
-                found.append(LoopTime(one_line(name), what, *spent, *_figures(one.steps)))
+                found.append(LoopTime(one_line(name), what, *spent, **_figures(one.steps, peaks)))
         return found
 
 
@@ -193,9 +202,9 @@ class RunTimes:
         how fast memory can be copied, which takes a moment, and some memory itself."""
         if self._first is None:
             return None
-        copy = _copy_bandwidth(self.program) if measured else None
+        peaks = _peaks(self.program) if measured else None
         watch, counted = (self._watch, self._counted) if self._counted.iterations else self._first
-        found = watch.table(counted.seconds, counted.iterations, copy)
+        found = watch.table(counted.seconds, counted.iterations, peaks)
         words = ("The first iteration, which may compile, is not counted." if self._counted.iterations else
                  "There was no second iteration: compiling may be among this.")  # fmt: skip
         return _of_all_ranks(replace(found, unit=f"{found.unit} {words}"), counted, self.program)
@@ -264,15 +273,15 @@ def _together(one: LoopTime, other: LoopTime) -> LoopTime:
         return None if a is None or b is None or not calls else (a * one.calls + b * other.calls) / calls
 
     return LoopTime(one.name, one.what, one.seconds + other.seconds, calls, each(one.bytes, other.bytes),
-                    each(one.flops, other.flops))  # fmt: skip
+                    each(one.flops, other.flops), limit=each(one.limit, other.limit), binds=one.binds)  # fmt: skip
 
 
-def _copy_bandwidth(program: Program) -> float | None:
-    """Bytes per second where its loops run; None where that is in several places, or nothing can measure it."""
+def _peaks(program: Program) -> Peaks | None:
+    """Of where its loops run; None where that is in several places, or nothing can measure it."""
     backends = backends_of(program.loops)
     if len(backends) == 1:
         with suppress(CompilerError):
-            return backends.pop().copy_bandwidth()
+            return backends.pop().peaks()
     return None
 
 
@@ -289,7 +298,7 @@ def _of_dropped(name: str, over: str, spent: Spent) -> LoopTime:
     return LoopTime(one_line(name), one_line(f"loop over {over}, recorded before"), *spent)
 
 
-def _of_operation(one: Operation, spent: Spent) -> LoopTime:
+def _of_operation(one: Operation, spent: Spent, peaks: Peaks | None) -> LoopTime:
     over = one.over if ranks().size == 1 or one.domain.set is None else one.domain.set.name  # no box of a slab
     if one.domain.is_call:
         what = _CALLED[_kind_of(one)]
@@ -299,7 +308,7 @@ def _of_operation(one: Operation, spent: Spent) -> LoopTime:
         what = f"{len(_loops_in(one))} loops as one over {over}"
     else:
         what = f"loop over {over}"
-    return LoopTime(one_line(one.name), one_line(what), *spent, *_figures([one]))
+    return LoopTime(one_line(one.name), one_line(what), *spent, **_figures([one], peaks))
 
 
 def _kind_of(one: Operation) -> str:
@@ -314,24 +323,27 @@ def _loops_in(one: Operation) -> list[Operation]:
     return [part for part in one.composed if not part.domain.all_memory]
 
 
-def _figures(steps: Iterable[Operation]) -> tuple[float | None, float | None]:
-    """Compulsory bytes and flops of one call each; None where somebody cannot say them."""
+def _figures(steps: Iterable[Operation], peaks: Peaks | None) -> dict[str, Any]:
+    """Compulsory bytes and flops of one call each, and its limit by the peaks; none where somebody cannot say them."""
     listed = list(steps)
     try:
-        return float(sum(one.compulsory for one in listed)), float(sum(one.flops for one in listed))
+        moved, flops = sum(one.compulsory for one in listed), sum(one.flops for one in listed)
+        found = {"bytes": float(moved), "flops": float(flops)}
+        limit = None if peaks is None else in_turn([one.limit_by(peaks) for one in listed])
     except MeshloomError:
-        return None, None
+        return {}
+    return found if limit is None else {**found, "limit": limit.seconds, "binds": limit.binds}
 
 
 # ----- as text ------------------------------------------------------------------------------------------------------
 def headings(table: TimeTable) -> tuple[str, ...]:
     of_ranks = ("mean",) if table.ranks is not None else ()
-    return ("loop", "seconds", *of_ranks, "share", "calls", "ms each", "MB each", "GB/s", "of copy", "GFlop/s")
+    return ("loop", "seconds", *of_ranks, "share", "calls", "ms each", "MB each", "GB/s", "GFlop/s", "of limit", "by")
 
 
 def cells(table: TimeTable, row: LoopTime) -> tuple[str, ...]:
     """One row in words, below the ``headings``; what is unknown is empty."""
-    limit = table.of_limit(row)
+    share = table.of_limit(row)
     return (
         row.name,
         f"{row.seconds:.3f}",
@@ -341,18 +353,20 @@ def cells(table: TimeTable, row: LoopTime) -> tuple[str, ...]:
         f"{1e3 * row.seconds / row.calls:.4g}" if row.calls else "",
         f"{row.bytes / 1e6:.4g}" if row.bytes else "",
         f"{row.rate / 1e9:.3g}" if row.rate else "",
-        f"{limit:.2f}" if limit is not None else "",
         f"{row.flop_rate / 1e9:.3g}" if row.flop_rate else "",
+        f"{share:.2f}" if share is not None else "",
+        row.binds if share is not None else "",
     )
 
 
 def limit_text(table: TimeTable) -> str:
     """What the share of the limit is a share of."""
     if table.copy is None:
-        return ("The limit, which is the speed of copying memory, was not measured; meshloom run --profile, and"
-                " profile=True in a script, do that.")  # fmt: skip
-    return (f"\"of copy\" is the share of the limit: copying memory runs at {table.copy / 1e9:.3g} GB/s here, measured;"
-            " what lies in caches may go beyond 1.")  # fmt: skip
+        return ("The limit, by the speed of copying memory and of arithmetic, was not measured; meshloom run --profile,"
+                " and profile=True in a script, do that.")  # fmt: skip
+    return (f"\"of limit\": the time that a loop takes at least, by the bytes that it has to move or by its arithmetic,"
+            f" as a share of what it took. Both were measured here: copying memory runs at {table.copy / 1e9:.3g} GB/s."
+            " What lies in caches may go beyond 1.")  # fmt: skip
 
 
 def as_text(table: TimeTable | None) -> str:

@@ -76,7 +76,7 @@ def test_long_texts_have_flags_of_their_own_and_short_ones_have_none() -> None:
     ml.use("cpu")
     loops = [loop_of(terms)[0] for terms in (20, 400)]
     few, many = (cpu.CpuBackend().options(one.policy.described(one), one.plan).of(one.source) for one in loops)
-    assert few == (*cpu.FLAGS, cpu.NO_CONTRACTION)
+    assert few == (*cpu.LOOP_FLAGS, cpu.NO_CONTRACTION)
     assert many == (*few, *(cpu.FLAGS_OF_MANY if cpu.host_compiler().is_gnu else ()))
 
 

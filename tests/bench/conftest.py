@@ -11,4 +11,4 @@ import pytest
 def compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops without optimisation, which takes the compiler most of its time: how fast they are is of no interest."""
     compiling = import_module("meshloom.backend.cpu")
-    monkeypatch.setattr(compiling, "FLAGS", (*compiling.FLAGS, "-O0"))
+    monkeypatch.setattr(compiling, "LOOP_FLAGS", (*compiling.LOOP_FLAGS, "-O0"))

@@ -160,7 +160,7 @@ def test_fused_steps_equal_loop_by_loop_and_the_reference(
     changed(monkeypatch, fusion={"worth": np.inf})  # on a CPU, too, all that can be fused is
     if not optimised:
         compiling = import_module("meshloom.backend.cpu")
-        monkeypatch.setattr(compiling, "FLAGS", (*compiling.FLAGS, "-O0"))
+        monkeypatch.setattr(compiling, "LOOP_FLAGS", (*compiling.LOOP_FLAGS, "-O0"))
     (_, apart), (program, fused) = (five_steps(name, fuse=fuse) for fuse in (False, True))
     assert bool(program.fused_steps) == ((name, backend) not in NOTHING_FUSES)
     assert_same(fused, apart, atol=1e-10 if name == "lulesh" else 1e-12)

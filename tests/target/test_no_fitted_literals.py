@@ -52,6 +52,7 @@ MODEL = "a Work that a test makes by hand; counts give all of it"
 TOLD = "from where on a person is told that something takes long, or refused"
 AT_ONCE = "how much is worked on at a time, so that memory suffices: neither a choice nor a bit hangs on it"
 MEASURE = "how the order of a mesh is measured, sampled: fitted numbers are numbers of this measure"
+MEASURED = "how long a measurement of a machine takes, and of how much: nothing weighs it"
 KEPT = "how much a cache keeps"
 ON_PAGE = "what a page, a picture or a line for a person has room for"
 DEVICE = "what devices have, from their data sheets: the data that the sentence speaks of"
@@ -99,6 +100,8 @@ LEFT: dict[str, dict[str, str]] = {
     "backend/cuda/graph.py": {"MOST_LOOPS = ": KEPT, "FIRST = 4": PATIENCE, "max(took, 1e-9)": PATIENCE},
     "backend/cuda/history.py": {"THREADS = 32": "of a kernel that copies a row of globals"},
     "backend/cuda/nvrtc.py": {"to_bytes(8": OURS},
+    "backend/cuda/peaks.py": {"THREADS, BLOCKS_EACH = ": MEASURED, "TARGETS = ": MEASURED, "REPEATS = ": MEASURED,
+                              "STEPS = ": MEASURED, "VALUES = ": MEASURED, "0.75": MEASURED},
     "backend/cuda/repeat.py": {"FIRST = 4": PATIENCE, "MOST_GROWTH = 8": PATIENCE, "OLDEST_DRIVER = ": OURS,
                                "cupy.zeros(3": OURS, "start, 1e-9": PATIENCE},
     "linalg/axis_cells.py": {"ROUNDED = ": ROUNDING, "WINDOW = 4": METHOD},
@@ -200,6 +203,7 @@ LEFT: dict[str, dict[str, str]] = {
     "native/eviction.py": {"LIMIT = ": FILES, "SPARED = ": PATIENCE, "ABANDONED = ": PATIENCE, "_UNITS = ": ARITHMETIC},
     "native/ownership.py": {"_MOST_LINKS = ": FILES},
     "native/face_matching.py": {"_MOST = ": SHAPE},
+    "native/peaks.py": {"BYTES = ": MEASURED, "STEPS = ": MEASURED},
     "native/runtime.py": {"megabytes": "a copy is measured", "max(1024, cores)": ASKED},
     "compact/scheme.py": {"_LEAST_PIVOT = ": ROUNDING},
     "compact/schemes.py": {"limit_denominator(": ROUNDING},

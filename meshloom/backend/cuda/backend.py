@@ -138,6 +138,9 @@ class CudaBackend(CompilingBackend):
     def copy_bandwidth(self) -> float:
         return self.engine.copy_bandwidth()
 
+    def rate(self, kind: str, dtype: str) -> float | None:
+        return self.engine.rate(kind, dtype)
+
     def recording(
         self, operations: Sequence[Callable[[], None]], waits: Waits | None = None, of: Sequence[Any] = ()
     ) -> Recording:

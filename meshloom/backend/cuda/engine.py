@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.backend.cuda import nvrtc
+from meshloom.backend.cuda import nvrtc, peaks
 from meshloom.backend.cuda.driver import DeviceKernel, Driver, Module
 from meshloom.backend.cuda.kernels import GpuText
 from meshloom.backend.lowering import Compiled
 from meshloom.backend.translation_unit import KernelText
 from meshloom.errors import ScheduleError
 from meshloom.native import threads
+from meshloom.native.peaks import rate as native_rate
 from meshloom.native.runtime import copy_bandwidth
 from meshloom.target import H200, Target, of_device
 
@@ -77,6 +78,10 @@ class Engine(ABC):
     def copy_bandwidth(self) -> float:
         """Bytes per second, read and written, of copying within the engine's memory."""
         return copy_bandwidth()
+
+    def rate(self, kind: str, dtype: str) -> float | None:
+        """Operations of a kind and type that it does per second at most, measured once; None: of none that it has."""
+        return native_rate(kind, dtype, 1)
 
     def events(self) -> Any:
         """A pair of clocks to put before and after launches; None where there are none."""
@@ -148,6 +153,16 @@ class Device(Engine):
             end.record()
             best = min(best, start.elapsed(end))
         return 2 * source.nbytes / best
+
+    def rate(self, kind: str, dtype: str) -> float | None:
+        found = self._rates
+        if (kind, dtype) not in found:
+            found[kind, dtype] = peaks.rate(self.cupy, self.kernel, self.events, kind, dtype)
+        return found[kind, dtype]
+
+    @cached_property
+    def _rates(self) -> dict[tuple[str, str], float | None]:
+        return {}
 
     def events(self) -> Any:
         return Event(self.cupy), Event(self.cupy)

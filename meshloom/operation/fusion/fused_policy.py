@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from meshloom.kernel.count import loads
+from meshloom.kernel.count import loads, repeated
 from meshloom.mesh.core import Field, Global, Map
 from meshloom.operation.operation import Operation
 from meshloom.operation.policy import ExecutionPolicy
-from meshloom.schedule.choice.counts import flops_per_element
+from meshloom.schedule.choice.counts import flops_per_element, instructions_per_element
 from meshloom.schedule.choice.explain import REPRODUCIBLE
 from meshloom.schedule.choice.per_thread import chosen_per_thread, in_words
 from meshloom.schedule.choice.schedule import Schedule
@@ -86,6 +87,15 @@ class FusedPolicy(ExecutionPolicy):
         """Operations of the elements of a map, each as often as chunks evaluate it."""
         outputs = [o for o in self.made.racy_outputs if self.made.params[o.param].map == m]
         return self.evaluations(m) * flops_per_element(self.made, outputs)
+
+    def instructions(self, of: Operation) -> Counter[tuple[str, str]]:
+        """The same of units of a processor."""
+        own = (*self.made.other_outputs, *self.made.starts)
+        found = repeated(of.elements, instructions_per_element(self.made, own))
+        for m in self.made.racy_maps:
+            outputs = [o for o in self.made.racy_outputs if self.made.params[o.param].map == m]
+            found += repeated(self.evaluations(m), instructions_per_element(self.made, outputs))
+        return found
 
     def words(self, of: Operation) -> str:
         """What there is to say about how it runs: what a thread of a GPU takes, or the chunks of a CPU."""

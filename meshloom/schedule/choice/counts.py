@@ -8,13 +8,21 @@ layouts and block size; large loops are sampled.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind, loads
+from meshloom.kernel.count import (
+    arithmetic,
+    combining_flops,
+    combining_instructions,
+    flops_by_kind,
+    instructions,
+    loads,
+)
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
 from meshloom.markup import table
@@ -217,6 +225,12 @@ class Counts(Accesses):
             f" {self.bytes.compulsory:,}, lines {self.bytes.cache_lines:,}; V/S {self.vector_scalar_ratio:.2f},"
             f" B/F {self.bytes_per_flop:.2f}"
         )
+
+
+def instructions_per_element(spec: LoopSpec, outputs: Iterable[Output]) -> Counter[tuple[str, str]]:
+    """What some outputs of one element take of floating-point units, by kind and type, merging them included."""
+    found = tuple(outputs)
+    return instructions(o.value for o in found) + combining_instructions(spec.params, found)
 
 
 def flops_per_element(spec: LoopSpec, outputs: Iterable[Output]) -> float:

@@ -23,6 +23,7 @@ from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.common.blocks import block_offsets
 from meshloom.schedule.strategies.common.points import tile_of
+from meshloom.target.limit import Limit, Peaks
 
 NOT_BY_ITSELF = "not yet: call the loop by itself, then ask again"
 REPRODUCIBLE = "to Globals the same bits in any order (reproducible)"
@@ -71,6 +72,7 @@ class Explained(Protocol):
     @property
     def seconds(self) -> float | None: ...
     def layout_of(self, one: Field) -> Layout: ...
+    def limit_by(self, peaks: Peaks) -> Limit: ...
 
 
 def explain(loop: Explained) -> str:
@@ -200,9 +202,13 @@ def _measured(loop: Explained) -> str:
     text = f"{loop.seconds * 1e3:.4g} ms ({runs}), {rate / 1e9:.3g} GB/s of compulsory bytes"
     try:
         copy = loop.backend.known_copy_bandwidth()
+        limit = None if copy is None else loop.limit_by(Peaks(copy, loop.backend.rate))
     except CompilerError:
         return text
-    return text if copy is None else f"{text}, {rate / copy:.2f} of copy ({copy / 1e9:.3g} GB/s)"
+    if copy is None or limit is None:
+        return text
+    text += f", {rate / copy:.2f} of copy ({copy / 1e9:.3g} GB/s)"
+    return text + f"; limit {limit.seconds * 1e3:.4g} ms by {limit.words}, {limit.seconds / loop.seconds:.2f} of it"
 
 
 def amount(count: float) -> str:
