@@ -55,10 +55,11 @@ test: $(VENV)/.dev
 pytest: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "$(WHICH)"
 
-# A design of `make test-ranks` in which every two of case, back end, number of ranks and so on meet: minutes.
+# The design of `make test-ranks` that every `make test` runs, by itself: every two of case, back end, number of ranks,
+# and fused or not meet.
 pairs-of-ranks: export MESHLOOM_CXXFLAGS ?= -O0
 pairs-of-ranks: $(VENV)/.dev
-	$(BIN)/python -m pytest --quiet --numprocesses 2 -m slow tests/dist/test_matrix.py
+	$(BIN)/python -m tests.dist.pairs
 
 test-ranks: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses 2 -m ranks tests/dist

@@ -297,7 +297,7 @@ def _check_partition(case: Case, options: RunOptions) -> None:
 
 
 def _check_schedules(job: Job, case: Case) -> None:
-    """What [schedule] names must be a loop, and a strategy that was asked for by name must be able to run it."""
+    """What [schedule] names must be a loop, and what was asked for must be able to run it; what is chosen can."""
     try:
         program = case.program
     except UnknownLoop as error:
@@ -305,7 +305,7 @@ def _check_schedules(job: Job, case: Case) -> None:
         place = asked[-1] if asked else job.start.path if job.start else None
         raise ConfigError(f"{place}: {error}" if place else str(error)) from None
     for loop in program.loops:
-        if loop.domain.visits_elements and not loop.applies:
+        if loop.domain.visits_elements and loop.wish != ml.Schedule() and not loop.applies:
             raise UserError(f"schedule.{loop.name}: strategy '{loop.schedule.strategy}' cannot run it: {loop.reason}")
 
 

@@ -8,8 +8,13 @@ Nothing of it is imported before its case is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
 
 from meshloom.case import Case, keeping_registry
 from meshloom.catalogue.check import check_case
@@ -19,12 +24,24 @@ from meshloom.run.place import is_mistake, mistake_text
 GROUP = "meshloom.cases"
 
 
-def offers() -> dict[str, list[EntryPoint]]:
-    """Name of a case -> who offers one of that name; a package that is found twice on the path counts once."""
+def offers() -> Mapping[str, list[EntryPoint]]:
+    """Name of a case -> who offers one of that name; a package that is found twice on the path counts once. Looked up
+    again where a folder of the path has changed."""
+    return _offers_of(tuple([(folder, _changed_at(folder)) for folder in sys.path]))
+
+
+def _changed_at(folder: str) -> int:
+    with suppress(OSError, ValueError):
+        return os.stat(folder or ".").st_mtime_ns
+    return 0
+
+
+@lru_cache(maxsize=1)
+def _offers_of(path: tuple[tuple[str, int], ...]) -> Mapping[str, list[EntryPoint]]:
     found: dict[str, dict[tuple[str, str], EntryPoint]] = {}
     for entry in entry_points(group=GROUP):
         found.setdefault(entry.name, {})[_package(entry), entry.value] = entry
-    return {name: list(entries.values()) for name, entries in sorted(found.items())}
+    return MappingProxyType({name: list(entries.values()) for name, entries in sorted(found.items())})
 
 
 def load(entries: Sequence[EntryPoint], where: str = "") -> type[Case]:

@@ -150,12 +150,14 @@ def _listed(kinds: tuple[Kind, ...]) -> str:
 
 
 class Node:
-    """One scalar value: ``op`` of ``args``; ``value`` holds a constant or the address of a parameter's entry."""
+    """One scalar value: ``op`` of ``args``; ``value`` holds a constant or the address of a parameter's entry.
+    ``folded``: has a pass seen that nothing of it can be folded (``passes.py``)?"""
 
-    __slots__ = ("__weakref__", "args", "dtype", "op", "value", "where")
+    __slots__ = ("__weakref__", "args", "dtype", "folded", "op", "value", "where")
 
     def __init__(self, op: str, args: tuple[Node, ...], dtype: np.dtype, value: Any, where: tuple[str, int] | None):
         self.op, self.args, self.dtype, self.value, self.where = op, args, dtype, value, where
+        self.folded = False
 
     def __repr__(self) -> str:
         return self.shown(6)
@@ -173,7 +175,7 @@ _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValu
 def _intern(
     op: str, args: tuple[Node, ...], dtype: np.dtype, value: Any, where: tuple[str, int] | None, scope: int = 0
 ) -> Node:
-    key = (op, args, dtype, repr(value), scope)  # repr keeps 0.0, -0.0, 0 and nan apart
+    key = (op, args, dtype, None if value is None else repr(value), scope)  # repr keeps 0.0, -0.0, 0 and nan apart
     node = _interned.get(key)
     if node is None:
         node = _interned[key] = Node(op, args, dtype, value, where)
@@ -223,6 +225,8 @@ _EXACT = {(BOOL, t) for t in C_TYPES} | {(INT32, INT64), (INT32, FLOAT64), (FLOA
 
 def cast(node: Node, dtype: np.dtype) -> Node:
     """``node`` in another type; itself when it has it. What was only made wider before is converted at once."""
+    if node.dtype is dtype and node.op != "cast":
+        return node
     while node.op == "cast" and (node.args[0].dtype, node.dtype) in _EXACT:
         node = node.args[0]
     if node.dtype == dtype:
@@ -316,7 +320,7 @@ def written(roots: Iterable[Node]) -> str:
     numbers: dict[Node, int] = {}
     text_lines = []
     for node in topological(roots):
-        text_lines.append(f"{node.op} {node.dtype} {node.value!r} {[numbers[a] for a in node.args]}")
+        text_lines.append(f"{node.op} {node.dtype.str} {node.value!r} {[numbers[a] for a in node.args]}")
         numbers[node] = len(numbers)
     return "\n".join(text_lines)
 

@@ -24,8 +24,8 @@ def rewrite(roots: Sequence[Node], rule: Rule) -> Roots:
     """Apply a rule to every node, arguments first."""
     new: dict[Node, Node] = {}
     for node in topological(roots):
-        new[node] = rule(rebuild(node, tuple(new[a] for a in node.args)))
-    return tuple(new[r] for r in roots)
+        new[node] = rule(rebuild(node, tuple([new[a] for a in node.args])))
+    return tuple([new[r] for r in roots])
 
 
 def substitute(roots: Sequence[Node], value: Rule) -> Roots:
@@ -96,7 +96,16 @@ def fold_constants(roots: Sequence[Node]) -> Roots:
 
 @lru_cache(maxsize=8)  # other passes often find nothing to do: what comes back from them has been folded already
 def _all_folded(roots: Roots) -> Roots:
-    return rewrite(roots, _fold)
+    """Passes change a few nodes; the others were seen before, and nothing is done twice to what stayed as it was."""
+    new: dict[Node, Node] = {}
+    for node in topological(roots):
+        if node.folded:
+            new[node] = node
+            continue
+        moved = rebuild(node, tuple([new[a] for a in node.args]))
+        new[node] = found = _fold(moved)
+        found.folded = found.folded or (found is moved and all(a.folded for a in found.args))
+    return tuple([new[r] for r in roots])
 
 
 def _fold(node: Node) -> Node:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 from meshloom.errors import KernelError
+from meshloom.kernel.state import compared_once
 from meshloom.mesh.number import PlainNumber
 from meshloom.operation.call import CalledFunction, called
 from meshloom.operation.dataflow import Dataflow
@@ -86,6 +87,7 @@ CONTRACTION: Contraction = contract_edges
 
 def passed(graph: Dataflow, passes: tuple[Pass, ...]) -> Dataflow:
     """The graph after some passes."""
-    for one in passes:
-        graph = one(graph)
+    with compared_once():
+        for one in passes:
+            graph = one(graph)
     return graph

@@ -15,6 +15,7 @@ import numpy as np
 from meshloom.backend.base import Backend, Recording, Replayed
 from meshloom.errors import ProgramError
 from meshloom.exclusion import holding, mutexes_of
+from meshloom.kernel.state import compared_once
 from meshloom.mesh.buffer import Buffered
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.globals import Comparison
@@ -38,7 +39,7 @@ def prepared(operations: Iterable[Operation]) -> dict[Operation, Callable[[], No
     order."""
     listed = tuple(dict.fromkeys(operations))
     made: dict[Operation, Callable[[], None]] = {}
-    with together():
+    with together(), compared_once():
         for number, one in enumerate(listed, 1):
             with part(number, len(listed)):
                 one.begin_to_prepare()

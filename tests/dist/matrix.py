@@ -5,7 +5,7 @@ files, monitors, fields and checkpoints of a run without a launcher, to the last
 
 runs all of it, a launch of a few cases at a time (``make test-ranks``). What a launch has found is kept in ``build/``,
 so that a run that was stopped goes on where it was, as long as the code is the same; what has failed is tried again.
-``test_matrix.py`` takes a design in which every two of case, back end, number of ranks and so on meet.
+``pairs.py`` is a design of it, in which every two of case, back end, number of ranks, and fused or not meet.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +26,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.covering import covering
 from bench.measure import surroundings
 from bench.record import Record
 from bench.stamp import stamp
@@ -36,7 +34,7 @@ from tests.dist.on_ranks_cases import ANY_BITS, CASES, SCRIPTS, UNFUSED, VARIANT
 
 NAMES = (*CASES, *VARIANTS, *SCRIPTS)
 AT_ONCE = 8  # cases of a launch, which takes a second to start
-ITERATIONS, FEW = 6, 3  # of each, with files after every third; in a design
+ITERATIONS = 6  # of each, with files after every third
 SECONDS = 1200  # for a launch: a deadlock fails
 ROUND_OFF = 1e-9  # of the largest value of an array, after a few iterations
 CANCELLED = 1e-12  # of the largest of all: what is left of sums that are zero but for that, as a cylinder's lift
@@ -76,23 +74,6 @@ AXES = (("numpy", "cpu", "emulated"), (1, 2, 3, 4), (True, False), (True, False)
 LAUNCHES = tuple(Launch(*values) for values in product(*AXES))
 
 
-# ----- a design -----------------------------------------------------------------------------------------------------
-@cache
-def design(names: tuple[str, ...] = NAMES) -> Mapping[Launch, tuple[str, ...]]:
-    """Few launches, and cases in each, so that every two of case, back end, ranks, fused or not, poisoned or not, the
-    same bits or not meet: all pairs of the others in the launches, and each case with each value of them."""
-    rows = sorted(covering(tuple(map(len, AXES)), frozenset()))
-    chosen = [Launch(*(values[k] for values, k in zip(AXES, row, strict=True))) for row in rows]
-    found: dict[Launch, list[str]] = {one: [] for one in chosen}
-    for name in names:
-        missing = {(axis, value) for axis, values in enumerate(AXES) for value in values}
-        while missing:
-            best = max(chosen, key=lambda one: (len(missing & {*enumerate(one)}), -len(found[one])))
-            missing -= {*enumerate(best)}
-            found[best].append(name)
-    return {one: tuple(cases) for one, cases in found.items()}
-
-
 # ----- what a launch finds ------------------------------------------------------------------------------------------
 class Found(NamedTuple):
     """Of one case: digests of its files and values, none where bits are free; and its values, where these count."""
@@ -104,8 +85,12 @@ class Found(NamedTuple):
         """What of it counts."""
         return self._replace(values=()) if same_bits else self._replace(digests={})
 
+    def without(self, names: Collection[str]) -> Found:
+        """But for some files."""
+        return self._replace(digests={name: one for name, one in self.digests.items() if name not in names})
 
-def differing(found: Found, expected: Found) -> list[str]:
+
+def differing(found: Found, expected: Found, round_off: float = ROUND_OFF) -> list[str]:
     """The files that differ, or that only one side has; and values that do by more than round-off."""
     files = [name for name in sorted(found.digests | expected.digests)
              if found.digests.get(name) != expected.digests.get(name)]  # fmt: skip
@@ -113,19 +98,19 @@ def differing(found: Found, expected: Found) -> list[str]:
         return [*files, "the number of arrays"]
     floor = CANCELLED * max(map(largest, expected.values), default=0.0)
     return files + [f"array {k}" for k, (one, other) in enumerate(zip(found.values, expected.values, strict=True))
-                    if not near(one, other, floor)]  # fmt: skip
+                    if not near(one, other, floor, round_off)]  # fmt: skip
 
 
 def largest(values: np.ndarray) -> float:
     return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
 
 
-def near(found: np.ndarray, expected: np.ndarray, floor: float) -> bool:
+def near(found: np.ndarray, expected: np.ndarray, floor: float, round_off: float) -> bool:
     """But for round-off, in units of the largest value, where that is not round-off itself: below the ``floor``."""
     if found.shape != expected.shape or not np.array_equal(np.isfinite(found), np.isfinite(expected)):
         return False
     finite = np.isfinite(expected)
-    return bool((np.abs(found[finite] - expected[finite]) <= ROUND_OFF * largest(expected) + floor).all())
+    return bool((np.abs(found[finite] - expected[finite]) <= round_off * largest(expected) + floor).all())
 
 
 def run(launch: Launch, names: Sequence[str], iterations: int) -> dict[str, Found]:

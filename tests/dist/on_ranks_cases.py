@@ -1,14 +1,15 @@
 """Cases, and scripts with files, on any number of ranks, for ``matrix.py`` and ``test_cases_on_ranks.py``: ``python -m
 tests.dist.on_ranks_cases BACKEND FOLDER [unfused] [any_bits] RUN...`` prints a line with the digests of all files of
 each run, which every rank must have found; values are in ``FOLDER/name.npz``. A run is a name, or ``name:6``: to
-iteration 6, from where the run of that name stopped. ``any_bits``: sums in any order; no digest is worth telling."""
+iteration 6, from where the run of that name stopped; or one with words of its own, ``cpu-unfused/name:6``, in a folder
+``cpu-unfused``. ``any_bits``: sums in any order; no digest is worth telling."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -151,26 +152,35 @@ def ran(backend: str, folder: Path, *runs: str) -> dict[str, Any]:
     """Run by run what came out, and what its files are; a run that is continued counts at its end."""
     found: dict[str, Any] = {}
     for run in runs:
-        name, _, last = run.partition(":")
-        values = RUNS[name](backend, name, folder / name, int(last or LAST))
+        run, _, last = run.partition(":")
+        words, _, name = run.rpartition("/")
+        if words:
+            backend, *others = words.split("-")
+            use(backend, others)
+            of_process.on_root(partial((folder / words).mkdir, exist_ok=True, parents=True))
+        values = RUNS[name](backend, name, folder / run, int(last or LAST))
         same_bits = current().reproducible
-        found[name] = digests(folder / name) | {"values": on_ranks.digest(values)} if same_bits else {}
-        of_process.on_root(partial(np.savez, folder / f"{name}.npz", *values))
+        found[run] = digests(folder / run) | {"values": on_ranks.digest(values)} if same_bits else {}
+        of_process.on_root(partial(np.savez, folder / f"{run}.npz", *values))
     return found
 
 
-def without_fusion() -> None:
-    """From now on every loop of a program runs by itself."""
-    made = Program.__init__
-    Program.__init__ = lambda self, function, fuse=True, branches=True: (  # type: ignore[method-assign,misc]
-        made(self, function, fuse=False, branches=branches)
-    )
+_MADE = Program.__init__
+
+
+def without_fusion(self: Program, function: Callable[[], None], fuse: bool = True, branches: bool = True) -> None:
+    """Every loop of a program runs by itself."""
+    _MADE(self, function, fuse=False, branches=branches)
+
+
+def use(backend: str, words: Collection[str]) -> None:
+    """From now on."""
+    ml.use(backend, reproducible=ANY_BITS not in words)
+    Program.__init__ = without_fusion if UNFUSED in words else _MADE  # type: ignore[method-assign]
 
 
 def main(backend: str, folder: str, *words: str) -> None:
-    ml.use(backend, reproducible=ANY_BITS not in words)
-    if UNFUSED in words:
-        without_fusion()
+    use(backend, words)
     found = ran(backend, Path(folder), *(one for one in words if one not in (ANY_BITS, UNFUSED)))
     assert ml.world.broadcast(found) == found, "every rank has the same"
     if ml.world.rank == 0:

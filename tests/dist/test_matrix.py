@@ -1,5 +1,5 @@
-"""Cases on ranks: a design in which every two of case, back end, number of ranks, fused or not, poisoned or not, and
-the same bits or not meet; ``matrix.py`` has all of it."""
+"""Cases on ranks: a design in which every two of case, back end, number of ranks, and fused or not meet; ``matrix.py``
+has all of it."""
 
 from __future__ import annotations
 
@@ -10,29 +10,46 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.dist import matrix
-from tests.dist.matrix import AXES, FEW, LAUNCHES, NAMES, SAME, Alone, Found, Kept, Launch, design, differing, outcomes
+from tests.dist import matrix, pairs
+from tests.dist.matrix import LAUNCHES, NAMES, SAME, Alone, Found, Kept, Launch, differing, outcomes
+from tests.dist.on_ranks_cases import CASES, SCRIPTS, VARIANTS
 
-ALONE = Alone(FEW)
+OTHERS = (*VARIANTS, *SCRIPTS)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("launch", design(), ids=str)
-def test_every_two_meet_and_files_are_those_of_one_process(launch: Launch) -> None:
-    found = outcomes(launch, design()[launch], ALONE)
-    assert {name: one for name, one in found.items() if one != SAME} == {}
+@pytest.mark.parametrize(("names", "same_bits"), [
+    pytest.param(CASES, True, id="cases"),
+    pytest.param(CASES, False, id="cases in any bits", marks=pytest.mark.slow),
+    pytest.param(OTHERS, True, id="other forms, and scripts", marks=pytest.mark.slow),
+])  # fmt: skip
+def test_runs_of_the_design_are_the_same(names: tuple[str, ...], same_bits: bool) -> None:
+    assert pairs.wrong(pairs.found_by([*pairs.design(names, same_bits=same_bits)])) == {}
+
+
+def test_in_the_design_every_two_meet() -> None:
+    rows = [run[:4] for run in pairs.design()]
+    axes = (CASES, ("numpy", "cpu", "emulated"), pairs.RANKS, (True, False))
+    for a, b in combinations(range(len(axes)), 2):
+        assert {(row[a], row[b]) for row in rows} == {*product(axes[a], axes[b])}, (axes[a][0], axes[b][0])
+    assert len(rows) == 4 * len(CASES) + 2 * 2, "as few as there are numbers of ranks, but where bits differ"
+    assert len({*rows}) == len(rows) and {*pairs.OWN_BITS, *pairs.QUICK} <= {*NAMES}
+
+
+@pytest.mark.parametrize("names", [CASES, OTHERS])
+def test_every_run_of_the_design_is_held_against_another_to_the_bit(names: tuple[str, ...]) -> None:
+    """One that is not the same shows, whichever it is; and values that differ where bits may."""
+    right = {run: Found({"a.csv": "1", "run.toml": run.backend}, (np.array([1.0]),)) for run in pairs.design(names)}
+    assert pairs.wrong(right) == {}
+    for run in right:
+        spoilt = right | {run: right[run]._replace(digests={"a.csv": "2", "run.toml": run.backend})}
+        assert {run} < {one for two in pairs.wrong(spoilt) for one in two}, run
+    of_free = dict.fromkeys(pairs.design(names, same_bits=False), Found({}, (np.array([1.0]),)))
+    for run in of_free:
+        spoilt = of_free | {run: Found({}, (np.array([1.001]),))}
+        assert pairs.wrong(of_free) == {} and {run} < {one for two in pairs.wrong(spoilt) for one in two}, run
 
 
 # ----- without a launcher -------------------------------------------------------------------------------------------
-def test_in_the_design_every_two_meet() -> None:
-    rows = [(name, *launch) for launch, names in design().items() for name in names]
-    axes = (NAMES, *AXES)
-    for a, b in combinations(range(len(axes)), 2):
-        assert {(row[a], row[b]) for row in rows} == {*product(axes[a], axes[b])}, (axes[a][0], axes[b][0])
-    assert len(design()) <= 16 and len(rows) <= 5 * len(NAMES), "starting a launch takes a second"
-    assert {*design()} <= {*LAUNCHES} and len(LAUNCHES) == 96
-
-
 def test_what_differs_is_named() -> None:
     one = Found({"a.vtu": "1", "b.csv": "2"}, (np.array([1.0, 2.0]), np.array([np.nan, 4.0])))
     assert differing(one, one) == []
