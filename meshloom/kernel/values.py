@@ -41,9 +41,12 @@ def kernel_line() -> Where | None:
 
 
 def _line(frame: FrameType | None, end: Container[CodeType] = ()) -> Where | None:
-    while frame is not None and frame.f_code not in end:
-        if not frame.f_code.co_filename.startswith(OWN_FOLDERS):
-            return frame.f_code.co_filename, frame.f_lineno
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(OWN_FOLDERS):
+            return code.co_filename, frame.f_lineno
+        if code in end:
+            return None
         frame = frame.f_back
     return None
 
