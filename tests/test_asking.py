@@ -15,12 +15,14 @@ import pytest
 import meshloom as ml
 from meshloom.backend import current
 from meshloom.backend.compiling import CompilingBackend
-from meshloom.backend.cuda import nvrtc
+from meshloom.backend.cuda import nvrtc, peaks
 from meshloom.errors import UserError
 from meshloom.mesh.buffer import Buffered, on_host
 from meshloom.native import compiler
+from meshloom.native.peaks import TYPES
 from meshloom.operation.execution import cached
 from meshloom.operation.operation import Operation
+from meshloom.target.limit import DEVICE_KINDS
 from tests.one_line import one_line_from
 
 BACK_ENDS = ["numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -36,6 +38,8 @@ ACTS = {
 COMPILES = {"launches", "graph"}
 #: Libraries of Meshloom's own, which plans need: no text of theirs depends on a loop.
 LIBRARIES = {path.stem for path in Path(compiler.__file__).parent.glob("*.cpp")}
+#: Nor of those that measure a GPU.
+LIBRARIES |= {peaks.name_of(kind, dtype) for kind in DEVICE_KINDS for dtype in TYPES}
 REPRESENTED = ("__repr__", "__str__", "_repr_html_", "_repr_mimebundle_", "__len__", "__format__")
 
 

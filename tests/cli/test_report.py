@@ -21,7 +21,7 @@ def test_profile_prints_a_table_that_adds_up(meshloom: Command, tmp_path: Path, 
     body = [row for row in printed[2:] if " %" in row]
     shares = [float(row.split(" %")[0].split()[-1]) for row in body]
     assert sum(shares) == pytest.approx(100.0, abs=0.5) and any("res_calc" in row for row in body)
-    assert "is the share of the limit" in printed[-1] or "was not measured" in printed[-1]
+    assert '"of limit": the time' in printed[-1] or "was not measured" in printed[-1]
     page = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
     assert "All that the loops say of themselves" in page and "Time by loop" in page
 

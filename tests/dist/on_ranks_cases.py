@@ -6,6 +6,7 @@ iteration 6, from where the run of that name stopped; or one with words of its o
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import sys
@@ -180,6 +181,8 @@ def use(backend: str, words: Collection[str]) -> None:
 
 
 def main(backend: str, folder: str, *words: str) -> None:
+    gc.freeze()  # one case after the other: modules need not be looked through for each
+    gc.set_threshold(100_000, 20, 50)
     use(backend, words)
     found = ran(backend, Path(folder), *(one for one in words if one not in (ANY_BITS, UNFUSED)))
     assert ml.world.broadcast(found) == found, "every rank has the same"
