@@ -3,6 +3,9 @@
 A benchmark begins with ``surroundings()`` (``bench.measure``), which has date, machine, versions, command and the stamp
 of the code, adds what it measures, and saves through ``Record``. A name that is taken gets a number: no run replaces
 what another has left. A run may go on with a file (``--resume``, counters) only where the code is the same.
+
+Times of a GPU that others use meanwhile say nothing about the code: copying, which every benchmark measures beside its
+own loops, is slower then, and what was measured is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import count
+from functools import cache
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +28,12 @@ SCHEMA = 2  # 1: files before this field, which do not name their code
 REQUIRED = ("schema", "benchmark", "date", "machine", "versions", "code", "command")
 
 
+COPY, ALONE = "copy_GBps", 0.9  # of the fastest copy that was seen on such a device; alone they differ by 0.02
+
+
 class RecordError(MeshloomError):
-    """A result that does not say where it comes from, or a file that another code has made."""
+    """A result that does not say where it comes from, that was measured beside others, or a file that another code has
+    made."""
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -40,7 +48,7 @@ class Record:
     def __init__(self, result: dict[str, Any], wanted: Path | None, backend: str = "cpu"):
         if missing := [key for key in REQUIRED if key not in result]:
             raise RecordError(f"a result without {', '.join(missing)} is not saved: begin with surroundings()")
-        self.result = result
+        self.result, self._gpu = result, backend == "cuda"
         self.file = wanted or default_path(result, backend)
         self.is_mine = False
         self._spent, self._since = 0.0, datetime.fromisoformat(result["date"])
@@ -60,7 +68,10 @@ class Record:
         return mine
 
     def save(self) -> Path:
-        """Write all that is there: to another name first, so that a reader, or a kill, never meets half a file."""
+        """Write all that is there: to another name first, so that a reader, or a kill, never meets half a file.
+        RecordError where it was measured on a GPU that others used."""
+        if self._gpu:
+            check_alone(self.result)
         self.result["seconds_in_all"] = round(self._spent + (datetime.now(UTC) - self._since).total_seconds(), 1)
         self.file.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.file.with_name(f".{self.file.name}.{os.getpid()}")
@@ -76,10 +87,40 @@ def placed(result: dict[str, Any], wanted: Path) -> Path:
     """Put a finished result that came from elsewhere under the first free name, as it is."""
     if missing := [key for key in REQUIRED if key not in result]:
         raise RecordError(f"{wanted.name}: a result without {', '.join(missing)} is not taken")
+    if result.get("backend") == "cuda":
+        check_alone(result)
     wanted.parent.mkdir(parents=True, exist_ok=True)
     temporary = wanted.with_name(f".{wanted.name}.{os.getpid()}")
     temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return _linked(temporary, wanted)
+
+
+def copies(result: Any) -> Iterator[float]:
+    """GB/s of copying, wherever a result has it."""
+    if isinstance(result, dict):
+        for key, value in result.items():
+            if key == COPY:
+                yield from value if isinstance(value, list) else [value]
+            else:
+                yield from copies(value)
+    elif isinstance(result, list):
+        yield from chain.from_iterable(map(copies, result))
+
+
+@cache
+def fastest_copy(gpu: str) -> float:
+    """GB/s, of all results that are kept of such a device; 0 where there is none."""
+    kept = (one for one in map(load, sorted(RESULTS.glob("*.json"))) if one.get("machine", {}).get("gpu") == gpu)
+    return max(chain.from_iterable(map(copies, kept)), default=0.0)
+
+
+def check_alone(result: dict[str, Any]) -> None:
+    """RecordError where copying was slower than a GPU does it that nobody else uses."""
+    gpu, own = str(result["machine"]["gpu"]), [*copies(result)]
+    best = max(fastest_copy(gpu), *own, 0.0)
+    if own and min(own) < ALONE * best:
+        raise RecordError(f"copying ran at {min(own):,.0f} GB/s, and at {best:,.0f} on a {gpu} that nobody else uses:"
+                          " such times are not kept; measure again when it is free")  # fmt: skip
 
 
 def hand_over(part: Any, path: Path) -> None:

@@ -209,3 +209,27 @@ def test_results_are_written_by_one_helper() -> None:
         if {"dump", "write_text", "write_bytes"} & calls:
             found.add(file.name)
     assert found == set(writers)
+
+
+# --- alone on a device --------------------------------------------------------------------------------------------
+
+
+def of_gpu(**more: object) -> dict[str, object]:
+    found = result(**more)
+    return found | {"machine": {**found["machine"], "gpu": "NVIDIA H200"}}  # type: ignore[dict-item]
+
+
+def test_times_of_a_gpu_that_others_use_are_not_kept(tmp_path: Path) -> None:
+    """Wherever in a result its copies stand; the fastest is what any run has seen of such a device, this one too."""
+    best = record.fastest_copy("NVIDIA H200")
+    assert best > 4000.0 and record.fastest_copy("another") == 0.0
+    for number, shown in enumerate(({"copy_GBps": 0.95 * best}, {"copy_GBps": [best, 0.91 * best]}, {"rows": []})):
+        assert Record(of_gpu(**shown), tmp_path / f"{number}.json", "cuda").save().exists()
+    for shown in ({"copy_GBps": 0.89 * best}, {"copy_GBps": [best, 1141.0]}, {"parts": [{"at": {"copy_GBps": 1141.0}}]},
+                  {"copy_GBps": [1.2 * best, best]}):  # fmt: skip
+        with pytest.raises(RecordError, match=r"copying ran at .* GB/s, and at .* on a NVIDIA H200 that nobody else"):
+            Record(of_gpu(**shown), tmp_path / "refused.json", "cuda").save()
+        with pytest.raises(RecordError, match="measure again when it is free"):
+            record.placed(of_gpu(backend="cuda", **shown), tmp_path / "refused.json")
+    assert {path.name for path in tmp_path.iterdir()} == {"0.json", "1.json", "2.json"}
+    assert Record(result(copy_GBps=1.0), tmp_path / "cpu.json", "cpu").save().exists(), "CPUs are shared"
