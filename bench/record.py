@@ -4,7 +4,7 @@ A benchmark begins with ``surroundings()`` (``bench.measure``), which has date, 
 of the code, adds what it measures, and saves through ``Record``. A name that is taken gets a number: no run replaces
 what another has left. A run may go on with a file (``--resume``, counters) only where the code is the same.
 
-Times of a GPU that others use meanwhile say nothing about the code: copying, which every benchmark measures beside its
+Times of a GPU that others use meanwhile say nothing about the code: copying, which every benchmark measures next to its
 own loops, is slower then, and what was measured is refused.
 """
 
@@ -32,7 +32,7 @@ COPY, ALONE = "copy_GBps", 0.9  # of the fastest copy that was seen on such a de
 
 
 class RecordError(MeshloomError):
-    """A result that does not say where it comes from, that was measured beside others, or a file that another code has
+    """A result that does not say where it comes from, that was measured next to others, or a file that another code has
     made."""
 
 

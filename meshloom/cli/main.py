@@ -37,10 +37,6 @@ _ALIASES = {"list": "cases"}  # of commands: what people try first
 # What typer raises where a command line is wrong. It is a class of click's, which newer versions have inside them.
 _WRONG_USE: Any = typer.BadParameter.__base__
 
-# Objects made, after which Python looks for what only circles hold. A case is set up by making many that stay: at
-# Python's own 700 looking took a tenth of the time.
-_SELDOM = 50_000
-
 # The interpreter has been loading packages for a while; that was nearly all computing.
 _STARTED = time.perf_counter() - time.process_time()
 
@@ -127,7 +123,7 @@ def main() -> None:
     ranks the root speaks, and all end with one exit code."""
     if ranks.launched().rank > 0:
         ranks.silence()
-    gc.set_threshold(_SELDOM, 20, 50)
+    gc.set_threshold(50_000, 20, 50)  # objects; at Python's 700 looking for circles takes a tenth of setting up
     with start.as_command():
         try:
             said, code = "", _carried_out()
