@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
-from weakref import WeakKeyDictionary
 
 from meshloom.errors import ConfigError, nearest, shown
 from meshloom.toml import Key, check_depth, key_and_rest, statements, toml_key, toml_shown, toml_value, value_of
@@ -172,20 +171,10 @@ class _Entry:
         return "check" in self.rule
 
 
-_HINTS: WeakKeyDictionary[type, Mapping[str, Any]] = WeakKeyDictionary()  # Python reads them anew each time
-
-
-def _hints(cls: type) -> Mapping[str, Any]:
-    """The type of each field of a configuration class."""
-    if cls not in _HINTS:
-        _HINTS[cls] = get_type_hints(cls)
-    return _HINTS[cls]
-
-
 def _schema(cls: type, prefix: Key = ()) -> Mapping[Key, _Entry]:
     """Every key of a configuration class, sections before their contents."""
     found: dict[Key, _Entry] = {}
-    hints = _hints(cls)
+    hints = get_type_hints(cls)
     for f in fields(cls):
         entry = found[*prefix, f.name] = _Entry(hints[f.name], f.metadata)
         if entry.is_section:
@@ -300,7 +289,7 @@ def _flat(config: Any, prefix: Key = ()) -> dict[Key, Any]:
 
 def _assemble(cls: type[Config], values: Mapping[Key, Any], prefix: Key = ()) -> Config:
     """The inverse of ``_flat``."""
-    hints = _hints(cls)
+    hints = get_type_hints(cls)
     parts = {}
     for f in fields(cls):  # type: ignore[arg-type]
         key, kind = (*prefix, f.name), hints[f.name]
