@@ -225,3 +225,36 @@ def test_statistics_of_the_order_are_left_alone_where_nobody_weighs_strategies(m
     changed(monkeypatch, threads={"small_elements": 0})
     with pytest.raises(AssertionError, match="looked at the order"):
         residual(ml.generate.naca0012(40, 31))()
+
+
+@pytest.mark.parametrize("by", ["set", "grid"])
+@pytest.mark.parametrize("elements", [0, 1, 1400, 8192, 8193])
+def test_loops_that_threads_would_delay_are_one_block(by: str, elements: int) -> None:
+    """Also where no two elements meet: a thread by itself is through before others have started."""
+
+    @ml.kernel
+    def scaled(x: ml.Read, y: ml.Write):
+        y[...] = 2.0 * x
+
+    @ml.kernel
+    def long(x: ml.Read, y: ml.Write):
+        value = x
+        for _ in range(200):
+            value = value * value + 0.5
+        y[...] = value
+
+    over = ml.Set(elements, "over") if by == "set" else ml.Grid((max(elements, 1),), periodic=True)
+    x, y = over.field("x", data=np.linspace(0.0, 1.0, len(over))), over.field("y")
+    few = CPU.cpu.threads
+    for back_end in ("cpu", "emulated"):
+        ml.use(back_end, threads=2)
+        for kernel, flops in ((scaled, 1), (long, 400)):
+            loop = kernel.loop(over, x, y)
+            small = len(over) <= few.small_elements and flops * len(over) <= few.small_flops
+            assert ("a serial loop beats" in loop.reason) == (back_end == "cpu" and small), loop.reason
+            if back_end == "cpu":
+                assert (loop.schedule.block >= len(over)) == small or not len(over)
+        named = scaled.loop(over, x, y, schedule=ml.Schedule(block=64))
+        assert named.schedule.block == 64
+        named()
+        assert (y.numpy() == 2.0 * x.numpy()).all()

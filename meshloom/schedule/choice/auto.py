@@ -1,6 +1,6 @@
 """The automatic schedule, by rules simple enough to be written down.
 
-1. No two elements meet: ``direct``, on a box of a grid ``box``.
+1. No two elements meet: ``direct``, on a box of a grid ``box``; in one block where the loop is small.
 2. The loop is small (few elements and operations, by ``target.cpu.threads``): ``block_color`` in one block, which is a
    serial loop; starting threads costs more.
 3. Elements meet through a map that is assigned to while loops run: ``staged``, whose plan is made quickly and which is
@@ -153,21 +153,24 @@ def ruled(
     through and that is given other indices while loops run, by name."""
     if wish.strategy not in AUTOMATIC:
         strategy(wish.strategy)  # a name that nobody knows is an error, needed or not
+    few = not target.is_simt and _is_small(elements, flops, target)
+    serial = wish.having(block=wish.block or max(elements, 1)) if few else wish
+    serially = f"only {elements:,} elements: a serial loop beats starting threads"
     if not spec.racy_outputs:
+        also = f"; {serially}" if serial != wish else ""
         if spec.box is not None:
             points = serving(POINTS).name
             own = wish.strategy in (*AUTOMATIC, points)
             check_variant(points if own else wish.strategy, wish.variant)
-            kept = wish if own else wish.having(variant="plain")
-            return _with_block(kept, points, target, elements, spec), "points of a grid: no two elements meet"
-        plain, reason = wish.having(variant="plain"), "no two elements meet, so there is nothing to protect"
-        return _with_block(plain, serving(ELEMENTS).name, target, elements), reason
+            kept = serial if own else serial.having(variant="plain")
+            return _with_block(kept, points, target, elements, spec), f"points of a grid: no two elements meet{also}"
+        plain, reason = serial.having(variant="plain"), "no two elements meet, so there is nothing to protect"
+        return _with_block(plain, serving(ELEMENTS).name, target, elements), f"{reason}{also}"
     check_variant(wish.strategy, wish.variant)
     if wish.strategy not in AUTOMATIC:
         return _with_block(wish, wish.strategy, target, elements), ASKED_FOR
-    if not target.is_simt and _is_small(elements, flops, target):
-        reason = f"only {elements:,} elements: a serial loop beats starting threads"
-        return wish.having(strategy=serving(SERIAL).name, block=wish.block or max(elements, 1)), reason
+    if few:
+        return serial.having(strategy=serving(SERIAL).name), serially
     quick = serving(ASSIGNED, deterministic=wish.strategy != "fastest")
     if assigned and quick.declines(spec) is None:
         reason = f"map {assigned} is given other indices while loops run: what is planned quickly"
