@@ -123,8 +123,10 @@ def test_costs_of_the_strategies() -> None:
     assert [row[0].strip("`") for row in rows] == list(ml.strategies())
     (scattered,) = (row[1] for row in table("docs/schedules.md", "symbol | meaning") if row[0] == "*H*, *X*")
     assert scattered.startswith("on a GPU 1.9 and 3.25, on a CPU 1:")
+    (once,) = (row[1] for row in table("docs/schedules.md", "symbol | meaning") if row[0] == "*Y*")
+    assert once.startswith("on a GPU 2, on a CPU 3:")
     for (name, moved, flops, besides), target in pairs(rows, (CPU, H200)):
-        known |= {"H": 1.9, "X": 3.25} if target.is_simt else {"H": 1.0, "X": 1.0}
+        known |= {"H": 1.9, "X": 3.25, "Y": 2.0} if target.is_simt else {"H": 1.0, "X": 1.0, "Y": 3.0}
         cost = strategy(name.strip("`")).cost(spec, work, target=target)
         extra = {what: value_of(amount, known) for amount, what in re.findall(r"([^,]+) (\w+)(?:,|$)", besides)}
         written = [value_of(moved, known), value_of(flops, known), extra.get("atomics", 0), extra.get("updates", 0),
