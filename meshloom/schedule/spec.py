@@ -154,6 +154,10 @@ class LoopSpec:
         """Maps through which elements meet, each once, ascending."""
         return tuple(sorted({m for o in self.racy_outputs if (m := self.params[o.param].map) is not None}))
 
+    def written_slots(self, number: int) -> tuple[int, ...]:
+        """The slots of a racy map through which elements give something, ascending."""
+        return tuple(sorted({o.slot for o in self.racy_outputs if self.params[o.param].map == number}))
+
     @property
     def one_to_one_maps(self) -> tuple[int, ...]:
         """Maps written through without combining: no target may be hit twice."""

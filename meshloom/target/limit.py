@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from meshloom.native.peaks import ARITHMETIC_KINDS
 
-ATOMIC, SHARED_LOAD = "atomic", "shared load"
+ATOMIC, SHARED_LOAD = "atomic update", "shared load"
 DEVICE_KINDS = (*ARITHMETIC_KINDS, ATOMIC, SHARED_LOAD)
 BYTES, ARITHMETIC, ATOMICS = "bytes", "arithmetic", "atomics"
 

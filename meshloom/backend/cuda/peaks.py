@@ -15,7 +15,8 @@ THREADS, BLOCKS_EACH = 256, 8  # of a block; for every multiprocessor
 TARGETS = 1 << 20  # of atomics
 REPEATS = 5
 #: Steps of a kernel: about a millisecond of each, on a large device.
-STEPS = {"multiply-add": 2048, "division": 128, "square root": 128, "special": 128, "atomic": 32, "shared load": 1024}
+STEPS = {"multiply-add": 2048, "division": 128, "square root": 128, "special": 128, "atomic update": 32,
+         "shared load": 1024}  # fmt: skip
 VALUES = 8  # that a thread goes on with
 
 

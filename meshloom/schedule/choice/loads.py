@@ -34,6 +34,11 @@ class OrderOfLoop:
     def _rows(self, m: int) -> np.ndarray:
         return self.counts.maps[m].positions[: self.counts.elements]
 
+    def _written_rows(self, m: int) -> np.ndarray:
+        """Of the slots of a racy map through which elements give something."""
+        slots = self.spec.written_slots(m)
+        return self._rows(m) if len(slots) == self.spec.maps[m].arity else self._rows(m)[:, slots]
+
     @cached_property
     def _by_elements(self) -> dict[int, Loads]:
         return {
@@ -88,7 +93,7 @@ class OrderOfLoop:
 
     def target_reuse(self) -> float:
         """The share of the slots whose target the next element has, too; of the racy map where it is least."""
-        return min((target_reuse(self._rows(m)) for m in self.spec.racy_maps), default=0.0)
+        return min((target_reuse(self._written_rows(m)) for m in self.spec.racy_maps), default=0.0)
 
     def contention(self) -> float:
         """The share of the updates that go to rows whose components lie together."""
@@ -99,7 +104,8 @@ class OrderOfLoop:
         """Blocks of consecutive targets that an element touches on average, summed over the racy maps."""
         chosen, total = sampled_blocks(self.counts.elements, self.block), 0.0
         for m in self.spec.racy_maps:
-            rows = [np.sort(self.counts.maps[m].positions[first:last] // self.block, axis=1) for first, last in chosen]
+            written = self._written_rows(m)
+            rows = [np.sort(written[first:last] // self.block, axis=1) for first, last in chosen]
             if rows:
                 blocks = np.concatenate(rows)
                 total += 1.0 + float(np.count_nonzero(np.diff(blocks, axis=1))) / len(blocks)
@@ -111,7 +117,7 @@ class OrderOfLoop:
         block = serving(SERIAL).block(self.target, elements)
         blocks = -(-elements // block)
         sizes = {m: self.counts.maps[m].target.total for m in self.spec.racy_maps}
-        conflicts = sum(conflicting_blocks(self._rows(m), size, block) for m, size in sizes.items())
+        conflicts = sum(conflicting_blocks(self._written_rows(m), size, block) for m, size in sizes.items())
         return greedy_colors(conflicts, blocks), blocks
 
     def _moved(self) -> dict[int, float]:

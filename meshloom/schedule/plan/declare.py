@@ -161,8 +161,8 @@ def one_more_than_targets(place: Place) -> int:
 
 
 def entries(place: Place) -> int:
-    """The entries of the map with the first number."""
-    return place.topology.elements * place.topology.maps[place.numbers[0]][0].shape[1]
+    """The entries of the map with the first number through which something is given."""
+    return place.topology.elements * len(place.topology.slots(place.numbers[0]))
 
 
 def racy_maps(place: Place) -> Collection[int]:

@@ -43,7 +43,8 @@ class Topology:
 
     ``spaces`` numbers the target set of each map: maps into one set conflict with each other. ``order`` is the order
     in which elements are visited, None as given. ``in_order``: are the terms of a target to be added in the order of
-    elements, because the kernel is strict or results are to be reproducible?
+    elements, because the kernel is strict or results are to be reproducible? ``written``: of maps through some of whose
+    slots nothing is given, the others: elements do not meet at targets that they only read.
     """
 
     elements: int
@@ -56,6 +57,7 @@ class Topology:
     box: Box | None = None  # of a loop over a grid, and what is done there
     spec: LoopSpec | None = None
     in_order: bool = False
+    written: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @cached_property
     def visit(self) -> np.ndarray:
@@ -77,24 +79,34 @@ class Topology:
         racy = {m: indices for m, (indices, _) in self.maps.items()}
         return {m: indices[: self.elements] for m, indices in sorted((racy | dict(self.others)).items())}
 
+    def slots(self, number: int) -> tuple[int, ...]:
+        """Those of a racy map through which elements give something."""
+        return self.written.get(number) or tuple(range(self.maps[number][0].shape[1]))
+
+    def written_rows(self, number: int) -> np.ndarray:
+        """(elements, slots): where these lead."""
+        rows = self.maps[number][0][: self.elements]
+        return np.ascontiguousarray(rows[:, self.written[number]] if number in self.written else rows)
+
     def conflicts(self) -> tuple[list[np.ndarray], list[int]]:
         """Index arrays and target counts, one for each target set (maps into one set side by side)."""
         arrays, counts = [], []
         for space in sorted(set(self.spaces.values())):
             members = [m for m in self.maps if self.spaces[m] == space]
-            parts = [self.maps[m][0][: self.elements] for m in members]
-            arrays.append(
-                np.ascontiguousarray(np.concatenate(parts, axis=1))
-                if len(parts) > 1
-                else np.ascontiguousarray(parts[0])
-            )
+            parts = [self.written_rows(m) for m in members]
+            arrays.append(np.ascontiguousarray(np.concatenate(parts, axis=1)) if len(parts) > 1 else parts[0])
             counts.append(self.maps[members[0]][1])
         return arrays, counts
 
     def incidence(self, map_number: int) -> tuple[np.ndarray, np.ndarray]:
         """For each target the entries (element*arity + slot) that lead to it, ascending: (offsets, entries)."""
         indices, targets = self.maps[map_number]
-        return incidence(np.ascontiguousarray(indices[: self.elements]), targets)
+        offsets, entries = incidence(self.written_rows(map_number), targets)
+        if map_number not in self.written:
+            return offsets, entries
+        slots = np.array(self.slots(map_number), self.index_type)
+        element, slot = np.divmod(entries, len(slots))
+        return offsets, (element.astype(self.index_type) * indices.shape[1] + slots[slot])
 
 
 def topology(
@@ -109,7 +121,10 @@ def topology(
     described = (f"{m}:{spec.maps[m].target}:{maps[m][2]}:{m in racy}" for m in maps)
     swapped = {m: found for m in racy if (found := swapped_maps(spec, m)) is not None}
     in_order = ["in order"] if spec.in_order and swapped else []
-    text = "|".join([str(elements), *described, str({m: sorted(s) for m, s in swapped.items()}), *in_order])
+    slots = {m: spec.written_slots(m) for m in racy}
+    written = {m: some for m, some in slots.items() if len(some) < spec.maps[m].arity}
+    some = [f"written {written}"] if written else []
+    text = "|".join([str(elements), *described, str({m: sorted(s) for m, s in swapped.items()}), *in_order, *some])
     digest = hashlib.sha256(text.encode())
     if order is not None:
         digest.update(np.ascontiguousarray(order).data)
@@ -124,4 +139,5 @@ def topology(
         box,
         spec if box is not None else None,
         spec.in_order,
+        written,
     )

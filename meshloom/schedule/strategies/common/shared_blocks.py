@@ -46,9 +46,9 @@ LOCAL = Name("l")  # the position of an element in its block
 
 
 def _slots_into(place: Place) -> int:
-    """Slots of all maps into the target set with the last number."""
+    """Slots of all maps into the target set with the last number, where elements give something."""
     topology, space = place.topology, place.numbers[-1]
-    return sum(topology.maps[m][0].shape[1] for m, into in topology.spaces.items() if into == space)
+    return sum(len(topology.slots(m)) for m, into in topology.spaces.items() if into == space)
 
 
 def _one_more_than_blocks(place: Place) -> int:
@@ -255,12 +255,12 @@ def _accumulate(named: Named, columns: list[Columns]) -> Phase:
     body = [named.local]
     for c in columns:
         param = spec.params[c.param]
-        start, width = _columns_of_map(spec, param.map)
+        stands_at, width = _columns_of_map(spec, param.map)
         for slot, uses in enumerate(c.use):
             if not any(uses):
                 continue
             place = Name(f"p{c.param}_{slot}")
-            body.append(let(place.name, named.of(_space(spec, c), "place")[ITEM * width + (start + slot)]))
+            body.append(let(place.name, named.of(_space(spec, c), "place")[ITEM * width + stands_at[slot]]))
             for comp, use in enumerate(uses):
                 if use:
                     value = _stage(spec).at(c, LOCAL, use[0])
@@ -272,12 +272,12 @@ def _accumulate(named: Named, columns: list[Columns]) -> Phase:
     return Phase(tuple(body), positions[color], positions[color + 1], repeat=colors)
 
 
-def _columns_of_map(spec: LoopSpec, number: int | None) -> tuple[int, int]:
-    """Where a map's slots start among all racy maps into its target set, and how many there are in all."""
+def _columns_of_map(spec: LoopSpec, number: int | None) -> tuple[dict[int, int], int]:
+    """Where a map's slots stand among those of all racy maps into its target set, and how many there are in all."""
     assert number is not None
-    members = [m for m in spec.racy_maps if spec.maps[m].target == spec.maps[number].target]
-    arities = [spec.maps[m].arity for m in members]
-    return sum(arities[: members.index(number)]), sum(arities)
+    into = spec.maps[number].target
+    places = [(m, slot) for m in spec.racy_maps if spec.maps[m].target == into for slot in spec.written_slots(m)]
+    return {slot: k for k, (m, slot) in enumerate(places) if m == number}, len(places)
 
 
 def _merge_phase(named: Named, space: int, columns: list[Columns], merge: Merge) -> Phase:
