@@ -124,9 +124,13 @@ def test_costs_of_the_strategies() -> None:
     (scattered,) = (row[1] for row in table("docs/schedules.md", "symbol | meaning") if row[0] == "*H*, *X*")
     assert scattered.startswith("on a GPU 1.9 and 3.25, on a CPU 1:")
     (once,) = (row[1] for row in table("docs/schedules.md", "symbol | meaning") if row[0] == "*Y*")
-    assert once.startswith("on a GPU 2, on a CPU 3:")
+    assert once.startswith("on a GPU 2, on a CPU 1.5:")
+    (again,) = (row[1] for row in table("docs/schedules.md", "symbol | meaning") if row[0] == "*Lc*, *Lo*, *Ls*, *Lt*")
+    assert again.startswith("on a GPU 1, 1, 1 and 3.25, on a CPU 2, 6, 7 and 4.5:")
     for (name, moved, flops, besides), target in pairs(rows, (CPU, H200)):
-        known |= {"H": 1.9, "X": 3.25, "Y": 2.0} if target.is_simt else {"H": 1.0, "X": 1.0, "Y": 3.0}
+        known |= {"H": 1.9, "X": 3.25, "Y": 2.0} if target.is_simt else {"H": 1.0, "X": 1.0, "Y": 1.5}
+        known |= dict(zip(("Lc", "Lo", "Ls", "Lt"), (1, 1, 1, 3.25) if target.is_simt else (2, 6, 7, 4.5), strict=True))
+        known["m"] = 0.0 if target.is_simt else work.reload_maps
         cost = strategy(name.strip("`")).cost(spec, work, target=target)
         extra = {what: value_of(amount, known) for amount, what in re.findall(r"([^,]+) (\w+)(?:,|$)", besides)}
         written = [value_of(moved, known), value_of(flops, known), extra.get("atomics", 0), extra.get("updates", 0),
