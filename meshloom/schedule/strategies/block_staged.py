@@ -142,22 +142,22 @@ class PartialSums:
 
     def _checked_targets(self, plan: Plan, targets: int, block_of: np.ndarray) -> np.ndarray:
         """The target at each place; rows of partial sums are those of one target by blocks, each once."""
-        shared, place = self.summed.astype(np.int64), self.place.astype(np.int64)
-        demand((np.diff(shared) > 0).all(), plan, "shared targets are not ascending")
-        inside = not len(shared) or (shared[0] >= 0 and shared[-1] < targets)
+        summed, place = self.summed.astype(np.int64), self.place.astype(np.int64)
+        demand((np.diff(summed) > 0).all(), plan, "shared targets are not ascending")
+        inside = not len(summed) or (summed[0] >= 0 and summed[-1] < targets)
         demand(inside and (place < targets).all(), plan, "a target is out of bounds")
-        demand(len(self.row_offsets) == len(shared) + 1, plan, "row_offsets does not have one row per shared target")
+        demand(len(self.row_offsets) == len(summed) + 1, plan, "row_offsets does not have one row per shared target")
         check_offsets(plan, "row_offsets", self.row_offsets, self.n_rows)
         rows = -1 - place[place < 0]
         demand((rows < self.n_rows).all(), plan, "a row of partial sums is out of bounds")
         block_of_row = np.full(self.n_rows, -1)
         block_of_row[rows] = block_of[place < 0]
         demand((block_of_row >= 0).all(), plan, "a row of partial sums is missing or doubled")
-        number = np.repeat(np.arange(len(shared)), np.diff(self.row_offsets))
+        number = np.repeat(np.arange(len(summed)), np.diff(self.row_offsets))
         in_order = (np.diff(block_of_row) > 0) | (np.diff(number) > 0)
         demand(in_order.all(), plan, "partial sums of a target are not in the order of blocks")
         listed = place.copy()
-        listed[place < 0] = shared[number[rows]]
+        listed[place < 0] = summed[number[rows]]
         return listed
 
     def _checked_counts(self, plan: Plan, lengths: np.ndarray) -> np.ndarray:
@@ -223,8 +223,8 @@ class BlockStaged(Strategy):
         # ``loads`` is for larger blocks; smaller ones share more targets with others.
         rows = self.fitted(target, "partial") * (work.loads - 1.0) * work.targets
         waiting = self.fitted(target, "waiting")  # at the barrier nobody asks for anything, nor computes
-        moved = work.compulsory + 2 * work.incidences + 8 * work.targets + work.reload_reads
-        moved += rows * work.staged / max(work.incidences, 1)
+        moved = work.compulsory + 2 * work.incidences + 8 * work.targets
+        moved += work.reload_reads + rows * work.staged / max(work.incidences, 1)
         shared = target.numbers.block(self.name) * work.staged / max(work.elements, 1)
         return Cost(waiting * moved, waiting * work.flops, launches=2, shared=shared, visits=work.targets + rows,
                     requests=waiting * work.requested, passed=work.staged)  # fmt: skip
@@ -287,12 +287,12 @@ def _row_pass(spec: LoopSpec, m: int, groups: tuple[Columns, ...], plan: Partial
     offsets, merges = part_of(plan, "sums", m, "row_offsets"), list[Statement]()
     for c in groups:
         param, kept, parts, width = spec.params[c.param], Name(f"kept{c.param}"), _partial_of(c), len(c.components)
-        whole = _in_whole_rows(spec, c)
-        if whole:
+        in_rows = _in_whole_rows(spec, c)
+        if in_rows:
             row = LoadRow(param.ctype, width, AddressOf(parts[AT * width]))
             merges.append(let(kept.name, row, RowOf(param.ctype, width)))
         for k, a in enumerate(_accumulators(c)):
-            merges.append(accumulated(param, a, Piece(kept, Number(k)) if whole else _at(c, AT, k)))
+            merges.append(accumulated(param, a, Piece(kept, Number(k)) if in_rows else _at(c, AT, k)))
     body = (
         let(TARGET.name, part_of(plan, "sums", m, "summed")[ITEM]),
         *load_accumulators(spec, groups),
