@@ -18,6 +18,7 @@ from meshloom.schedule.nest.binned import BINNED, WORDS
 from meshloom.schedule.nest.code import Pass, partial_name, serial_pass
 from meshloom.schedule.nest.nodes import Name, Statement, let
 from meshloom.schedule.nest.walk import names as names_in
+from meshloom.schedule.nest.walk import number_of
 from meshloom.schedule.plan.emitter import passes_of, temporaries
 from meshloom.schedule.plan.plan import Plan, arrays, sizes
 from meshloom.schedule.spec import LoopSpec
@@ -154,7 +155,8 @@ def values_of(bound: BoundLoop) -> dict[str, Any]:
 def scratch_of(bound: BoundLoop, plan: Plan, parts: int) -> dict[str, np.ndarray]:
     """Arrays that a loop writes for itself, by name; ``parts``: blocks that have a share of the globals."""
     spec = bound.spec
-    found = {name: np.zeros(bound.elements * each, dtype) for name, dtype, each in temporaries(spec, plan)}
+    values = sizes_of(bound, plan)
+    found = {name: np.zeros(number_of(count, values), dtype) for name, dtype, count in temporaries(spec, plan)}
     for o in spec.reductions:
         dtype, each = spec.reduction(o).stored
         found[f"{partial_name(o)}_parts"] = np.zeros(parts * each, dtype)

@@ -28,6 +28,20 @@ class BlockTargets:
     local: np.ndarray
 
 
+@dataclass(frozen=True)
+class BlockSums:
+    """What blocks of positions add up. ``offsets`` (blocks+1,) int64 into ``place``: the targets of each, ascending,
+    as themselves or, where they are shared, as -1 - row of their partial sums. ``starts`` (places+blocks,): where the
+    entries of each begin in those of its block, and their end; ``local``: place of the element in the block * arity +
+    slot, block by block. ``row_ends`` (targets,) int64: where the rows of each target end."""
+
+    offsets: np.ndarray
+    place: np.ndarray
+    starts: np.ndarray
+    local: np.ndarray
+    row_ends: np.ndarray
+
+
 def tiles(offsets: np.ndarray, entries: np.ndarray, arity: int, elements: int, block: int) -> TileLists:
     """Overlapped tiles of ``block`` targets each, from the incidence (offsets, entries) of a map."""
     if block < 1 or arity < 1 or entries.dtype not in (np.int32, np.int64):
@@ -64,3 +78,19 @@ def block_targets(block_offsets: np.ndarray, visit: np.ndarray, indices: np.ndar
     call("tiles", f"numbers_{suffix(rows)}", block_offsets, len(block_offsets) - 1, order, rows, rows.shape[1], stamp,
          number, offsets, listed, local)  # fmt: skip
     return BlockTargets(offsets, listed[: offsets[-1]].copy(), local)
+
+
+def block_sums(visit: np.ndarray, indices: np.ndarray, targets: int, block: int, shared: np.ndarray) -> BlockSums:
+    """What blocks of ``block`` positions of the visit add up; ``shared`` (targets,) uint8: where several blocks do."""
+    rows, order = as_indices(indices, targets), as_order(visit, len(indices))
+    if block < 1 or shared.shape != (targets,) or shared.dtype != np.uint8:
+        raise MeshError(f"block_sums: block {block} must be at least 1, shared uint8, one for each target")
+    blocks = -(-len(rows) // block)
+    stamp = np.full(targets, -1, np.int64)
+    following, row_ends = (np.zeros(targets, np.int64) for _ in range(2))
+    offsets, place = np.zeros(blocks + 1, np.int64), np.empty(rows.size, rows.dtype)
+    starts, local = np.zeros(rows.size + blocks, rows.dtype), np.empty(rows.size, rows.dtype)
+    call("tiles", f"sums_{suffix(rows)}", len(rows), block, order, rows, rows.shape[1], targets, shared, stamp,
+         following, offsets, place, starts, local, row_ends)  # fmt: skip
+    listed = int(offsets[-1])
+    return BlockSums(offsets, place[:listed].copy(), starts[: listed + blocks].copy(), local, row_ends)

@@ -128,9 +128,10 @@ def test_costs_of_the_strategies() -> None:
     (again,) = (row[1] for row in table("docs/schedules.md", "symbol | meaning") if row[0] == "*Lc*, *Lo*, *Ls*, *Lt*")
     assert again.startswith("on a GPU 1, 1, 1 and 3.25, on a CPU 2, 6, 7 and 4.5:")
     for (name, moved, flops, besides), target in pairs(rows, (CPU, H200)):
-        known |= {"H": 1.9, "X": 3.25, "Y": 2.0} if target.is_simt else {"H": 1.0, "X": 1.0, "Y": 1.5}
+        known |= dict(zip("HXYZ", (1.9, 3.25, 2.0, 2.0) if target.is_simt else (1.0, 1.0, 1.5, 1.25), strict=True))
         known |= dict(zip(("Lc", "Lo", "Ls", "Lt"), (1, 1, 1, 3.25) if target.is_simt else (2, 6, 7, 4.5), strict=True))
         known["m"] = 0.0 if target.is_simt else work.reload_maps
+        known["L"] = (4.0 if target.is_simt else 2.0) * (work.loads - 1.0) * work.targets
         cost = strategy(name.strip("`")).cost(spec, work, target=target)
         extra = {what: value_of(amount, known) for amount, what in re.findall(r"([^,]+) (\w+)(?:,|$)", besides)}
         written = [value_of(moved, known), value_of(flops, known), extra.get("atomics", 0), extra.get("updates", 0),
@@ -348,9 +349,9 @@ def test_preferences_of_layouts_are_those_measured() -> None:
     race = result("2026-11-15_race-rings_h200.json")
     later = result("2026-11-15_locality_h200.json")["loops"]["airfoil"]["variants"]
     race["variants"] += [r | {"order": "hilbert"} for r in later if r["strategy"] == "strip"]  # measured as given
-    others = ("any", "direct", "long_rows", "parts_of_rows")
+    others = ("any", "direct", "long_rows", "parts_of_rows", "block_staged")  # the last is newer than the race
     measured = {name: dict(written) for name, written in H200.gpu.layouts.items() if name not in others}
-    assert set(measured) == set(ml.strategies())
+    assert set(measured) == set(ml.strategies()) - set(others)
     assert set(H200.gpu.layouts["direct"].values()) == {1.0}, "nothing is indirect"
     for name, written in measured.items():
         assert 1.0 <= written.pop("aosoa32") <= written["soa"], "groups are gathered as components apart, or better"

@@ -17,7 +17,7 @@ from meshloom.errors import MeshloomError
 from tests.counted import python_calls
 
 BACKENDS = ("numpy", "cpu", "emulated", pytest.param("cuda", marks=pytest.mark.gpu))
-STRATEGIES = ("auto", "fastest", "owner", "color", "tile", "block_color", "block_atomic")
+STRATEGIES = ("auto", "fastest", "owner", "color", "tile", "block_color", "block_atomic", "block_staged")
 
 
 @ml.kernel

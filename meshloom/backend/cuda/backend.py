@@ -217,7 +217,8 @@ def _largest(bound: BoundLoop, plan: Plan) -> int:
     """The largest position that generated code may compute."""
     sizes = [s.storage.size for s in bound.storages] + [m.source.total * m.arity for m in bound.maps]
     sizes += [a.size for a in plan_arrays(plan).values()]
-    sizes += [bound.elements * per for _, _, per in temporaries(bound.spec, plan)]
+    known = sizes_of(bound, plan)
+    sizes += [number_of(count, known) for _, _, count in temporaries(bound.spec, plan)]
     return max(sizes, default=0) + 2 * plan.block
 
 

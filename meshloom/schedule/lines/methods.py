@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from meshloom.errors import ScheduleError, nearest
 from meshloom.kernel.count import loads
 from meshloom.schedule.choice.candidate import Candidate
@@ -13,8 +11,8 @@ from meshloom.schedule.lines import on_cpu, on_gpu, systems, systems_gpu
 from meshloom.schedule.lines.base import LineMethod
 from meshloom.schedule.lines.reference import direct, krylov
 from meshloom.schedule.lines.spec import LineGeometry, LineSpec, LineTiling
-from meshloom.schedule.nest.code import Pass
-from meshloom.schedule.plan.emitter import Emitter
+from meshloom.schedule.nest.code import COUNT, Pass
+from meshloom.schedule.plan.emitter import Emitter, Temporary
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import Target
@@ -52,11 +50,11 @@ class Segmented(LineMethod):
             " field"
         )
 
-    def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
+    def temporaries(self, spec: LoopSpec, plan: Plan) -> list[Temporary]:
         assert isinstance(spec, LineSpec)
         if spec.systems:
-            return [("work", spec.dtype, spec.values)] if spec.tiling.kind == systems.SWEPT else []
-        return [("ends", spec.dtype, on_gpu.ends_per_point(spec))] if spec.tiling.levels == 2 else []
+            return [("work", spec.dtype, COUNT * spec.values)] if spec.tiling.kind == systems.SWEPT else []
+        return [("ends", spec.dtype, COUNT * on_gpu.ends_per_point(spec))] if spec.tiling.levels == 2 else []
 
     def line_passes(self, spec: LineSpec, plan: Plan, *, target: Target) -> list[Pass]:
         if not target.is_simt:

@@ -11,12 +11,16 @@ import numpy as np
 
 from meshloom.errors import ScheduleError, shown
 from meshloom.schedule.nest.code import Pass
+from meshloom.schedule.nest.nodes import Expr
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import CPU, Target
 
 #: Not strategies, but rules that choose one: the least estimated time of deterministic ones, or of all.
 AUTOMATIC = ("auto", "fastest")
+
+
+Temporary = tuple[str, np.dtype, Expr]  # its name, type and entries, made of the sizes of loop and plan
 
 
 class Emitter(ABC):
@@ -48,8 +52,8 @@ class Emitter(ABC):
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         """The passes to emit. Only which arrays the plan has, and their types, may be used, not their contents."""
 
-    def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
-        """Arrays that live between the passes: (name, type, entries per element)."""
+    def temporaries(self, spec: LoopSpec, plan: Plan) -> list[Temporary]:
+        """Arrays that live between the passes: (name, type, entries)."""
         return []
 
 
@@ -61,6 +65,6 @@ def passes_of(spec: LoopSpec, plan: Plan, target: Target) -> list[Pass]:
     return found
 
 
-def temporaries(spec: LoopSpec, plan: Plan) -> list[tuple[str, np.dtype, int]]:
-    """(name, type, entries per element) of arrays that live between the passes of a loop."""
-    return Emitter.registry[plan.strategy].temporaries(spec)
+def temporaries(spec: LoopSpec, plan: Plan) -> list[Temporary]:
+    """(name, type, entries) of arrays that live between the passes of a loop."""
+    return Emitter.registry[plan.strategy].temporaries(spec, plan)

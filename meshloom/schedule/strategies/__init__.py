@@ -12,6 +12,7 @@ from meshloom.schedule.strategies.block_atomic import BlockAtomic  # isort: skip
 from meshloom.schedule.strategies.staged import Staged  # isort: skip
 from meshloom.schedule.strategies.owner import Owner  # isort: skip
 from meshloom.schedule.strategies.tile import Tile  # isort: skip
+from meshloom.schedule.strategies.block_staged import BlockStaged  # isort: skip
 from meshloom.schedule.strategies.base import (
     ASSIGNED,
     CHUNKS,
@@ -39,6 +40,7 @@ __all__ = [
     "AtomicStrategy",
     "BlockAtomic",
     "BlockColor",
+    "BlockStaged",
     "BoxStrategy",
     "Color",
     "Direct",

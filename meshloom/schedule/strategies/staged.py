@@ -4,11 +4,10 @@ How the array is laid out: ``stage.py``."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import COUNT, ELEMENT, ElementCode, Pass, Phase
 from meshloom.schedule.nest.nodes import Name, let
+from meshloom.schedule.plan.emitter import Temporary
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import ASSIGNED, Strategy
@@ -18,6 +17,7 @@ from meshloom.schedule.strategies.common.gather import (
     incidences,
     over_targets,
     split_entry,
+    stage_of,
     staging,
     unroll,
 )
@@ -49,9 +49,9 @@ class Staged(Strategy):
         first = Pass("elements", COUNT, (phase,), reductions=spec.reductions)
         return [first, *(gather_pass(spec, m, members, plan, target.is_simt) for m, members in groups)]
 
-    def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
+    def temporaries(self, spec: LoopSpec, plan: Plan) -> list[Temporary]:
         return [
-            (f"stage{c.param}", spec.params[c.param].dtype, len(c.nodes))
+            (stage_of(c).name, spec.params[c.param].dtype, ROWS * len(c.nodes))
             for m in spec.racy_maps
             for c in staged_columns(spec, m)
         ]

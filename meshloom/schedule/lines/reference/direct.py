@@ -32,7 +32,7 @@ from meshloom.schedule.lines.nest_parts import (
 )
 from meshloom.schedule.lines.spec import LineGeometry, LinePlan, LinePointCode, LineSpec, LineTiling
 from meshloom.schedule.lines.tables import FactorTables
-from meshloom.schedule.nest.code import BLOCK, ITEM, ROUND, Pass, Phase, Scratch
+from meshloom.schedule.nest.code import BLOCK, COUNT, ITEM, ROUND, Pass, Phase, Scratch
 from meshloom.schedule.nest.nodes import (
     BOOL,
     INDEX,
@@ -53,6 +53,7 @@ from meshloom.schedule.nest.nodes import (
     variable,
 )
 from meshloom.schedule.plan.declare import ANY, REALS, Array, Listed, Part, PlanNumber, Reals, holds
+from meshloom.schedule.plan.emitter import Temporary
 from meshloom.schedule.plan.plan import Plan, with_arrays
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target import Target
@@ -231,9 +232,9 @@ class Thomas(Classic):
         along, across = -(-lines.length // EDGE), -(-lines.count // EDGE)
         return {"squares": along * across, "along": along}
 
-    def temporaries(self, spec: LoopSpec) -> list[tuple[str, np.dtype, int]]:
+    def temporaries(self, spec: LoopSpec, plan: Plan) -> list[Temporary]:
         assert isinstance(spec, LineSpec)
-        return [("work", spec.dtype, 1)]
+        return [("work", spec.dtype, COUNT)]
 
     def passes_of(self, one: LineOperand) -> list[Pass]:
         load, found = one.loaded()
