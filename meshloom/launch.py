@@ -72,6 +72,7 @@ class Job:
 def check(request: Request) -> Job:
     """The case and its whole configuration, from defaults or checkpoint, then the file, then the changes; RankError
     where ranks were given other ones."""
+    ranks().check_given({"the run to go on with": request.restart and str(request.restart)})
     job = _checked(request)
     own = job.case.source
     ranks().check_given({"the case": job.case.name, "the text of its file": own and own.sha256[:16],

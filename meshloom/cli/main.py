@@ -146,6 +146,7 @@ def _ended(said: str, code: int) -> int:
 def _carried_out() -> int:
     """The exit code of a command. One that only prints has failed if it could not, but a reader may leave early."""
     _check_arguments(sys.argv[1:])
+    ranks.ranks().check_given({"the command": " ".join(sys.argv[1:2])})
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)  # a line is printed, whatever PYTHONWARNINGS makes of others
         warnings.showwarning = partial(_warn, warnings.showwarning)

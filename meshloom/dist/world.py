@@ -10,6 +10,7 @@ import hashlib
 import os
 import pickle
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -321,7 +322,9 @@ def world() -> World:
         return World()
     known_name(of_process.COMM, os.environ.get(of_process.COMM, "").strip() or "world", ("world", "self"))
     try:
-        from mpi4py import MPI
+        with warnings.catch_warnings():  # of another MPI's launcher, which is told below where it matters
+            warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)
+            from mpi4py import MPI
     except (ImportError, RuntimeError) as problem:  # it is not there, or finds no MPI
         raise UserError(
             f"a launcher has started {said} processes, and mpi4py is not there to join them: {install('mpi')}, or"

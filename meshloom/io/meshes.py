@@ -33,7 +33,7 @@ from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.numbering import Rows
 from meshloom.native.algorithms import distinct
-from meshloom.process.ranks import by_root
+from meshloom.process.ranks import by_root, ranks
 from meshloom.recording import MAKE_BEFORE, not_in_program
 
 Fields = Mapping[str, AnyRows]
@@ -111,6 +111,7 @@ def write(
     goes to ``.vti`` or ``.vtr`` files; it has points alone, so its fields are ``node_fields``.
     """
     path = file_path("ml.write: the path", path, error=MeshError)
+    ranks().check_given({"the file to write": str(path)})
     for what, fields in (("cell_fields", cell_fields), ("node_fields", node_fields)):
         if fields is not None and not isinstance(fields, Mapping):
             raise MeshError(f"{path}: {what} is a dict of fields by their names, got {shown(fields)}")

@@ -29,7 +29,7 @@ from meshloom.io.rank_rows import AnyRows, RankRows
 from meshloom.mesh.core import Field, Set, Subset
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.values import same_kind
-from meshloom.process.ranks import agreed
+from meshloom.process.ranks import agreed, ranks
 from meshloom.recording import refuse_in_program
 
 FORMAT = 1
@@ -44,6 +44,7 @@ def save(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], *
     """
     refuse_in_program("saving fields", "save them after program.run()")
     place, wanted = _path("save", path), by_name("save", values, named)
+    ranks().check_given({"the file to save to": str(place), "what is saved": [*wanted]})
     arrays = {f"values/{stored_name(name)}": saved_rows(one) for name, one in wanted.items()}
     sets = {name: one.set for name, one in wanted.items() if isinstance(one, Field) and len(one.set)}
     digests = {name: identity(on) for name, on in sets.items()}
@@ -66,6 +67,7 @@ def load(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], *
     """
     refuse_in_program("loading fields", "load them before")
     place, wanted = _path("load", path), by_name("load", values, named)
+    ranks().check_given({"the file to load": str(place), "what is loaded": [*wanted]})
     there, found = read_checksummed(place, _KIND, lambda file: _read(place, file, wanted))
     for name, one in wanted.items():
         if name not in found:

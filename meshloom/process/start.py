@@ -1,7 +1,8 @@
 """The first thing that the command does, before anything that takes time is imported: from here on a signal ends it
 with one line and its exit code, never with a traceback, and streams that go away do no harm.
 
-``import meshloom`` imports this module first. In a program that uses Meshloom as a library nothing happens.
+``import meshloom`` imports this module first. In a program that uses Meshloom as a library nothing happens, unless it
+is a rank: that ends with what has started it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from types import FrameType
 from typing import Any
 
 from meshloom.process.activity import announce, line
+from meshloom.process.parents import end_with_parent
+from meshloom.process.ranks import launched
 from meshloom.process.signals import (
     CHECKPOINT,
     STOPPING,
@@ -111,3 +114,5 @@ if is_command(getattr(sys, "argv", []), sys.orig_argv):
     begin()
     _first_word(sys.argv[1:])
     warnings.formatwarning = _in_a_line
+if launched().size > 1:
+    end_with_parent(launched().rank)

@@ -7,12 +7,15 @@ led to it. ``MESHLOOM_TRACEBACK=full`` in the environment leaves them all. Error
 from __future__ import annotations
 
 import os
+import re
 import sys
 from types import FrameType, TracebackType
 from typing import Any
 
 VARIABLE = "MESHLOOM_TRACEBACK"
 _LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+#: The script that pip makes of the command, and who reads its arguments.
+_STARTS_COMMAND = re.compile(r"[\\/](bin[\\/]meshloom|Scripts[\\/]meshloom\S*|site-packages[\\/](typer|click)[\\/].*)$")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -83,10 +86,11 @@ def failing_line(error: BaseException) -> str:
 
 
 def _is_users(file: str) -> bool:
-    """Neither the package's nor of Python's own library, which has what is installed inside."""
+    """Neither the package's nor of Python's own library, which has what is installed inside, nor of what starts the
+    command."""
     path = os.path.abspath(file)
     pythons = file.startswith("<frozen ") or (path.startswith(_LIBRARY) and "site-packages" not in path)
-    return not path.startswith(_PACKAGE) and not pythons
+    return not path.startswith(_PACKAGE) and not pythons and not _STARTS_COMMAND.search(path)
 
 
 def wanted_short() -> bool:

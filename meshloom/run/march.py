@@ -117,7 +117,7 @@ def march(
     task = _task(program, steps, until, every, show, fields, checkpoint, stop, checkpoint_every, checkpoint_seconds,
                  out is not None, watch, _wishes(probes, lines, integrals, surface, probe_every, out))  # fmt: skip
     goes_on, replaces = _beginning(out, restart, overwrite)
-    ranks().check_given({"the output folder": out if out is None else str(out)})
+    _compare(out, until, steps=steps, every=every, checkpoint_every=checkpoint_every, probe_every=probe_every)
     report = script_report("march", progress)
     profiled = Profile(yes_or_no("march: profile", profile), progress is None or bool(progress))
     return _marched(task, _folder_name(out), report, goes_on, replaces, began, profiled)
@@ -132,6 +132,12 @@ def _beginning(out: Any, restart: Any, overwrite: Any) -> tuple[bool, bool]:
     if goes_on and replaces:
         raise UserError("march: restart=True goes on with a run, and overwrite=True replaces it; give one of them")
     return goes_on, replaces
+
+
+def _compare(out: Any, until: Any, **numbers: int | None) -> None:
+    """RankError where ranks were given another folder, or other numbers."""
+    end = until if until is None else float(until[1])
+    ranks().check_given({"the output folder": out if out is None else str(out), "until": end, **numbers})
 
 
 def _marched(

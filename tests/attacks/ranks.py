@@ -1,5 +1,5 @@
-"""Runs on three ranks that lose one of them, or their launcher, at any moment, and go on with another number of ranks:
-see ``kills`` for one process."""
+"""Runs on three ranks that lose one of them, their launcher, or its daemon, at any moment, and go on with another
+number of ranks: see ``kills`` for one process. Of cases, most of them on meshes, and of a script on a grid."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import random
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,6 +21,7 @@ from tests.attacks.operations import Files, check_same, found
 from tests.dist.launch import command_of, environment_of_ranks
 
 RANKS, OTHERS = 3, (None, 1, 2, 4)  # on which runs are killed, and on which they go on
+VICTIMS = "launcher", "daemon", "rank 0", "rank"
 GONE = 10.0  # seconds after which nobody may be left: twice what is promised, machines are busy
 _SAME_BITS = ("--set", "run.reproducible=true")
 CASES: dict[str, tuple[str, ...]] = {
@@ -30,18 +32,19 @@ CASES: dict[str, tuple[str, ...]] = {
     "lulesh": settings(15, 4, False, "mesh.size=4", "run.iterations=30", *measured(6, "[0.3,0.3,0.3]", "pressure")),
     "fv": settings(4, 2, False, "mesh.along=6", "mesh.up=4", "time.method=implicit", "run.iterations=10"),
 }  # fmt: skip
+SCRIPTS = {"stencil": ("-m", "tests.attacks.stencil")}  # which go on by themselves
 
 
-def command(case: str) -> tuple[str, ...]:
-    return ("run", case, *COMMON, *_SAME_BITS, *CASES[case])
+def command(run: str) -> tuple[str, ...]:
+    """What Python is given to start a case, or a script."""
+    return SCRIPTS.get(run) or ("-m", "meshloom", "run", run, *COMMON, *_SAME_BITS, *CASES[run])
 
 
 def started(arguments: tuple[str, ...], folder: Path, ranks: int | None) -> subprocess.Popen[str]:
     """The command on so many ranks, in a group of processes of its own; None: without a launcher."""
     return subprocess.Popen(
-        command_of(ranks, ["-m", "meshloom", *arguments]), cwd=folder, text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, start_new_session=True,
-        env=environment_of_ranks(MESHLOOM_CHECK_RANKS="0", MESHLOOM_POISON_HALOS="0"),
+        command_of(ranks, [*arguments]), cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        start_new_session=True, env=environment_of_ranks(MESHLOOM_CHECK_RANKS="0", MESHLOOM_POISON_HALOS="0"),
     )  # fmt: skip
 
 
@@ -58,13 +61,13 @@ def ended(process: subprocess.Popen[str], seconds: float = LIMIT) -> Ended:
 
 
 @cache
-def uninterrupted(case: str) -> tuple[Files, float]:
+def uninterrupted(run: str) -> tuple[Files, float]:
     """What a run without a launcher leaves, which that on ranks must leave, too; how long it takes on ranks."""
     with TemporaryDirectory() as alone, TemporaryDirectory() as together:
-        end = ended(started(command(case), Path(alone), None))
+        end = ended(started(command(run), Path(alone), None))
         assert end.code == 0, end.text
         begin = time.monotonic()
-        end = ended(started(command(case), Path(together), RANKS))
+        end = ended(started(command(run), Path(together), RANKS))
         assert end.code == 0, end.text
         files, seconds = found(Path(alone)), time.monotonic() - begin
         check_same(found(Path(together)), files)
@@ -78,10 +81,10 @@ def below(process: int) -> list[int]:
         with suppress(OSError):
             number, rest = stat.parent.name, stat.read_text().rpartition(")")[2].split()
             children.setdefault(int(rest[1]), []).append(int(number))
-    met, left = [], children.get(process, [])
+    met, left = [], sorted(children.get(process, []))
     while left:
         met.append(left[0])
-        left = [*left[1:], *children.get(left[0], [])]
+        left = [*left[1:], *sorted(children.get(left[0], []))]
     return met
 
 
@@ -93,43 +96,65 @@ def is_there(process: int) -> bool:
         return False
 
 
-def killed(dice: random.Random, process: subprocess.Popen[str]) -> str:
-    """One rank, or the launcher, is killed; within seconds nobody is left. Who it was."""
+def victims(launcher: int) -> dict[str, int]:
+    """What can be killed of a run on ranks: the launcher, its daemon, and the first and the last rank. In the place of
+    what has not been started yet stands who is to start it."""
+    daemon, *others = below(launcher) or [launcher]
+    ranks = [one for one in others if "python" in _program(one)][:RANKS] or [daemon]
+    return dict(zip(VICTIMS, (launcher, daemon, ranks[0], ranks[-1]), strict=True))
+
+
+def _program(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text().partition("\0")[0]
+    except OSError:
+        return ""
+
+
+def kill(process: subprocess.Popen[str], victim: int) -> Ended:
+    """One of the processes of a run is killed; within seconds nobody is left."""
     others = below(process.pid)
-    with_launcher = dice.random() < 0.3 or not others
     with suppress(ProcessLookupError):
-        os.kill(process.pid if with_launcher else dice.choice(others), signal.SIGKILL)
-    ended(process, GONE)
-    end = time.monotonic() + GONE
-    while any(map(is_there, others)):
-        if time.monotonic() > end:
-            left = [one for one in others if is_there(one)]
-            for one in left:
+        os.kill(victim, signal.SIGKILL)
+    begin = time.monotonic()
+    while left := [one for one in others if is_there(one)]:
+        if time.monotonic() - begin > GONE:
+            programs = [_program(one) for one in left]
+            for one in (*left, process.pid):
                 os.kill(one, signal.SIGKILL)
-            raise Broken(f"{len(left)} processes are left after {GONE:g} s")
+            raise Broken(f"after {GONE:g} s are left: {' '.join(programs)}")
         time.sleep(0.01)
-    return "launcher" if with_launcher else "rank"
+    return ended(process, GONE)
 
 
-def lost_rank(dice: random.Random, folder: Path) -> str:
+def lost(runs: Sequence[str], dice: random.Random, folder: Path) -> str:
     """A run is killed at some moment, and goes on with another number of ranks."""
-    case, ranks = dice.choice([*CASES]), dice.choice(OTHERS)
-    files, seconds = uninterrupted(case)
+    run, ranks = dice.choice(runs), dice.choice(OTHERS)
+    files, seconds = uninterrupted(run)
     soon = dice.random() < 0.5
     wait = after_a_checkpoint(dice.randint(1, 6)) if soon else after(dice.uniform(0.0, 1.1) * seconds)
-    process = started(command(case), folder, RANKS)
+    process = started(command(run), folder, RANKS)
     wait(process, folder)
-    victim = killed(dice, process)
-    again = GO_ON if (folder / "run" / "checkpoint.h5").exists() else command(case)
+    which, victim = dice.random(), "nobody"
+    if process.poll() is None:
+        victim = VICTIMS[int(which * len(VICTIMS))]
+        end = kill(process, victims(process.pid)[victim])
+        if end.code == 0 and not (folder / "run" / "report.json").exists():
+            raise Broken(f"exit code 0 where the {victim} was killed: {end.text[-600:]}")
+    goes_on = run in CASES and (folder / "run" / "checkpoint.h5").exists()
+    again = ("-m", "meshloom", *GO_ON) if goes_on else command(run)
     end = ended(started(again, folder, ranks))
     if end.code != 0 or end.text:
-        raise Broken(f"meshloom {' '.join(again)} on {ranks or 'no'} ranks: exit code {end.code}: {end.text[-600:]}")
+        raise Broken(f"{' '.join(again[1:])} on {ranks or 'no'} ranks: exit code {end.code}: {end.text[-600:]}")
     check_same(found(folder), files)
     return f"{victim} killed, the same on {'one process' if ranks is None else f'{ranks} ranks'}"
 
 
+_PROMISE = ("all ranks are gone within seconds; restarted on another number of ranks, every file is that of an"
+            " uninterrupted run")  # fmt: skip
 CAMPAIGNS = (
-    Campaign("ranks", "kills of a rank or of the launcher, at any moment of runs on three ranks of four cases",
-             "all ranks are gone within seconds; restarted on another number of ranks, every file is that of an"
-             " uninterrupted run", lost_rank, few=0, many=20),
+    Campaign("lost-ranks", "kills of a rank, of the launcher or of its daemon, at any moment of runs on three ranks of"
+             " four cases", _PROMISE, partial(lost, [*CASES]), few=0, many=20, least=20),
+    Campaign("lost-ranks-grid", "the same of a script on a grid, a stencil program", _PROMISE,
+             partial(lost, [*SCRIPTS]), few=0, many=20, least=20),
 )  # fmt: skip

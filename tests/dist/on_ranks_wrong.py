@@ -313,10 +313,57 @@ def other_folder_of_a_script() -> None:
     ml.march(ml.program(lambda: moved(mesh.cells, rate, u)), steps=1, out=f"nowhere_{ml.world.rank}", progress=False)
 
 
+def other_steps() -> None:
+    mesh, u, rate = given()
+    ml.march(ml.program(lambda: moved(mesh.cells, rate, u)), steps=1 + ml.world.rank, out="nowhere", progress=False)
+
+
+def other_file() -> None:
+    """Nothing is written to any of them."""
+    try:
+        ml.save(f"nowhere_{ml.world.rank}.h5", given()[1])
+    finally:
+        assert not Path("nowhere_0.h5").exists()
+
+
+def other_file_to_load() -> None:
+    ml.load(f"nowhere_{ml.world.rank}.h5", given()[1])
+
+
 def too_many_planes() -> None:
     grid = ml.Grid((2, 4))
     u = grid.field("u")
     moved(grid, u, grid.field("v"))
+
+
+@ml.kernel
+def seen_from_far(u: ml.Read, v: ml.Write):
+    v[...] = u[-3, 0] + u[3, 0]
+
+
+def too_thin() -> None:
+    """Three slabs of a stencil that reaches further than they are thick."""
+    grid = ml.Grid((8, 4))
+    reach = grid.offsets((-3, 0), (3, 0))
+    seen_from_far(grid.interior((3, 0)), grid.field("u")[reach], grid.field("v"))
+
+
+# ----- partitions -----------------------------------------------------------------------------------------------------
+def cut_by(partition: np.ndarray) -> None:
+    ml.use("numpy", partition=partition)
+    loop(*given())
+
+
+def partition_too_short() -> None:
+    cut_by(np.zeros(7, int))
+
+
+def partition_too_short_on_one() -> None:
+    cut_by(np.zeros(7 if ml.world.rank == 1 else 24, int))
+
+
+def partition_of_no_rank() -> None:
+    cut_by(np.full(24, ml.world.size))
 
 
 # ----- halos ----------------------------------------------------------------------------------------------------------
@@ -345,7 +392,8 @@ RUNS: dict[str, Callable[[], None]] = {
         refused_on_one, refused_on_all, raised_on_all, refused_and_caught,
         exit_with_words, exit_with_code, exit_by_prompt, exit_raised, exit_on_all, exit_on_all_with_words,
         exit_as_it_should, waiting, killed, other_settings, other_case, other_folder, other_folder_of_a_script,
-        too_many_planes, no_exchange,
+        other_steps, other_file, other_file_to_load, too_many_planes, too_thin, partition_too_short,
+        partition_too_short_on_one, partition_of_no_rank, no_exchange,
     )
 }  # fmt: skip
 

@@ -34,6 +34,13 @@ LINES = [
     ("other_case", 2, f"the case is 'airfoil' on rank 0, and 'lulesh' on rank 1: {SETTINGS}"),
     ("other_folder", 2, f"the output folder is 'nowhere_0' on rank 0, and 'nowhere_1' on rank 1: {SETTINGS}"),
     ("other_folder_of_a_script", 2, f"the output folder is 'nowhere_0' on rank 0, and 'nowhere_1' .*: {SETTINGS}"),
+    ("other_steps", 2, f"steps is 1 on rank 0, and 2 on rank 1: {SETTINGS}"),
+    ("other_file", 2, f"the file to save to is 'nowhere_0.h5' on rank 0, and 'nowhere_1.h5' on rank 1: {SETTINGS}"),
+    ("other_file_to_load", 3, f"the file to load is 'nowhere_0.h5' on rank 0, and 'nowhere_1.h5' on .*: {SETTINGS}"),
+    ("partition_too_short", 2, rf"a partition of 24 cells is 24 whole numbers, got int\d+ of shape \(7,\) \({HERE}\)"),
+    ("partition_too_short_on_one", 3, r"(rank 1: )?a partition of 24 cells is 24 whole numbers, got int\d+ of .*"),
+    ("partition_of_no_rank", 2, rf"a partition among 2 ranks has numbers from 0 to 1, got 2 for cell 0 \({HERE}\)"),
+    ("too_thin", 3, rf"3 ranks are too many for grid: .* stencils that look 3 planes far; at most 2 \({HERE}\)"),
     ("too_many_planes", 3, rf"3 ranks are too many for grid: .* has 2 planes there.*; at most 2.* \({HERE}\)"),
 ]  # fmt: skip
 #: The same of what ranks were given.
