@@ -35,7 +35,7 @@ from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
-from meshloom.target.limit import Limit, Peaks, limit_of
+from meshloom.target.limit import Peaks, Roofline, limit_of
 
 if TYPE_CHECKING:
     from meshloom.schedule.choice.candidate import Candidates
@@ -276,11 +276,11 @@ class Operation(NoCopy):
         return self.policy.flops(self)
 
     @property
-    def limit(self) -> Limit:
+    def limit(self) -> Roofline:
         """Seconds that its bytes and operations take at least where it runs; measures that, where nobody has."""
         return self.limit_by(self.backend.peaks())
 
-    def limit_by(self, peaks: Peaks) -> Limit:
+    def limit_by(self, peaks: Peaks) -> Roofline:
         """The same by what a machine does at most."""
         return limit_of(self.compulsory, self.policy.instructions(self), peaks)
 

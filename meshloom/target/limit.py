@@ -35,7 +35,7 @@ class Peaks:
 
 
 @dataclass(frozen=True)
-class Limit:
+class Roofline:
     """Seconds that each part takes at least. ``most``: the kind that takes most of the arithmetic. ``total``: where
     parts do not happen at the same time."""
 
@@ -58,15 +58,15 @@ class Limit:
         return f"{self.binds} ({self.most})" if self.binds == ARITHMETIC and self.most else self.binds
 
 
-def in_turn(limits: Sequence[Limit]) -> Limit:
+def in_turn(limits: Sequence[Roofline]) -> Roofline:
     """Of operations that run one after the other: seconds by what binds each."""
     parts: dict[str, float] = {}
     for one in limits:
         parts[one.words] = parts.get(one.words, 0.0) + one.seconds
-    return Limit(parts, total=sum(parts.values()))
+    return Roofline(parts, total=sum(parts.values()))
 
 
-def limit_of(moved: float, operations: Mapping[tuple[str, str], float], peaks: Peaks) -> Limit:
+def limit_of(moved: float, operations: Mapping[tuple[str, str], float], peaks: Peaks) -> Roofline:
     """Of something that moves so many bytes and has these operations; what was not measured does not count."""
     taken = {one: count / rate for one, count in operations.items() if count and (rate := peaks.rate(*one))}
     arithmetic: dict[str, float] = {}
@@ -76,4 +76,4 @@ def limit_of(moved: float, operations: Mapping[tuple[str, str], float], peaks: P
     parts = {BYTES: moved / peaks.copy, ARITHMETIC: sum(arithmetic.values()),
              ATOMICS: sum(seconds for (kind, _), seconds in taken.items() if kind == ATOMIC)}  # fmt: skip
     known = {name: seconds for name, seconds in parts.items() if seconds or name == BYTES}
-    return Limit(known, max(arithmetic, key=lambda kind: arithmetic[kind], default=""))
+    return Roofline(known, max(arithmetic, key=lambda kind: arithmetic[kind], default=""))

@@ -131,6 +131,7 @@ def test_costs_of_the_strategies() -> None:
         known |= dict(zip("HXYZ", (1.9, 3.25, 2.0, 1.0) if target.is_simt else (1.0, 1.0, 1.5, 1.25), strict=True))
         known |= dict(zip(("Lc", "Lo", "Ls", "Lt"), (1, 1, 1, 3.25) if target.is_simt else (2, 6, 7, 4.5), strict=True))
         known["m"] = 0.0 if target.is_simt else work.reload_maps
+        known["w"] = (4 if target.is_simt else 2) * 8  # one double
         known["L"] = (4.0 if target.is_simt else 2.0) * (work.loads - 1.0) * work.targets
         cost = strategy(name.strip("`")).cost(spec, work, target=target)
         extra = {what: value_of(amount, known) for amount, what in re.findall(r"([^,]+) (\w+)(?:,|$)", besides)}

@@ -144,7 +144,7 @@ def test_numbers_of_cells_that_32_bits_do_not_hold() -> None:
     bound = into.policy.described(into)
 
     def wide(*sizes: int) -> bool:
-        fields = tuple(SimpleNamespace(storage=SimpleNamespace(size=n)) for n in sizes)
+        fields = tuple(SimpleNamespace(storage=SimpleNamespace(size=n), dim=1) for n in sizes)
         return current().options(replace(bound, storages=fields), into.plan).wide_index
 
     assert not wide(516**3, 512**3) and wide(2**31, 2**30) and wide(36 * 2**28, 2**30)

@@ -154,7 +154,7 @@ def ruled(
     if wish.strategy not in AUTOMATIC:
         strategy(wish.strategy)  # a name that nobody knows is an error, needed or not
     few = not target.is_simt and _is_small(elements, flops, target)
-    serial = wish.having(block=wish.block or max(elements, 1)) if few else wish
+    serial = wish.having(block=wish.block or target.cpu.threads.small_elements) if few else wish  # one for all of them
     serially = f"only {elements:,} elements: a serial loop beats starting threads"
     if not spec.racy_outputs:
         also = f"; {serially}" if serial != wish else ""
@@ -170,7 +170,7 @@ def ruled(
     if wish.strategy not in AUTOMATIC:
         return _with_block(wish, wish.strategy, target, elements), ASKED_FOR
     if few:
-        return serial.having(strategy=serving(SERIAL).name), serially
+        return wish.having(strategy=serving(SERIAL).name, block=wish.block or max(elements, 1)), serially
     quick = serving(ASSIGNED, deterministic=wish.strategy != "fastest")
     if assigned and quick.declines(spec) is None:
         reason = f"map {assigned} is given other indices while loops run: what is planned quickly"

@@ -23,7 +23,7 @@ from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies import strategy
 from meshloom.schedule.strategies.common.blocks import block_offsets
 from meshloom.schedule.strategies.common.points import tile_of
-from meshloom.target.limit import Limit, Peaks
+from meshloom.target.limit import Peaks, Roofline
 
 NOT_BY_ITSELF = "not yet: call the loop by itself, then ask again"
 REPRODUCIBLE = "to Globals the same bits in any order (reproducible)"
@@ -72,7 +72,7 @@ class Explained(Protocol):
     @property
     def seconds(self) -> float | None: ...
     def layout_of(self, one: Field) -> Layout: ...
-    def limit_by(self, peaks: Peaks) -> Limit: ...
+    def limit_by(self, peaks: Peaks) -> Roofline: ...
 
 
 def explain(loop: Explained) -> str:

@@ -224,7 +224,7 @@ class BlockStaged(Strategy):
         rows = self.fitted(target, "partial") * (work.loads - 1.0) * work.targets
         waiting = self.fitted(target, "waiting")  # at the barrier nobody asks for anything, nor computes
         moved = work.compulsory + 2 * work.incidences + 8 * work.targets
-        moved += work.reload_reads + rows * work.staged / max(work.incidences, 1)
+        moved += work.reload_reads + self.fitted(target, "row") * rows * _row_bytes(spec)
         shared = target.numbers.block(self.name) * work.staged / max(work.elements, 1)
         return Cost(waiting * moved, waiting * work.flops, launches=2, shared=shared, visits=work.targets + rows,
                     requests=waiting * work.requested, passed=work.staged)  # fmt: skip
@@ -244,6 +244,12 @@ def _partial_sums(topology: Topology, m: int, block: int, shared: np.ndarray) ->
     starts, local = (one.astype(NARROW) if fits else one for one in (made.starts, local))
     return PartialSums(made.offsets, made.place, starts, local, with_rows.astype(rows.dtype),
                        np.append(0, made.row_ends[with_rows]))  # fmt: skip
+
+
+def _row_bytes(spec: LoopSpec) -> float:
+    """Of a row of partial sums, with all parameters that it is for; of several maps the mean."""
+    columns = [c for m in spec.racy_maps for c in staged_columns(spec, m)]
+    return sum(len(c.components) * spec.params[c.param].dtype.itemsize for c in columns) / len(spec.racy_maps)
 
 
 def _partial_of(columns: Columns) -> Name:

@@ -123,8 +123,8 @@ class Color(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         colors = max(2, round(work.incidences / max(work.targets, 1)) + 2)
-        again = self.fitted(target, "again") * (work.reload_reads + work.reload_updates)
-        moved = work.compulsory * colors / self.fitted(target, "reused") + again
+        moved = work.compulsory * colors / self.fitted(target, "reused")
+        moved += self.fitted(target, "reload") * (work.reload_reads + work.reload_updates)
         return Cost(moved, work.flops, updates=work.elements * work.components, launches=colors)
 
 

@@ -58,7 +58,7 @@ class Staged(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         moved = work.compulsory + 2 * work.staged + 4 * work.incidences + 8 * work.targets
-        moved += work.reload_reads + self.fitted(target, "again") * work.reload_stage
+        moved += work.reload_reads + self.fitted(target, "reload") * work.reload_stage
         requests = self.fitted(target, "scattered") * work.requested
         return Cost(moved, work.flops, launches=2, visits=work.targets, requests=requests, passed=work.staged)
 

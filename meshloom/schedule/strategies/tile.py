@@ -57,7 +57,7 @@ class Tile(Strategy):
         shared = elements * work.staged / max(work.targets, 1)
         waiting = self.fitted(target, "waiting")  # at the barrier nobody asks for anything, nor computes
         moved = work.compulsory + 8 * work.incidences + 8 * work.targets
-        moved += self.fitted(target, "again") * (evaluations * work.reload_gathers + work.reload_maps)
+        moved += self.fitted(target, "reload") * (evaluations * work.reload_gathers + work.reload_maps)
         return Cost(moved, waiting * evaluations * work.flops, shared=shared, visits=work.targets,
                     requests=waiting * evaluations * work.requested, passed=work.staged)  # fmt: skip
 
