@@ -27,7 +27,7 @@ CASES: dict[str, tuple[str, ...]] = {"airfoil": ("airfoil",), "wing": ("onera_m6
 BARE = ("--set", "output.vtu=false", "--set", "output.plot=false", "--iterations", "1", "--quiet")
 AGAIN = 3
 #: Seconds, by case and device: with an empty cache, and again.
-AIMS = {("airfoil", "cpu"): (6.0, 1.0), ("wing", "cuda"): (20.0, None)}
+AIMS = {("airfoil", "cpu"): (4.0, 1.0), ("wing", "cuda"): (20.0, None)}
 
 
 def waited(name: str, device: str, *settings: str) -> dict[str, Any]:
