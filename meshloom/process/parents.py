@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import chain, pairwise
 
@@ -15,17 +16,23 @@ from meshloom.process.ranks import LAUNCHERS, SLURM, say
 
 LOOKS = 1.0  # seconds from one look to the next
 CODE = 1  # of a process that has ended for this: nobody may be there to read it
-_TOLD = tuple(f"{name}=".encode() for name in chain(*LAUNCHERS, SLURM))
 
 
 def started_by() -> tuple[int, ...]:
-    """The parent of this process. Where that is a script around its command, which was told its rank, too, the parent
-    of that as well, and so on, as far as the system (Linux) says."""
-    found = [os.getppid()]
+    """The parent of this process. Where that is a script around its command, which was told the same rank of as many,
+    the parent of that as well, and so on, as far as the system (Linux) says. What others were told, as the steps of a
+    batch system that start launchers, ends nobody."""
+    told, found = _told(os.environ), [os.getppid()]
     with suppress(OSError, ValueError):
-        while _is_of_rank(found[-1]):
+        while told and told <= _environment(found[-1]):
             found.append(_parent_of(found[-1]))
     return tuple(found)
+
+
+def _told(environment: Mapping[str, str]) -> set[bytes]:
+    """What made this process a rank: by each launcher that says so which one it is, and of how many."""
+    pairs = [one for one in (*LAUNCHERS, SLURM) if all(name in environment for name in one)]
+    return {os.fsencode(f"{name}={environment[name]}") for name in chain(*pairs)}
 
 
 def is_left_by(parents: tuple[int, ...]) -> bool:
@@ -35,9 +42,9 @@ def is_left_by(parents: tuple[int, ...]) -> bool:
     return False
 
 
-def _is_of_rank(process: int) -> bool:
+def _environment(process: int) -> set[bytes]:
     with open(f"/proc/{process}/environ", "rb") as file:
-        return any(one.startswith(_TOLD) for one in file.read().split(b"\0"))
+        return set(file.read().split(b"\0"))
 
 
 def _parent_of(process: int) -> int:
