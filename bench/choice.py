@@ -41,7 +41,7 @@ APART = "aosoa32"  # a layout in which components lie apart, for loops whose bes
 AIRFOIL = (200, 300)  # cells of a sixteenth of the race
 SMALLER = {"volna": ("mesh.nx=400", "mesh.ny=120"), "bookleaf": ("mesh.cells=[400,250]",), "lulesh": ("mesh.size=48",),
            "miniaero": ("mesh.cells=[32,32,32]", "time.dt=2e-6")}  # fmt: skip
-EXTENSIVE = ("elements", "targets", "incidences", "flops", "compulsory", "staged", "requested", "gathered",
+EXTENSIVE = ("elements", "targets", "touched", "incidences", "flops", "compulsory", "staged", "requested", "gathered",
              "reload_reads", "reload_updates", "reload_gathers", "reload_maps", "reload_stage", "blocks")  # fmt: skip
 Times = dict[str, float]  # strategy -> milliseconds
 

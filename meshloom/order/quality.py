@@ -58,16 +58,20 @@ def loads_by_elements(rows: np.ndarray, n_targets: int, block: int = TYPICAL_BLO
     return Loads(sum(map(len, found)) / share, sum(map(_lines_under, found)) * _TARGETS_PER_LINE / share)
 
 
-def loads_by_targets(rows: np.ndarray, n_targets: int, block: int = TYPICAL_BLOCK) -> tuple[Loads, Loads]:
+def loads_by_targets(
+    rows: np.ndarray, n_targets: int, block: int = TYPICAL_BLOCK, *, through: np.ndarray | None = None
+) -> tuple[Loads, Loads]:
     """What blocks of consecutive targets load when each target visits its elements: other targets, and elements.
 
-    The targets need themselves, and each element once. One pass over ``rows`` finds the elements of sampled blocks.
+    The targets need themselves, and each element once. One pass finds the elements of sampled blocks: ``through`` are
+    the columns of ``rows`` by which these are elements of a target, all unless given.
     """
-    chosen, arity = sampled_blocks(n_targets, block, SAMPLED_TARGETS), rows.shape[1]
+    leading = rows if through is None else through
+    chosen, arity = sampled_blocks(n_targets, block, SAMPLED_TARGETS), leading.shape[1]
     numbers = np.zeros(n_targets, np.uint8)
     for k, (first, last) in enumerate(chosen, start=1):
         numbers[first:last] = k
-    flat = np.ascontiguousarray(rows).reshape(-1)
+    flat = np.ascontiguousarray(leading).reshape(-1)
     block_of = numbers[flat]
     slots = np.flatnonzero(block_of)
     block_of, own = block_of[slots], np.count_nonzero(np.bincount(flat[slots])) if len(slots) else 0

@@ -1,8 +1,9 @@
 """The limit of a loop: what a machine could not do faster, whatever the schedule, and what of it binds.
 
 Every datum has to move once, and every operation has to be executed once. Both may happen at the same time, so that the
-limit is the longest of the parts: bytes at the speed of copying; arithmetic, whose kinds share their units, by what the
-machine does of each at most; updates by atomics, where a schedule has them. The figures of a machine are measured.
+limit is the longest of the parts: bytes at the speed of copying; arithmetic, of the kind and type that takes longest by
+what the machine does of it at most, as units of several kinds work side by side; updates by atomics, where a schedule
+has them. The figures of a machine are measured.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from dataclasses import dataclass
 
 from meshloom.native.peaks import ARITHMETIC_KINDS
 
-ATOMIC, SHARED_LOAD = "atomic update", "shared load"
-DEVICE_KINDS = (*ARITHMETIC_KINDS, ATOMIC, SHARED_LOAD)
+ATOMIC = "atomic update"
+DEVICE_KINDS = (*ARITHMETIC_KINDS, ATOMIC)
 BYTES, ARITHMETIC, ATOMICS = "bytes", "arithmetic", "atomics"
 
 #: How many of a kind and a type (of ``DEVICE_KINDS`` and ``TYPES``) a machine does per second, measured when somebody
@@ -36,7 +37,7 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Roofline:
-    """Seconds that each part takes at least. ``most``: the kind that takes most of the arithmetic. ``total``: where
+    """Seconds that each part takes at least. ``most``: the kind of arithmetic that takes longest. ``total``: where the
     parts do not happen at the same time."""
 
     parts: Mapping[str, float]
@@ -69,11 +70,9 @@ def in_turn(limits: Sequence[Roofline]) -> Roofline:
 def limit_of(moved: float, operations: Mapping[tuple[str, str], float], peaks: Peaks) -> Roofline:
     """Of something that moves so many bytes and has these operations; what was not measured does not count."""
     taken = {one: count / rate for one, count in operations.items() if count and (rate := peaks.rate(*one))}
-    arithmetic: dict[str, float] = {}
-    for (kind, _), seconds in taken.items():
-        if kind in ARITHMETIC_KINDS:
-            arithmetic[kind] = arithmetic.get(kind, 0.0) + seconds
-    parts = {BYTES: moved / peaks.copy, ARITHMETIC: sum(arithmetic.values()),
+    arithmetic = {one: seconds for one, seconds in taken.items() if one[0] in ARITHMETIC_KINDS}
+    longest = max(arithmetic, key=lambda one: arithmetic[one], default=None)
+    parts = {BYTES: moved / peaks.copy, ARITHMETIC: arithmetic[longest] if longest else 0.0,
              ATOMICS: sum(seconds for (kind, _), seconds in taken.items() if kind == ATOMIC)}  # fmt: skip
     known = {name: seconds for name, seconds in parts.items() if seconds or name == BYTES}
-    return Roofline(known, max(arithmetic, key=lambda kind: arithmetic[kind], default=""))
+    return Roofline(known, longest[0] if longest else "")

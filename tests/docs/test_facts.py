@@ -108,12 +108,12 @@ def value_of(formula: str, known: dict[str, float]) -> float:
 
 
 def test_costs_of_the_strategies() -> None:
-    work = Work(elements=1000, targets=400, incidences=2000, components=8, flops=6e4, compulsory=9e4, staged=3.2e4,
-                requested=1.2e5, gathered=2.1e5, tiles=1.3, loads=1.4, reload_reads=1.1e4,
+    work = Work(elements=1000, targets=400, touched=350, incidences=2000, components=8, flops=6e4, compulsory=9e4,
+                staged=3.2e4, requested=1.2e5, gathered=2.1e5, tiles=1.3, loads=1.4, reload_reads=1.1e4,
                 reload_updates=2.3e4, reload_gathers=3.1e4, reload_stage=4.7e3, reload_maps=5.3e3,
                 target_reuse=0.3, colors=6.0)  # fmt: skip
     known = {"B": work.compulsory, "F": work.flops, "S": work.staged, "E": work.elements, "T": work.targets,
-             "I": work.incidences, "U": work.elements * work.components, "C": round(2000 / 400) + 2,
+             "t": work.touched, "I": work.incidences, "U": work.elements * work.components, "C": round(2000 / 400) + 2,
              "J": work.target_reuse, "D": work.loads, "N": work.colors, "R": work.reload_reads,
              "A": work.reload_updates, "V": work.reload_gathers, "W": work.reload_stage, "M": work.reload_maps,
              "K": work.tiles, "Q": work.requested, "G": work.gathered,
@@ -132,7 +132,7 @@ def test_costs_of_the_strategies() -> None:
         known |= dict(zip(("Lc", "Lo", "Ls", "Lt"), (1, 1, 1, 3.25) if target.is_simt else (2, 6, 7, 4.5), strict=True))
         known["m"] = 0.0 if target.is_simt else work.reload_maps
         known["w"] = (4 if target.is_simt else 2) * 8  # one double
-        known["L"] = (4.0 if target.is_simt else 2.0) * (work.loads - 1.0) * work.targets
+        known["L"] = (4.0 if target.is_simt else 2.0) * (work.loads - 1.0) * work.touched
         cost = strategy(name.strip("`")).cost(spec, work, target=target)
         extra = {what: value_of(amount, known) for amount, what in re.findall(r"([^,]+) (\w+)(?:,|$)", besides)}
         written = [value_of(moved, known), value_of(flops, known), extra.get("atomics", 0), extra.get("updates", 0),

@@ -112,8 +112,9 @@ def test_fastest_asks_nothing_but_the_estimated_time() -> None:
             force[corner] += stress
 
     spec = push.loop(mesh.cells, stress, force[mesh.cell_nodes]).spec
-    dear = Work(elements=5_000_000, targets=5_000_000, incidences=40_000_000, components=24, flops=1e9, compulsory=6e8,
-                staged=1e9, requested=2e9, gathered=2e10, tiles=6.0)  # fmt: skip
+    dear = Work(elements=5_000_000, targets=5_000_000, touched=5_000_000, incidences=40_000_000, components=24,
+                flops=1e9, compulsory=6e8, staged=1e9, requested=2e9, gathered=2e10, tiles=6.0,
+                loads=4.0)  # fmt: skip
     seconds = estimates(spec, dear, H200)
     chosen = {
         name: choose(spec, dear.elements, dear, ml.Schedule(name), target=H200)

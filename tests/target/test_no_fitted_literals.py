@@ -76,7 +76,7 @@ LEFT: dict[str, dict[str, str]] = {
                                              "2 <= best <= MOST_IN_ROW": FORM},
     "schedule/strategies/common/points.py": {"NEAR = 16": FORM, "VARIANTS = ": ASKED, "itemsize // 4": BYTES},
     "schedule/strategies/common/stage.py": {"size % 16 == 0 and size <= 64": BYTES},
-    "schedule/strategies/block_staged.py": {"2 * work.incidences + 8 * work.targets": BYTES},
+    "schedule/strategies/block_staged.py": {"2 * work.incidences + 8 * work.touched": BYTES},
     "schedule/strategies/owner.py": {"4 * work.incidences + 8 * work.targets": BYTES},
     "schedule/strategies/staged.py": {"4 * work.incidences + 8 * work.targets": BYTES},
     "schedule/strategies/strip.py": {"4 * work.elements": BYTES},

@@ -19,22 +19,6 @@
     for (int k = 0; k < 8 * times; ++k) atomicAdd(values + 2 + ((at + 8192 * k) & 0xfffff), b); \
   }
 
-// Loads of shared memory, of which each thread of a warp has banks of its own.
-#define ML_PEAK_SHARED(NAME, T)                                                                 \
-  extern "C" __global__ void NAME(T* values, int times) {                                       \
-    __shared__ T stage[2048];                                                                   \
-    const int at = blockIdx.x * blockDim.x + threadIdx.x;                                       \
-    for (int k = threadIdx.x; k < 2048; k += blockDim.x) stage[k] = values[0] + (T)k;           \
-    __syncthreads();                                                                            \
-    T x[8] = {};                                                                                \
-    for (int k = 0; k < times; ++k) {                                                           \
-      _Pragma("unroll") for (int l = 0; l < 8; ++l) x[l] += stage[(threadIdx.x + 32 * k + 256 * l) & 2047]; \
-    }                                                                                           \
-    T sum = values[1];                                                                          \
-    _Pragma("unroll") for (int l = 0; l < 8; ++l) sum += x[l];                                  \
-    values[2 + at] = sum;                                                                       \
-  }
-
 ML_PEAK(multiply_add_float64, double, fma(x[l], a, b))
 ML_PEAK(multiply_add_float32, float, fmaf(x[l], a, b))
 ML_PEAK(division_float64, double, a / x[l])
@@ -45,5 +29,3 @@ ML_PEAK(special_float64, double, exp(-x[l]))
 ML_PEAK(special_float32, float, expf(-x[l]))
 ML_PEAK_ATOMIC(atomic_update_float64, double)
 ML_PEAK_ATOMIC(atomic_update_float32, float)
-ML_PEAK_SHARED(shared_load_float64, double)
-ML_PEAK_SHARED(shared_load_float32, float)

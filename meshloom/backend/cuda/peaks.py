@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from meshloom.native.peaks import TYPES
-from meshloom.target.limit import ATOMIC, DEVICE_KINDS, SHARED_LOAD
+from meshloom.target.limit import ATOMIC, DEVICE_KINDS
 
 THREADS, BLOCKS_EACH = 256, 8  # of a block; for every multiprocessor
 TARGETS = 1 << 20  # of atomics
 REPEATS = 5
 #: Steps of a kernel: about a millisecond of each, on a large device.
-STEPS = {"multiply-add": 2048, "division": 128, "square root": 128, "special": 128, ATOMIC: 32, SHARED_LOAD: 1024}
+STEPS = {"multiply-add": 2048, "division": 128, "square root": 128, "special": 128, ATOMIC: 32}
 VALUES = 8  # that a thread goes on with
 
 

@@ -40,6 +40,7 @@ class Work:
 
     elements: int
     targets: int
+    touched: int  # of these those that any element leads to
     incidences: int  # racy slots of all elements: how often a target is updated
     components: int  # values added or offered per element, all slots
     flops: float

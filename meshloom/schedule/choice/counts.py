@@ -173,6 +173,7 @@ class Counts(Accesses):
         return Work(
             elements=self.elements,
             targets=sum(self.maps[m].target.total for m in racy),
+            touched=sum(self.maps[m].distinct_targets for m in racy),
             incidences=self.elements * sum(len(self.spec.written_slots(m)) for m in racy),
             components=len(self.spec.racy_outputs),
             flops=float(self.flops * self.elements),

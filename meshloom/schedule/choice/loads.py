@@ -45,16 +45,21 @@ class OrderOfLoop:
             m: loads_by_elements(self._rows(m), self.counts.maps[m].distinct_targets) for m in self.counts.used_maps
         }
 
+    def _by_written_slots(self, m: int) -> Loads:
+        """The same of a racy map, for what elements give alone."""
+        if len(self.spec.written_slots(m)) == self.spec.maps[m].arity and m in self._by_elements:
+            return self._by_elements[m]
+        return loads_by_elements(self._written_rows(m), self.counts.maps[m].distinct_targets)
+
     @cached_property
     def _by_targets(self) -> tuple[Loads, Loads]:
         """Of the first racy map: what its targets load of each other, and of the elements."""
         m = self.spec.racy_maps[0]
-        return loads_by_targets(self._rows(m), self.counts.maps[m].target.total)
+        return loads_by_targets(self._rows(m), self.counts.maps[m].target.total, through=self._written_rows(m))
 
     def loads(self) -> float:
         """How many times the targets that they need do blocks of elements load?"""
-        racy = self.spec.racy_maps
-        return max((self._by_elements[m].rows for m in racy if m in self._by_elements), default=1.0)
+        return max((self._by_written_slots(m).rows for m in self.spec.racy_maps), default=1.0)
 
     def reloads_by_elements(self) -> tuple[float, float]:
         """Bytes that come from memory again when elements are visited in their order: read only, and added to."""
@@ -62,7 +67,8 @@ class OrderOfLoop:
         for p, moved in self._moved().items():
             m = self.spec.params[p].map
             if m is not None and self.spec.racy_maps:
-                reloads = moved * self._reloaded(self._by_elements[m], self._row_bytes(p))
+                loads = self._by_written_slots(m) if self.spec.params[p].racy else self._by_elements[m]
+                reloads = moved * self._reloaded(loads, self._row_bytes(p))
                 read, added = (read, added + reloads) if self.spec.params[p].racy else (read + reloads, added)
         return read, added
 

@@ -221,12 +221,12 @@ class BlockStaged(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         # ``loads`` is for larger blocks; smaller ones share more targets with others.
-        rows = self.fitted(target, "partial") * (work.loads - 1.0) * work.targets
+        rows = self.fitted(target, "partial") * max(work.loads - 1.0, 0.0) * work.touched
         waiting = self.fitted(target, "waiting")  # at the barrier nobody asks for anything, nor computes
-        moved = work.compulsory + 2 * work.incidences + 8 * work.targets
+        moved = work.compulsory + 2 * work.incidences + 8 * work.touched
         moved += work.reload_reads + self.fitted(target, "row") * rows * _row_bytes(spec)
         shared = target.numbers.block(self.name) * work.staged / max(work.elements, 1)
-        return Cost(waiting * moved, waiting * work.flops, launches=2, shared=shared, visits=work.targets + rows,
+        return Cost(waiting * moved, waiting * work.flops, launches=2, shared=shared, visits=work.touched + rows,
                     requests=waiting * work.requested, passed=work.staged)  # fmt: skip
 
 

@@ -66,9 +66,8 @@ class Owner(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         repeated = work.incidences / max(work.elements, 1) + bool(spec.other_outputs)
-        # On a CPU a visit reads its element's row of the map, too, and only then knows what to load; a GPU has tables.
-        reloads = work.reload_gathers + (0.0 if target.is_simt else work.reload_maps)
-        moved = work.compulsory + 4 * work.incidences + 8 * work.targets + self.fitted(target, "reload") * reloads
+        moved = work.compulsory + 4 * work.incidences + 8 * work.targets
+        moved += self.fitted(target, "reload") * work.reload_gathers + self.fitted(target, "maps") * work.reload_maps
         # Threads that ask for much at every visit need many registers, so fewer of them run at a time.
         crowding = max(1.0, work.gathered / max(work.incidences, 1) / self.fitted(target, "roomy_visit"))
         requests = self.fitted(target, "scattered") * crowding * work.gathered
