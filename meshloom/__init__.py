@@ -11,7 +11,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-if _TYPE_CHECKING:  # imported when it is first asked for: many scripts do without, and start in two thirds of the time
+if _TYPE_CHECKING:  # imported when it is first asked for: many scripts do without, and start sooner
     from meshloom import compact, linalg
     from meshloom.io.draw.plot import plot
     from meshloom.io.meshes import read, write
