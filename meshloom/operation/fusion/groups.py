@@ -309,15 +309,23 @@ def _one_visit(group: Group, graph: Dataflow, position: int) -> bool:
     since = (graph.operations[k] for k in writers if k >= gathers[0])
     if group.in_order(another) and not all(one.domain.all_memory for one in since):
         return False
+    first = graph.operations[gathers[0]]
+    if not _written_slots(another) <= _written_slots(first):
+        return False  # the incidences are those of the first
     if not another.backend.target.is_simt:
         return True
-    block, first = another.backend.target.gpu.fused.block, graph.operations[gathers[0]]
+    block = another.backend.target.gpu.fused.block
     alone = len(first.maps) == len(another.maps) == 1  # tables of other maps would come with them
     sides = {_rounded_by_side(one) for one in (first, another)}
     if another.spec.reproducible and (len(sides) > 1 or (sides == {True} and not alone)):
         return False  # whatever tables there are: ranks have others
     plans = [loop.plan_of(Schedule(serving(GATHERS).name, block=block)) for loop in (first, another)]
     return not has_symmetric_tables(plans[0]) or (alone and alike(*plans))
+
+
+def _written_slots(loop: Operation) -> set[int]:
+    """Of the map through which it adds."""
+    return set(loop.spec.written_slots(loop.spec.racy_maps[0]))
 
 
 def _rounded_by_side(loop: Operation) -> bool:
