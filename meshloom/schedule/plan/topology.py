@@ -100,13 +100,26 @@ class Topology:
 
     def incidence(self, map_number: int) -> tuple[np.ndarray, np.ndarray]:
         """For each target the entries (element*arity + slot) that lead to it, ascending: (offsets, entries)."""
-        indices, targets = self.maps[map_number]
-        offsets, entries = incidence(self.written_rows(map_number), targets)
-        if map_number not in self.written:
-            return offsets, entries
-        slots = np.array(self.slots(map_number), self.index_type)
-        element, slot = np.divmod(entries, len(slots))
-        return offsets, (element.astype(self.index_type) * indices.shape[1] + slots[slot])
+        offsets, entries = incidence(self.written_rows(map_number), self.maps[map_number][1])
+        return offsets, self.entries(map_number, entries)
+
+    def entries(self, number: int, packed: np.ndarray) -> np.ndarray:
+        """Entries (element * arity + slot) of a map, from those of its ``written_rows``."""
+        if number not in self.written:
+            return packed
+        slots = np.array(self.written[number], packed.dtype)
+        element, slot = np.divmod(packed, len(slots))
+        return (element.astype(self.index_type) * self.maps[number][0].shape[1] + slots[slot]).astype(self.index_type)
+
+    def packed(self, number: int, entries: np.ndarray) -> np.ndarray:
+        """The other way round; -1 for an entry through which nothing is given."""
+        if number not in self.written:
+            return entries
+        slots, arity = self.written[number], self.maps[number][0].shape[1]
+        place = np.full(arity, -1, entries.dtype)
+        place[list(slots)] = range(len(slots))
+        element, slot = np.divmod(entries, arity)
+        return np.where(place[slot] < 0, -1, element * len(slots) + place[slot]).astype(entries.dtype)
 
 
 def topology(

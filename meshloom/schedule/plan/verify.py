@@ -64,17 +64,12 @@ def lost_stamps(owner: np.ndarray, rows: np.ndarray, targets: int) -> np.ndarray
 def check_incidence(plan: Plan, topology: Topology, number: int, offsets: np.ndarray, entries: np.ndarray) -> None:
     """Each (element, slot) of a map that gives something stands once, under the target that it leads to, in ascending
     order."""
-    indices, targets = topology.maps[number]
-    rows, slots = topology.written_rows(number), topology.slots(number)
+    rows, targets = topology.written_rows(number), topology.maps[number][1]
     total = rows.size
     check_offsets(plan, f"offsets of map {number}", offsets, total)
     demand(len(offsets) == targets + 1, plan, f"offsets of map {number} does not have one row per target")
     demand(entries.shape == (total,), plan, f"map {number} has {len(entries)} incidences, expected {total}")
-    if number in topology.written:
-        element, slot = np.divmod(entries, indices.shape[1])
-        demand(np.isin(slot, slots).all(), plan, f"an entry of map {number} is one through which nothing is given")
-        entries = element * len(slots) + np.searchsorted(slots, slot).astype(entries.dtype)
-    wrong = wrong_incidence(rows, targets, offsets, entries)
+    wrong = wrong_incidence(rows, targets, offsets, topology.packed(number, entries))
     demand(not wrong, plan, f"an incidence of map {number} is {wrong}")
 
 

@@ -131,10 +131,11 @@ class PartialSums:
         lists = lengths * len(slots)
         counts = self._checked_counts(plan, lists)
         local, first = self.local.astype(np.int64), np.repeat(np.arange(len(lengths)) * plan.block, lists)
-        inside = (local >= 0) & (local < np.repeat(lengths * arity, lists)) & np.isin(local % arity, slots)
+        packed = topology.packed(m, local)
+        inside = (local >= 0) & (local < np.repeat(lengths * arity, lists)) & (packed >= 0)
         demand(inside.all(), plan, "a local number is out of bounds")
         once = np.zeros(len(local), bool)
-        once[(first + local // arity) * len(slots) + np.searchsorted(slots, local % arity)] = True
+        once[first * len(slots) + packed] = True
         demand(once.all(), plan, "an entry of a block is missing or doubled")
         begins = np.zeros(len(local) + 1, bool)
         begins[np.cumsum(counts)] = True
@@ -235,10 +236,7 @@ def _partial_sums(topology: Topology, m: int, block: int, shared: np.ndarray) ->
     indices, targets = topology.maps[m]
     rows, arity = topology.written_rows(m).astype(topology.index_type, copy=False), indices.shape[1]
     made = block_sums(topology.visit, rows, targets, block, shared)
-    begins, local = np.append(0, made.row_ends), made.local.reshape(-1)
-    if m in topology.written:
-        element, slot = np.divmod(local, rows.shape[1])
-        local = element * arity + np.array(topology.slots(m), local.dtype)[slot]
+    begins, local = np.append(0, made.row_ends), topology.entries(m, made.local.reshape(-1))
     with_rows = np.flatnonzero(np.diff(begins))
     fits = block * arity <= np.iinfo(NARROW).max
     starts, local = (one.astype(NARROW) if fits else one for one in (made.starts, local))
