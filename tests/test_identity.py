@@ -319,7 +319,7 @@ REMEMBERED = {
     "linalg/gmres.py GMRES._iteration.cache(work.improved_by)": "by whole numbers, and gone with the solver",
     "operation/field_layouts.py layouts_by_votes.cache(lambda loop: loop.estimate)":
         "gone with the call, which is given the loops",
-    "backend/__init__.py _emulator": _LANGUAGES, "dist/backend.py over_ranks": "back ends, of which there are few",
+    "backend/__init__.py _emulator": _LANGUAGES, "dist/backend.py _over_ranks": "back ends, of which there are few",
     "backend/cuda/dialect.py prelude_of": _LANGUAGES,
     "compact/operators.py _operator": "few schemes, the newest, which are small",
     "process/signals.py _undo": "who asked to be told; taken out when it is over",

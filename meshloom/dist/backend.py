@@ -204,10 +204,14 @@ def refuse(of: Operation, world: World) -> None:
         raise ScheduleError(f"{where} loops over sets and grids run, and nothing else yet; run it on one")
 
 
-@cache
 def over_ranks(inside: Backend) -> Backend:
     """A back end, run by all ranks together."""
-    return Ranks(inside, world())
+    return _over_ranks(inside, world())
+
+
+@cache
+def _over_ranks(inside: Backend, world: World) -> Backend:
+    return Ranks(inside, world)
 
 
 def start() -> None:

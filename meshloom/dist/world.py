@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import import_module
 from itertools import accumulate, pairwise
 from math import prod
@@ -31,7 +31,7 @@ from meshloom.process.tracebacks import running_line
 
 LONGEST_NOTE = 2000  # characters: it must fit into the buffer that a rank holds ready
 TAG = 8  # bytes by which ranks see that they make the same call
-_PAUSE = 2e-4  # seconds between looks whether a note has come
+_PAUSE = 2e-4  # seconds between looks whether others have come
 T = TypeVar("T")
 
 
@@ -52,6 +52,19 @@ class World(of_process.OneProcess):
     _row_types: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)  # MPI's, by their bytes
     #: How many collectives it has begun, but for those of replays, which are ``sent``
     begun: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
+    #: Are there more ranks on this node than cores?
+    oversubscribed: bool = field(default=False, repr=False, compare=False)
+
+    @classmethod
+    def over(cls, communicator: Any) -> World:
+        """That of the processes of one of MPI's communicators, all of which must ask."""
+        from mpi4py import MPI
+
+        ranks = communicator.Dup()  # the user's own messages stay apart from ours, whatever their tags
+        node = ranks.Split_type(MPI.COMM_TYPE_SHARED)
+        patience = max(map(seconds_to_wait, ranks.allgather(asked_to_check())))  # all check, or none
+        return cls(ranks.rank, ranks.size, node.rank, node.size, ranks, ranks.Dup(), ranks.Dup(), patience, node,
+                   oversubscribed=node.size > (os.cpu_count() or 1))  # fmt: skip
 
     @property
     def notes(self) -> Any:
@@ -106,7 +119,7 @@ class World(of_process.OneProcess):
         self.check_with_others(does)
         mine = pickle.dumps((self.rank, CollectiveCall(does, running_line()), value), pickle.HIGHEST_PROTOCOL)
         found: list[tuple[int, CollectiveCall, T]] = self._talked(
-            does, lambda: [pickle.loads(one) for one in ranks.allgather(mine)]
+            does, lambda: [pickle.loads(one) for one in ranks.allgather(mine)], ranks
         )
         first, call, _ = found[0]
         for other, their, _ in found[1:]:
@@ -122,15 +135,19 @@ class World(of_process.OneProcess):
         self.check_with_others(does)
         call = CollectiveCall(does, running_line())
         mine = pickle.dumps((self.rank, call, value), pickle.HIGHEST_PROTOCOL) if ranks.rank == 0 else b""
-        first, their, found = self._talked(does, lambda: pickle.loads(ranks.bcast(mine)))
+        first, their, found = self._talked(does, lambda: pickle.loads(ranks.bcast(mine)), ranks)
         if fault := difference(first, their, self.rank, call):
             raise RankError(fault)
         return cast(T, found)
 
-    def _talked(self, does: str, talk: Callable[[], T]) -> T:
-        """What came of messages. Where ranks make different calls MPI may find that they do not fit, or give bytes of
-        another one, of which nothing can be made."""
+    def _talked(self, does: str, talk: Callable[[], T], ranks: Any = None) -> T:
+        """What came of messages between some ranks; None: all. Where ranks make different calls MPI may find that they
+        do not fit, or give bytes of another one, of which nothing can be made."""
         try:
+            if self.oversubscribed:  # MPI keeps a core busy while it waits, which others need
+                here = (ranks or self._ranks).Ibarrier()
+                while not here.Test():
+                    time.sleep(_PAUSE)
             return talk()
         except Exception as error:
             raise self.failed(does, error) from None
@@ -314,9 +331,19 @@ def _tag(does: str) -> bytes:
 
 
 
-@cache
+_here: World | None = None  # once somebody has asked
+
+
 def world() -> World:
     """That of this process."""
+    global _here
+    if _here is None:
+        _here = _of_launcher()
+    return _here
+
+
+def _of_launcher() -> World:
+    """That of all that a launcher has started."""
     said = of_process.launched().size
     if said == 1:
         return World()
@@ -333,10 +360,7 @@ def world() -> World:
     if (seen := MPI.COMM_WORLD.size) != said:
         raise UserError(f"a launcher has started {said} processes, and mpi4py sees {seen} of them: it was made"
                         " for another MPI; start them with that one's mpirun")  # fmt: skip
-    ranks = MPI.COMM_WORLD.Dup()  # the user's own messages stay apart from ours, whatever their tags
-    node = ranks.Split_type(MPI.COMM_TYPE_SHARED)
-    patience = max(map(seconds_to_wait, ranks.allgather(asked_to_check())))  # all check, or none
-    return World(ranks.rank, ranks.size, node.rank, node.size, ranks, ranks.Dup(), ranks.Dup(), patience, node)
+    return World.over(MPI.COMM_WORLD)
 
 
 def join() -> None:

@@ -78,8 +78,9 @@ def _last_operand(steps: Sequence[dis.Instruction]) -> tuple[str, ...]:
     return (str(root.argval) if root is not None and named else "", *chain)
 
 
-def _steps(code: CodeType) -> list[dis.Instruction]:
-    return [one for one in dis.get_instructions(code) if one.opname not in _IGNORED]
+@lru_cache(maxsize=16)  # what code reads, and what it asks to be the same, is looked for one after the other
+def _steps(code: CodeType) -> tuple[dis.Instruction, ...]:
+    return tuple([one for one in dis.get_instructions(code) if one.opname not in _IGNORED])
 
 
 def _reads(code: CodeType, free: frozenset[str], first: str, imported: Mapping[str, str]) -> Iterator[ReadOfName]:

@@ -296,7 +296,7 @@ def topological(roots: Iterable[Node]) -> tuple[Node, ...]:
     return _ordered(tuple(roots))
 
 
-@lru_cache(maxsize=16)  # passes go through the same graph several times, one after the other
+@lru_cache(maxsize=64)  # passes go through the same graph several times, one after the other
 def _ordered(roots: tuple[Node, ...]) -> tuple[Node, ...]:
     order: list[Node] = []
     seen: set[Node] = set()

@@ -58,7 +58,7 @@ class BodyGraph:
     def _roots(self) -> list[Node]:
         return [*self.operands, *(o.value for o in (*self.outputs, *self.starts))]
 
-    @property
+    @cached_property
     def content(self) -> tuple[object, ...]:
         """The same for graphs of the same form, whichever kernels they were traced from."""
         roots = self._roots

@@ -2,10 +2,10 @@
 fused or not meet.
 
 Each case runs on each number of ranks, once; two of its runs are by NumPy, which sets up fastest, on most ranks. One
-launch for each number of ranks runs all of its cases, each in its own way, since starting takes as long as a case does.
-Nothing is run only to be compared with: runs of a case whose bits must be the same are held against each other, the
-others against the first to round-off. Halos are poisoned, and calls checked, but for the most ranks, who run as ranks
-do unless asked.
+launch runs all of it, in worlds of some of its ranks (``on_ranks_pairs.py``), since most of a run is what a process
+does once. Nothing is run only to be compared with: runs of a case whose bits must be the same are held against each
+other, the others against the first to round-off. Halos are poisoned, and calls checked, but for the most ranks, who run
+as ranks do unless asked.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -29,14 +27,14 @@ SECONDS = 1200  # for a launch: a deadlock fails
 RANKS = (1, 2, 3, 4)
 #: Back ends of a case on 1, 2, 3 and 4 ranks.
 WAYS = (("cpu", "emulated", "numpy", "numpy"), ("emulated", "cpu", "numpy", "numpy"))
-#: Of those that compile least, so that the others meet 3 and 4 ranks, too.
-QUICK = {"volna_lake": ("numpy", "numpy", "cpu", "emulated"), "volna_hump": ("numpy", "numpy", "emulated", "cpu")}
 #: Cases in which a CPU's loops and a GPU's round otherwise, and who runs them on 1, 2, 3 and 4 ranks, and again.
 OWN_BITS = {
     "airfoil": (("cpu", "cpu", "emulated", "emulated"), ("numpy", "numpy")),
     "lulesh": (("emulated", "emulated", "cpu", "cpu"), ("numpy", "numpy")),
     "picture": (("emulated", "emulated", "cpu", "cpu"), ("numpy", "numpy")),
 }
+#: Cases of many loops, of which a compiler is done sooner when these are not fused: by NumPy they are.
+MANY_LOOPS = ("cylinder", "flat_plate", "fv", "miniaero", "naca0012", "onera_m6", "sod3d")
 #: Cases that compute in single precision, by how their names begin, and what rounding makes of their values.
 SINGLE, IN_SINGLE = ("tsunami", "volna"), 1e-5
 #: What tells which back end a run had.
@@ -67,36 +65,29 @@ class Run(NamedTuple):
 def design(names: Sequence[str] = CASES, *, same_bits: bool = True) -> Iterator[Run]:
     """All runs of some cases or scripts."""
     for number, name in enumerate(names):
-        turns = OWN_BITS.get(name) or (QUICK.get(name) or WAYS[number % 2],)
+        turns = OWN_BITS.get(name) or (WAYS[number % 2],)
         for ways in turns:
             for ranks, backend in zip(RANKS, ways, strict=False):
-                yield Run(name, backend, ranks, (number // 2 + ranks) % 2 == 0, same_bits)
+                many = name.startswith(MANY_LOOPS)
+                fused = backend == "numpy" if many else (number // 2 + ranks) % 2 == 0
+                yield Run(name, backend, ranks, fused, same_bits)
 
 
-def launch(ranks: int, runs: Sequence[Run]) -> dict[Run, Found]:
-    """The runs on so many ranks."""
-    looked_into = str(int(ranks < RANKS[-1]))
-    checks = {"MESHLOOM_POISON_HALOS": looked_into} | ({} if looked_into == "1" else {"MESHLOOM_CHECK_RANKS": "0"})
+def found_by(names: Sequence[str] = CASES, *, same_bits: bool = True) -> tuple[dict[Run, Found], dict[Run, float]]:
+    """What all runs of some cases or scripts find, those on most ranks first; how long each took, in seconds."""
+    found, seconds = {}, {}
     with TemporaryDirectory() as folder:
-        words = [f"{run.word}:{ITERATIONS}" for run in runs]
-        done = launched(ranks, ["-m", "tests.dist.on_ranks_cases", runs[0].backend, folder, *words], SECONDS, **checks)
-        assert done.returncode == 0, f"{ranks} ranks: exit code {done.returncode}: {done.stderr[-3000:]}"
-        digests = json.loads(done.stdout.splitlines()[-1])
-        assert digests["ranks"] == ranks
-        return {run: Found(digests[run.word], arrays_of(Path(folder) / f"{run.word}.npz")) for run in runs}
-
-
-def found_by(runs: Sequence[Run], told: Callable[[str], object] = lambda line: None) -> dict[Run, Found]:
-    """What all of them find, those on most ranks first; two launches of one rank side by side."""
-    found: dict[Run, Found] = {}
-    for ranks in reversed(RANKS):
-        some, began = [run for run in runs if run.ranks == ranks], time.monotonic()
-        beside = [part for part in ([some[::2], some[1::2]] if ranks == 1 else [some]) if part]
-        with ThreadPoolExecutor(len(beside)) as pool:
-            for one in pool.map(partial(launch, ranks), beside):
-                found |= one
-        told(f"{len(some)} runs on {ranks} ranks: {time.monotonic() - began:.0f} s")
-    return found
+        for ranks in RANKS:
+            Path(folder, str(ranks)).mkdir()
+        words = [*[ANY_BITS] * (not same_bits), *names]
+        done = launched(RANKS[-1], ["-m", "tests.dist.on_ranks_pairs", folder, *words], SECONDS)
+        assert done.returncode == 0, f"exit code {done.returncode}: {done.stderr[-3000:]}"
+        told = [json.loads(file.read_text()) for file in sorted(Path(folder).glob("*.json"))]
+        for run in design(names, same_bits=same_bits):
+            digests, took = next(each for each in told if run.word in each[0] and each[2] == run.ranks)[:2]
+            values = arrays_of(Path(folder, str(run.ranks), f"{run.word}.npz"))
+            found[run], seconds[run] = Found(digests[run.word], values), took[run.word]
+    return found, seconds
 
 
 def wrong(found: Mapping[Run, Found]) -> dict[tuple[Run, Run], list[str]]:
@@ -121,11 +112,14 @@ def wrong(found: Mapping[Run, Found]) -> dict[tuple[Run, Run], list[str]]:
 
 def main() -> int:
     began = time.monotonic()
-    found = wrong(found_by([*design()], told=print))
-    for (one, another), names in found.items():
+    found, seconds = found_by()
+    for run, took in sorted(seconds.items(), key=lambda one: one[1]):
+        print(f"{took:6.2f} s  {run.word} on {run.ranks}")
+    differ = wrong(found)
+    for (one, another), names in differ.items():
         print(f"{one} and {another}: {', '.join(names)}")
-    print(f"{len(found)} that differ ({time.monotonic() - began:.0f} s)")
-    return int(bool(found))
+    print(f"{len(differ)} of {len(found)} that differ ({time.monotonic() - began:.0f} s)")
+    return int(bool(differ))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -205,3 +206,18 @@ def test_requests_that_went_wrong_are_left_and_others_made(wrong: int | BaseExce
     messages.start()
     messages.wait()
     assert world.calls.count("Recv_init") == 2 and "Free" not in world.calls
+
+
+# ----- ranks that share cores -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("oversubscribed", [True, False])
+def test_a_rank_of_more_than_there_are_cores_leaves_its_own_to_others(
+    monkeypatch: pytest.MonkeyPatch, oversubscribed: bool
+) -> None:
+    """Until all are there it looks once in a while; where there are enough cores it lets MPI wait, which is faster."""
+    slept: list[float] = []
+    monkeypatch.setattr("meshloom.dist.world.time.sleep", slept.append)
+    come = iter([False, False, False, True])
+    talk = SimpleNamespace(rank=0, Ibarrier=lambda: SimpleNamespace(Test=lambda: next(come)),
+                           allgather=lambda one: [one, one])  # fmt: skip
+    here = World(0, 2, 0, 2, talk, None, talk, oversubscribed=oversubscribed)
+    assert here.allgathered("one", "values") == ["one", "one"] and len(slept) == 3 * oversubscribed
