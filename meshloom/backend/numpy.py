@@ -96,6 +96,10 @@ def _chunk(work: NumpyWork, rows: slice, fields: list, globals_: list, binned: B
             return computed_rows((led[slot],), rows.start, rows.stop)[:, 0]
         return led[rows, slot]
 
+    @cache
+    def targets(param: int, slots: tuple[int, ...]) -> np.ndarray:
+        return np.stack([np.asarray(place(param, slot)) for slot in slots], axis=1).ravel()  # as ``owner`` does
+
     def leaf(node: Node) -> np.ndarray:
         param, slot, comp = node.value
         if spec.params[param].is_global:
@@ -115,10 +119,8 @@ def _chunk(work: NumpyWork, rows: slice, fields: list, globals_: list, binned: B
                 _sink(work, output, values, place, fields, globals_)
         for (param, comp), given in meeting.items():
             slots, offers = zip(*sorted(given, key=lambda one: one[0]), strict=True)
-            rows_of = [np.asarray(place(param, slot)) for slot in slots]
-            targets = np.stack(rows_of, axis=1)  # element by element, as ``owner`` does
             column = fields[param][:, comp]
-            _MERGE[spec.params[param].mode.combine].at(column, targets.ravel(), np.stack(offers, axis=1).ravel())
+            _MERGE[spec.params[param].mode.combine].at(column, targets(param, slots), np.stack(offers, axis=1).ravel())
 
 
 def _sink(work: NumpyWork, output: Output, value: np.ndarray, place: Callable, fields: list, globals_: list) -> None:

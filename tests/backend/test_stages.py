@@ -267,7 +267,7 @@ CACHES = {
     "cuda/backend.py": {"_maps", "_plans"},  # in a device's memory, as long as the map or plan
     "cuda/graph.py": {"_recorders", "_loops"},  # of one recording, and gone with it
     "cuda/dialect.py": {"prelude_of"}, "cuda/nvrtc.py": {"library", "_no_cache"},
-    "__init__.py": {"_BACKENDS", "_emulator"}, "numpy.py": {"_chunk.place"},
+    "__init__.py": {"_BACKENDS", "_emulator"}, "numpy.py": {"_chunk.place", "_chunk.targets"},
 }  # fmt: skip
 
 

@@ -37,7 +37,8 @@ def environment_of_ranks(**more: str) -> dict[str, str]:
     """Of ranks that are started from here."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(SAID)}
     checks = {"MESHLOOM_CHECK_RANKS": "120", "MESHLOOM_POISON_HALOS": "1"}
-    return own | checks | AS_ROOT | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | more
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return own | checks | AS_ROOT | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"} | more
 
 
 def command_of(ranks: int | None, arguments: list[str]) -> list[str]:
