@@ -22,8 +22,9 @@ from meshloom.errors import ScheduleError, shown, whole_number
 from meshloom.mesh.numbering import Rows
 from meshloom.native import threads as native_threads
 from meshloom.native.cache import tell
+from meshloom.native.machine import cpu_count
 from meshloom.recording import not_in_program
-from meshloom.target import EMULATED, Target, cpu_count
+from meshloom.target import EMULATED, Target
 
 __all__ = [
     "Backend",

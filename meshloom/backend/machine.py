@@ -9,9 +9,9 @@ import numpy as np
 
 from meshloom.backend import Backend, threads
 from meshloom.native import machine
+from meshloom.native.machine import cpu_count
 from meshloom.process.ranks import ranks
 from meshloom.process.version import VERSION
-from meshloom.target import cpu_count
 
 
 def backend_text(used: Backend) -> str:

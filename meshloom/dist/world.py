@@ -26,6 +26,7 @@ from meshloom.dist.checks import ASK_FOR_CALLS, CollectiveCall, absence, asked_t
 from meshloom.dist.messages import PersistentMessages
 from meshloom.errors import RankError, UserError, install, known_name, one_line, shown
 from meshloom.mesh.values import as_bytes
+from meshloom.native.machine import usable_cores
 from meshloom.process import ranks as of_process
 from meshloom.process.tracebacks import running_line
 
@@ -52,7 +53,7 @@ class World(of_process.OneProcess):
     _row_types: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)  # MPI's, by their bytes
     #: How many collectives it has begun, but for those of replays, which are ``sent``
     begun: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
-    #: Are there more ranks on this node than cores?
+    #: Are there more ranks on this node than cores for them?
     oversubscribed: bool = field(default=False, repr=False, compare=False)
 
     @classmethod
@@ -63,8 +64,9 @@ class World(of_process.OneProcess):
         ranks = communicator.Dup()  # the user's own messages stay apart from ours, whatever their tags
         node = ranks.Split_type(MPI.COMM_TYPE_SHARED)
         patience = max(map(seconds_to_wait, ranks.allgather(asked_to_check())))  # all check, or none
+        cores = set().union(*node.allgather(usable_cores()))
         return cls(ranks.rank, ranks.size, node.rank, node.size, ranks, ranks.Dup(), ranks.Dup(), patience, node,
-                   oversubscribed=node.size > (os.cpu_count() or 1))  # fmt: skip
+                   oversubscribed=node.size > len(cores))  # fmt: skip
 
     @property
     def notes(self) -> Any:

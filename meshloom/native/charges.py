@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from meshloom.errors import MeshError
 from meshloom.native.ffi import call
+from meshloom.native.machine import cpu_count
 
 #: Points for each chunk of a thread: some milliseconds with a thousand charges.
 _CHUNK = 1024
@@ -29,7 +29,6 @@ def mirrored_field(points: np.ndarray, charges: np.ndarray) -> np.ndarray:
         here = slice(start, start + _CHUNK)
         call("charges", "mirrored_field", given[here], len(given[here]), sources, len(sources), field[here])
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    with ThreadPoolExecutor(cores) as threads:  # ctypes gives the interpreter free while C++ runs
+    with ThreadPoolExecutor(cpu_count()) as threads:  # ctypes gives the interpreter free while C++ runs
         list(threads.map(chunk, range(0, len(given), _CHUNK)))
     return field

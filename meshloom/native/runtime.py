@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from meshloom.errors import ScheduleError, whole_number
 from meshloom.native import threads as native_threads
 from meshloom.native import together
 from meshloom.native.ffi import address
+from meshloom.native.machine import cpu_count
 
 PATIENCE = 0.1  # seconds between looks at what else there is to do
 TYPES = ("float64", "float32", "int64", "int32")  # of fields and globals
@@ -123,7 +123,7 @@ def replay(
 
 def copy_bandwidth(threads: int | None = None, megabytes: int = 128) -> float:
     """Bytes per second, read and written, of copying an array larger than the caches; measured once."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = cpu_count()
     used = cores if threads is None else whole_number("threads", threads, 1, max(1024, cores))
     n = whole_number("megabytes to copy", megabytes, 1, 2**16) * 2**20 // 8
     return _copy_bandwidth(1 if native_threads.serial() else used, n)

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from meshloom.native import compiler
+from meshloom.native.machine import cpu_count
 from meshloom.process.activity import compiling
 from meshloom.process.children import stopping
 
@@ -38,7 +39,7 @@ class Batch:
         found = known()
         if found is None:
             if self._workers is None:
-                self._workers = ThreadPoolExecutor(_cores(), thread_name_prefix="meshloom-compiler")
+                self._workers = ThreadPoolExecutor(cpu_count(), thread_name_prefix="meshloom-compiler")
             made = self._workers.submit(self._done, job)
         else:
             made = Future()
@@ -81,7 +82,7 @@ _now = _OfThread()
 def together() -> Iterator[None]:
     """A block in which loops are made ready: what ``start`` is told is done at the same time, where there is more than
     one core to do it. One inside another is part of it."""
-    if _now.batch is not None or _cores() == 1:
+    if _now.batch is not None or cpu_count() == 1:
         yield
         return
     batch = _now.batch = Batch()
@@ -126,11 +127,7 @@ def load(source: str, name: str, *, extra_flags: tuple[str, ...] = ()) -> ctypes
 
 def has_spare_cores(jobs: int) -> bool:
     """Do so many jobs leave a core to us?"""
-    return _cores() > jobs
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cpu_count() > jobs
 
 
 def _forked() -> None:

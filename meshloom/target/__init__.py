@@ -14,7 +14,7 @@ from meshloom.target.numbers import (
     VectorNumbers,
 )
 from meshloom.target.rates import Rates
-from meshloom.target.target import CPU, SHARED_ROW, Target, cpu_count
+from meshloom.target.target import CPU, SHARED_ROW, Target
 
 #: GPUs that can be emulated, by what a person calls them.
 EMULATED: dict[str, Target] = {"cuda": H200, "hip": GFX90A, "gfx942": GFX942}
@@ -39,7 +39,6 @@ __all__ = [
     "StripNumbers",
     "Target",
     "VectorNumbers",
-    "cpu_count",
     "language",
     "of_device",
     "of_properties",

@@ -6,12 +6,12 @@ and text.
 
 from __future__ import annotations
 
-import os
 import platform
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
+from meshloom.native.machine import cpu_count
 from meshloom.target.device_files import numbers_of
 from meshloom.target.language import Language
 from meshloom.target.numbers import CpuNumbers, GpuNumbers, Numbers
@@ -100,11 +100,6 @@ def _processor_has_fma() -> bool:
         flags = next((line for line in said if line.startswith("flags")), "fma")
         return "fma" in flags.split()
     return True
-
-
-def cpu_count() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 #: This machine's.

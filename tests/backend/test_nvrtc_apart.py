@@ -95,7 +95,7 @@ def spread(u: ml.Read, v: ml.Inc):
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(together, "_cores", lambda: 2)
+    monkeypatch.setattr(together, "cpu_count", lambda: 2)
     return tmp_path / "cache"
 
 
@@ -333,7 +333,7 @@ def test_libraries_are_compiled_at_the_same_time(backend: str, cache: Path, monk
 @needs_nvrtc
 def test_what_many_loops_share_is_begun_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of a set are lowered once. Meshes whose plans have tables share the text alone: that is begun once, too."""
-    monkeypatch.setattr(together, "_cores", lambda: 3)
+    monkeypatch.setattr(together, "cpu_count", lambda: 3)
     asked, begun = children(monkeypatch), []
     start = together.Batch._done
     monkeypatch.setattr(together.Batch, "_done", lambda batch, job: (begun.append(job), start(batch, job))[1])
@@ -380,7 +380,7 @@ def test_by_itself_a_loop_is_compiled_in_our_process(cache: Path, monkeypatch: p
 @needs_nvrtc
 def test_on_one_core_nothing_is_gained_by_another_process(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvrtc, "run_apart", refuse)
-    monkeypatch.setattr(together, "_cores", lambda: 1)
+    monkeypatch.setattr(together, "cpu_count", lambda: 1)
     assert len(prepared(two_loops())) == 2
 
 

@@ -31,7 +31,7 @@ def source(number: int) -> str:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MESHLOOM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(together, "_cores", lambda: 2)
+    monkeypatch.setattr(together, "cpu_count", lambda: 2)
     compiler.host_compiler()
     return tmp_path / "cache"
 
@@ -99,7 +99,7 @@ def test_a_program_that_nobody_waits_for_is_ended() -> None:
 @pytest.fixture
 def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Loops that are begun, and loaded, in turn; those of a back end that has nothing loaded."""
-    monkeypatch.setattr(together, "_cores", lambda: 2)
+    monkeypatch.setattr(together, "cpu_count", lambda: 2)
     monkeypatch.setitem(_BACKENDS, "cpu", CpuBackend())
     ml.use("cpu")
     found: list[str] = []
@@ -192,7 +192,7 @@ def test_libraries_are_begun_where_each_has_a_core(monkeypatch: pytest.MonkeyPat
         return build(text, name, **more)
 
     monkeypatch.setattr(compiler, "build", noted)
-    monkeypatch.setattr(together, "_cores", lambda: len(names) + spare)
+    monkeypatch.setattr(together, "cpu_count", lambda: len(names) + spare)
     monkeypatch.setattr(ffi, "library", functools.cache(ffi.library.__wrapped__))
     for _ in range(2):  # what is loaded is not begun again
         with compiled_meanwhile():

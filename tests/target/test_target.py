@@ -9,11 +9,12 @@ from meshloom.backend import CudaBackend
 from meshloom.backend.cuda import dialect
 from meshloom.backend.translation_unit import make_unit
 from meshloom.native import cache
+from meshloom.native.machine import cpu_count
 from meshloom.schedule.choice.auto import estimates
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.lines import on_gpu
 from meshloom.schedule.plan import plan_cache
-from meshloom.target import CPU, H200, Target, cpu_count, of_device
+from meshloom.target import CPU, H200, Target, of_device
 
 #: What CuPy says of an H200, and of a small GPU.
 LARGE = {"WarpSize": 32, "MultiProcessorCount": 132, "MaxThreadsPerBlock": 1024, "MaxThreadsPerMultiProcessor": 2048,
