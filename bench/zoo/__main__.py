@@ -24,12 +24,12 @@ from bench.grid import Cpu
 from bench.measure import surroundings
 from bench.race import stopping_cleanly
 from bench.race_loop import Cuda, Device
-from bench.record import Record, load
+from bench.record import Record
 from bench.started import options_of
-from bench.zoo.design import CHOSEN, KINDS, SIZE, blocks_of
+from bench.zoo.design import KINDS, SIZE, blocks_of
 from bench.zoo.loops import LOOPS
 from bench.zoo.programs import PROGRAMS
-from bench.zoo.report import COLUMNS, show, summary
+from bench.zoo.report import COLUMNS, against, show, summary
 from bench.zoo.running import Row, Task, side_by_side, tasks_of
 from meshloom.errors import MeshloomError
 
@@ -77,14 +77,6 @@ def begun(options: Any, backend: str) -> Record:
     return Record(surroundings() | about, options.json, backend)
 
 
-def schedules_of(file: Path) -> list[Row]:
-    """What another run has measured of schedules by name."""
-    try:
-        return [row for row in load(file)["rows"] if row["strategy"] not in CHOSEN]
-    except (OSError, ValueError, KeyError) as error:
-        raise MeshloomError(f"{file}: no result of the zoo ({type(error).__name__})") from error
-
-
 def main(arguments: list[str] | None = None, device: Device | None = None) -> int:
     until = time.monotonic()
     parser = options_of("zoo", __doc__)
@@ -106,7 +98,7 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
         return 2
     try:
         record = begun(options, device.backend)
-        others = schedules_of(options.against) if options.against else []
+        others = [row for _, rows in against(options.against) for row in rows] if options.against else []
     except MeshloomError as error:
         print(f"bench.zoo: {error}", file=sys.stderr)
         return 2
@@ -117,10 +109,9 @@ def main(arguments: list[str] | None = None, device: Device | None = None) -> in
             run(record, device, tasks, blocks, until, options.processes)
     except KeyboardInterrupt as stop:
         print(f"stopped: {stop}; go on with --resume --json {record.file}", file=sys.stderr)
-    record.result["summary"] = summary([*record.result["rows"], *others])
     if options.against:
         record.result["against"] = options.against.name
-    show(record.result["summary"], Console(width=220))
+    show(summary([*record.result["rows"], *others]), Console(width=220))
     print(f"written to {record.save()}")
     return int(any("wrong" in row for row in record.result["rows"]))
 

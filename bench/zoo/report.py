@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from bench.record import RESULTS, load
 from bench.report import rows_table
 from bench.zoo.design import CHOSEN
+from meshloom.errors import MeshloomError
 from meshloom.target.limit import ATOMICS
 
 Row = dict[str, Any]
 COLUMNS = ("loop", "family", "order", "precision", "size")
 NEAR, FAR = 1.05, 1.25  # times the best
+BEFORE = "chosen before"
+
+
+def against(file: Path) -> list[tuple[str, list[Row]]]:
+    """What runs have measured, by their files: this one, and those that it was held against, one after the other. What
+    they have chosen was a schedule, too."""
+    try:
+        found = load(file)
+        rows = [row | {"strategy": BEFORE} if row["strategy"] in CHOSEN else row for row in found["rows"]]
+    except (OSError, ValueError, KeyError) as error:
+        raise MeshloomError(f"{file}: no result of the zoo ({type(error).__name__})") from error
+    return [(file.name, rows), *(against(file.with_name(found["against"])) if "against" in found else [])]
 
 
 def summary(rows: Iterable[Row]) -> list[Row]:
-    """Of each loop on each mesh: the best, the best that is deterministic, and what is chosen, by the best ones."""
+    """Of each loop on each mesh that has run by named schedules: the best, the best that is deterministic, and what is
+    chosen, by the best ones."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         if "ms" in row and "fused" not in row:
@@ -29,7 +45,8 @@ def summary(rows: Iterable[Row]) -> list[Row]:
         strict = [row for row in ran if row["deterministic"]]
         best, best_strict = (min(some, key=lambda row: row["ms"], default=None) for some in (ran, strict))
         chosen = {row["strategy"]: row for row in ran if row["strategy"] in CHOSEN}
-        if best is not None and best_strict is not None and len(CHOSEN) == len(chosen) < len(ran):
+        by_name = [row for row in ran if row["strategy"] not in (*CHOSEN, BEFORE)]
+        if best is not None and best_strict is not None and len(CHOSEN) == len(chosen) and by_name:
             found.append(dict(zip(COLUMNS, key, strict=True)) | {
                 "best": named(best), "ms": best["ms"], "share": best["share_of_copy"],
                 "deterministic": named(best_strict), "deterministic_by_best": best_strict["ms"] / best["ms"],
@@ -68,9 +85,10 @@ def show(found: Sequence[Row], console: Console) -> None:
     console.print(table)
 
 
-def text_lines(result: Row) -> list[str]:
-    """A table in Markdown, and how often what is chosen is near the best."""
-    found = result["summary"]
+def text_lines(result: Row, folder: Path = RESULTS) -> list[str]:
+    """A table in Markdown, and how often what is chosen is near the best. ``folder``: where other results are."""
+    others = against(folder / result["against"]) if "against" in result else []
+    found = summary([*result["rows"], *(row for _, rows in others for row in rows)])
     ordered = sorted(found, key=lambda one: (one["loop"], one["family"]))
     rows = [[f"`{one['loop']}`", one["family"], f"{one['ms']:.4f}", f"{one['share']:.2f}", f"`{one['best']}`",
              f"`{one['deterministic']}`", f"{one['deterministic_by_best']:.2f}", f"`{one['auto']}`",
@@ -84,8 +102,9 @@ def text_lines(result: Row) -> list[str]:
             *(("best deterministic, of the loop's own limit",) if limits else ()))  # fmt: skip
     near = sum(one["auto_by_deterministic"] <= NEAR for one in found)
     close = sum(one["deterministic_by_best"] <= FAR for one in found)
-    against = f", both with the schedules of `{result['against']}`" if "against" in result else ""
+    names = " and ".join(f"`{name}`" for name, _ in others)
+    measured = f", both with the schedules of {names}" if others else ""
     said = f"`auto` takes at most {NEAR} of the best deterministic schedule in {near} of {len(found)}"
     share = f" Half of the loops reach {median(limits):.2f} of their own limit." if limits else ""
-    said += f", and that at most {FAR} of the best of all in {close}{against}.{share}"
+    said += f", and that at most {FAR} of the best of all in {close}{measured}.{share}"
     return [*rows_table(head, rows), "", said]

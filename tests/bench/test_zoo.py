@@ -16,7 +16,7 @@ from bench.zoo.design import LAYOUTS, Setting, blocks_of, settings
 from bench.zoo.elements import STORED
 from bench.zoo.loops import LOOPS, Contest
 from bench.zoo.programs import PROGRAMS, Timed, scene_of
-from bench.zoo.report import text_lines
+from bench.zoo.report import summary, text_lines
 from bench.zoo.scene import ORDERS, families, graph, mesh_of
 from tests.bench.devices import Emulated
 
@@ -177,7 +177,7 @@ def test_a_run_that_is_stopped_goes_on_and_says_what_is_best(
     assert found["done"] == [one.key for one in two] and len(found["resumed"]) == 1
     assert found["rows"][: len(stopped["rows"])] == stopped["rows"] and len(found["rows"]) == 2 * len(stopped["rows"])
     assert all(row["error"] < 1e-12 for row in found["rows"])
-    for one in found["summary"]:
+    for one in summary(found["rows"]):
         assert one["auto_share"] > 0 and one["fastest_by_best"] >= 1.0 <= one["deterministic_by_best"]
 
 
@@ -199,8 +199,13 @@ def test_processes_give_what_one_gives_and_are_held_against_another_run(
             for name, one in found.items()}  # fmt: skip
     assert rows["alone"] == rows["together"] and len(rows["alone"]) == 4 < len(rows["all"])
     assert found["together"]["against"] == "all.json"
-    assert all(len(one["summary"]) == 2 for one in found.values())
-    assert "of 2, and that at most" in text_lines(found["together"])[-1]
+    assert len(summary(found["all"]["rows"])) == 2 and not summary(found["together"]["rows"])
+    one_by_one = ["--blocks", "none", "--against", str(files["together"])]
+    assert zoo.main([*asked, str(files["late"]), *one_by_one], Emulated()) == 0
+    for name, others in (("together", "`all.json`"), ("late", "`together.json` and `all.json`")):
+        said = text_lines(record.load(files[name]), tmp_path)[-1]
+        assert "of 2, and that at most" in said and f"with the schedules of {others}" in said
+    files["late"].unlink()
     late = [*asked, str(files["late"]), *chosen, "--processes", "2", "--seconds", "0"]
     assert zoo.main(late, Emulated()) == 0 and record.load(files["late"])["done"] == []
     capsys.readouterr()
