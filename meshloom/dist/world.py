@@ -53,7 +53,7 @@ class World(of_process.OneProcess):
     _row_types: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)  # MPI's, by their bytes
     #: How many collectives it has begun, but for those of replays, which are ``sent``
     begun: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
-    #: Are there more ranks on this node than cores for them?
+    #: Are there more ranks on a node than cores for them?
     oversubscribed: bool = field(default=False, repr=False, compare=False)
 
     @classmethod
@@ -63,10 +63,11 @@ class World(of_process.OneProcess):
 
         ranks = communicator.Dup()  # the user's own messages stay apart from ours, whatever their tags
         node = ranks.Split_type(MPI.COMM_TYPE_SHARED)
-        patience = max(map(seconds_to_wait, ranks.allgather(asked_to_check())))  # all check, or none
         cores = set().union(*node.allgather(usable_cores()))
+        asked, share = zip(*ranks.allgather((asked_to_check(), node.size > len(cores))), strict=True)
+        patience = max(map(seconds_to_wait, asked))  # all check, or none
         return cls(ranks.rank, ranks.size, node.rank, node.size, ranks, ranks.Dup(), ranks.Dup(), patience, node,
-                   oversubscribed=node.size > len(cores))  # fmt: skip
+                   oversubscribed=any(share))  # fmt: skip
 
     @property
     def notes(self) -> Any:

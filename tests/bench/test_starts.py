@@ -19,7 +19,7 @@ def test_a_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     result = json.loads(file.read_text())
     (row,) = result["rows"]
     assert row["empty_s"] > row["again_s"] > 0.0 and len(row["all_s"]) == 2
-    assert [one["limit"] for one in result["goals"]] == [6.0, 1.0]
+    assert [one["limit"] for one in result["goals"]] == [*starts.AIMS["airfoil", "cpu"]]
     assert "airfoil on cpu" in capsys.readouterr().out
 
 

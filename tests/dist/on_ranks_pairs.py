@@ -40,6 +40,11 @@ def taken(runs: Sequence[Run], ranks: int, folder: Path) -> Iterator[Run]:
             yield run
 
 
+def told_in(folder: str, phase: int, members: Sequence[int]) -> Path:
+    """Where a world tells what it has found."""
+    return Path(folder, f"{phase}-{members[0]}.json")
+
+
 def is_first(file: Path) -> bool:
     """Has nobody else made it yet?"""
     with suppress(FileExistsError):
@@ -83,17 +88,16 @@ def main(folder: str, *words: str) -> None:
         members = next(some for some in worlds if MPI.COMM_WORLD.rank in some)
         enter(members)
         found, seconds = {}, {}
-        last = Path(folder, "3-1-0.json")  # of who runs beside one that is alone
+        others = [some for some in worlds if len(some) > len(members)]  # who is alone beside them waits for no other
         for run in taken(runs, len(members), Path(folder)):
             began = time.monotonic()
             found |= ran(run.backend, Path(folder, str(run.ranks)), f"{run.word}:{ITERATIONS}")
             seconds[run.word] = time.monotonic() - began
-            if phase == 1 and len(members) == 1 and last.exists():
+            if any(told_in(folder, phase, some).exists() for some in others):
                 break
         assert world.world().broadcast(found) == found, "every rank has the same"
         if world.world().rank == 0:
-            told = [found, seconds, len(members)]
-            Path(folder, f"{len(members)}-{phase}-{members[0]}.json").write_text(json.dumps(told))
+            told_in(folder, phase, members).write_text(json.dumps([found, seconds, len(members)]))
 
 
 if __name__ == "__main__":

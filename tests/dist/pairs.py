@@ -25,7 +25,7 @@ from tests.dist.on_ranks_cases import ANY_BITS, CASES, UNFUSED
 ITERATIONS = 2  # of each, with files at the end
 SECONDS = 1200  # for a launch: a deadlock fails
 RANKS = (1, 2, 3, 4)
-#: Back ends of a case on 1, 2, 3 and 4 ranks.
+#: Back ends of a case on 1, 2, 3 and 4 ranks, of a small one and of one that takes longer.
 WAYS = (("cpu", "emulated", "numpy", "numpy"), ("emulated", "cpu", "numpy", "numpy"))
 #: Cases in which a CPU's loops and a GPU's round otherwise, and who runs them on 1, 2, 3 and 4 ranks, and again.
 OWN_BITS = {
@@ -33,8 +33,9 @@ OWN_BITS = {
     "lulesh": (("emulated", "emulated", "cpu", "cpu"), ("numpy", "numpy")),
     "picture": (("emulated", "emulated", "cpu", "cpu"), ("numpy", "numpy")),
 }
-#: Cases with which a compiler is done sooner when loops are not fused, of which some are the same: by NumPy they are.
-COMPILED_APART = ("airfoil", "cylinder", "flat_plate", "fv", "lulesh", "miniaero", "naca0012", "onera_m6", "sod3d")
+#: Cases that take longer, by how their names begin. A compiler is done with them sooner when loops are not fused, of
+#: which several cases have the same ones: by NumPy they are.
+LONGER = ("airfoil", "cylinder", "flat_plate", "fv", "lulesh", "miniaero", "naca0012", "onera_m6", "sod3d")
 #: Cases that compute in single precision, by how their names begin, and what rounding makes of their values.
 SINGLE, IN_SINGLE = ("tsunami", "volna"), 1e-5
 #: What tells which back end a run had.
@@ -65,11 +66,10 @@ class Run(NamedTuple):
 def design(names: Sequence[str] = CASES, *, same_bits: bool = True) -> Iterator[Run]:
     """All runs of some cases or scripts."""
     for number, name in enumerate(names):
-        turns = OWN_BITS.get(name) or (WAYS[number % 2],)
-        for ways in turns:
+        longer = name.startswith(LONGER)
+        for ways in OWN_BITS.get(name) or (WAYS[longer],):
             for ranks, backend in zip(RANKS, ways, strict=False):
-                apart = name.startswith(COMPILED_APART)
-                fused = backend == "numpy" if apart else (number // 2 + ranks) % 2 == 0
+                fused = backend == "numpy" if longer else (number + ranks) % 2 == 0
                 yield Run(name, backend, ranks, fused, same_bits)
 
 
