@@ -58,6 +58,10 @@ AIMS = {("airfoil", (2, 1), (1, 2)): 1.05, ("lulesh", (2, 1), (1, 2)): 1.08, ("o
 #: done.
 SET_UP = {"after_set_up_mb": ("memory of a rank after set-up", 0.35),
           "node_set_up_mb": ("memory of the node during set-up", 2.0), "set_up_seconds": ("set-up", 1.5)}  # fmt: skip
+#: What is only made ready, by NumPy, which plans and compiles nothing: what is left is the mesh, and cutting it into
+#: halos, exchange lists and maps of what is here. On 1 rank and on 4, which may take so many seconds for that.
+READY, CUT = "airfoil made ready by NumPy", ("airfoil", ("mesh.i=800", "mesh.j=1200"), 0)
+CUT_SECONDS = 3.0
 #: On over off, of an iteration on one rank, by back end: of cases, and of the solver, which is sums for the most part.
 SAME_BITS = {"cpu": 1.1, "numpy": 1.1, "cuda": 1.02}
 SAME_BITS_CG = {"cpu": 1.25, "numpy": 1.25, "cuda": 1.1}
@@ -121,12 +125,14 @@ def worker(device: str, reproducible: str, name: str, steps: str, *settings: str
     most_of_node = watch(together) if ml.world.node_rank == 0 else float
     begin = time.perf_counter()
     run, size = SCRIPTS[name](*settings) if name in SCRIPTS else steps_of_case(name, *settings)
-    run(2)
-    set_up = np.array([[time.perf_counter() - begin, memory_mb(), 0.0]])
+    ml.world.gathered(np.zeros(1))  # all begin together
+    began_cutting = time.perf_counter()
+    run(2 if int(steps) else 0)
+    set_up = np.array([[time.perf_counter() - begin, time.perf_counter() - began_cutting, memory_mb(), 0.0]])
     ml.world.gathered(np.zeros(1))  # all have come so far
-    set_up[0, 2] = most_of_node()
+    set_up[0, 3] = most_of_node()
     took = []
-    for _ in range(TIMINGS):
+    for _ in range(TIMINGS if int(steps) else 0):
         ml.world.gathered(np.zeros(1))  # all begin together
         begin = time.perf_counter()
         run(int(steps))
@@ -138,11 +144,11 @@ def worker(device: str, reproducible: str, name: str, steps: str, *settings: str
         took.append(max(float(one[0]) for one in ml.world.gathered(mine)))
     memory = np.array([float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)])
     most = max(float(one[0]) for one in ml.world.gathered(memory))
-    slowest, largest, of_node = np.concatenate(ml.world.gathered(set_up)).max(axis=0).tolist()
+    slowest, cutting, largest, of_node = np.concatenate(ml.world.gathered(set_up)).max(axis=0).tolist()
+    times = {"seconds": took, "set_up_seconds": slowest} if took else {"cut_seconds": cutting}
     if ml.world.rank == 0:
-        print("answer " + json.dumps({"seconds": took, "peak_mb_of_a_rank": most / 1024, "size": size,
-                                      "set_up_seconds": slowest, "after_set_up_mb": largest,
-                                      "node_set_up_mb": of_node}))  # fmt: skip
+        print("answer " + json.dumps(times | {"peak_mb_of_a_rank": most / 1024, "size": size,
+                                              "after_set_up_mb": largest, "node_set_up_mb": of_node}))  # fmt: skip
 
 
 @cache
@@ -172,7 +178,7 @@ def timed(way: tuple[int, int], device: str, reproducible: bool, case: Timed) ->
     if done.returncode or not answers:
         return row | {"problem": " ".join(done.stderr.split())[-300:]}
     found = json.loads(answers[-1].removeprefix("answer "))
-    return row | found | {"ms": 1e3 * statistics.median(found["seconds"])}
+    return row | found | ({"ms": 1e3 * statistics.median(found["seconds"])} if "seconds" in found else {})
 
 
 def compared(way: tuple[int, int], device: str, case: Timed) -> list[dict[str, Any]]:
@@ -196,6 +202,9 @@ def goals(rows: list[dict[str, Any]], device: str) -> list[Goal]:
         faster = ms["airfoil", (1, 1), True] / ms["airfoil", (2, 1), True]
         found.append(Goal("airfoil, speed-up of 2 ranks over 1, one thread each", faster, "at least", 1.85))
     found += _set_up_goals(rows)
+    found += [Goal(f"{READY}, {r['size']}: cutting for {r['ranks']} ranks, halos and lists included",
+                   r["cut_seconds"], "at most", CUT_SECONDS, " s")
+              for r in rows if "cut_seconds" in r and r["ranks"] > 1]  # fmt: skip
     for name, way, same in ms:
         if same and (name, way, False) in ms:
             named = f"{name}, same bits on over off, {way[0]} ranks x {way[1]} threads"
@@ -207,17 +216,18 @@ def goals(rows: list[dict[str, Any]], device: str) -> list[Goal]:
 
 def _set_up_goals(rows: list[dict[str, Any]]) -> list[Goal]:
     """Of the airfoil, as far as rows tell."""
-    by_ranks = {r["ranks"]: r for r in rows if r["case"] == "airfoil" and r["reproducible"] and "set_up_seconds" in r}
-    if not {1, 4} <= by_ranks.keys():
-        return []
-    return [Goal(f"airfoil, {what}, 4 ranks over 1", by_ranks[4][key] / by_ranks[1][key], "at most", aim)
-            for key, (what, aim) in SET_UP.items() if key in by_ranks[1]]  # fmt: skip
+    found = []
+    for (key, (what, aim)), name in product(SET_UP.items(), ("airfoil", READY)):
+        of = {r["ranks"]: r[key] for r in rows if r["case"] == name and r["reproducible"] and key in r}
+        if {1, 4} <= of.keys():
+            found.append(Goal(f"{name}, {what}, 4 ranks over 1", of[4] / of[1], "at most", aim))
+    return found
 
 
 def text_lines(result: dict[str, Any]) -> list[str]:
     """A table of the rows, and one of the aims."""
     rows = [(r["case"], r.get("size", ""), str(r["ranks"]), str(r["threads"]), "on" if r["reproducible"] else "off",
-             f"{r['ms']:.3g}" if "ms" in r else r["problem"], f"{r.get('peak_mb_of_a_rank', 0):.0f}")
+             f"{r['ms']:.3g}" if "ms" in r else r.get("problem", "-"), f"{r.get('peak_mb_of_a_rank', 0):.0f}")
             for r in result["rows"]]  # fmt: skip
     head = ("case", "size", "ranks", "threads of each", "same bits", "ms for a step", "MB of a rank, at most")
     return [*rows_table(head, rows), "", *goal_table(goals(result["rows"], result["backend"]))]
@@ -238,7 +248,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.ranks", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=("cpu", "cuda", "numpy"), default="cpu")
     parser.add_argument("--cores", type=int, choices=tuple(WAYS), default=2)
-    parser.add_argument("--only", nargs="+", choices=tuple(CASES[2]), default=tuple(CASES[2]))
+    parser.add_argument("--only", nargs="+", choices=(*CASES[2], "ready"), default=(*CASES[2], "ready"))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="settings of the cases")
     parser.add_argument("--json", type=Path, help="result file (default: a dated one in bench/results/)")
     options = parser.parse_args(arguments)
@@ -252,15 +262,21 @@ def main(arguments: list[str] | None = None) -> int:
     record = Record(result, options.json, options.device)
     ways = SHARED if options.device == "cuda" else WAYS[options.cores]
     chosen = [one for name, one in CASES[options.cores].items() if name in options.only]
-    for (name, settings, steps), way in product(chosen, ways):
-        chosen_too = () if name in SCRIPTS else options.set
-        rows = compared(way, options.device, (name, (*settings, *chosen_too), steps))
+    ready = [(1, 1), (4, 1)] if "ready" in options.only else []
+
+    def tell(rows: list[dict[str, Any]]) -> None:
         result["rows"] += rows
         result["goals"] = [one.as_json() for one in goals(result["rows"], options.device)]
         record.save()
         for row in rows:
-            took = row.get("ms", row.get("problem"))
-            print(f"{name}, {way[0]} x {way[1]}, same bits {row['reproducible']}: {took} ms", flush=True)
+            took = f"{row['ms']} ms" if "ms" in row else row.get("problem", f"{row.get('cut_seconds')} s")
+            print("{case}, {ranks} x {threads}, same bits {reproducible}: ".format(**row) + took, flush=True)
+
+    for (name, settings, steps), way in product(chosen, ways):
+        chosen_too = () if name in SCRIPTS else options.set
+        tell(compared(way, options.device, (name, (*settings, *chosen_too), steps)))
+    for way in ready:
+        tell([timed(way, "numpy", True, CUT) | {"case": READY}])
     print("\n".join(text_lines(result)))
     print(f"written to {record.file}")
     return 0

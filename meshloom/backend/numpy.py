@@ -129,7 +129,8 @@ def _sink(work: NumpyWork, output: Output, value: np.ndarray, place: Callable, f
         total = globals_[output.param]
         nothing = identity(combine, param.dtype)  # NumPy's own is 0.0, which turns -0.0 round
         part = _MERGE[combine].reduce(value, dtype=param.dtype, initial=nothing)  # integers wrap, as they do in at()
-        total[output.comp] = _MERGE[combine](total[output.comp], part, dtype=param.dtype)
+        merged = _MERGE[combine](total[output.comp], part, dtype=param.dtype)
+        total[output.comp] = merged if combine == "add" else merged + 0  # not -0.0, as ``Reduction.total`` has it
         return
     column = fields[output.param][:, output.comp]
     rows = place(output.param, output.slot)

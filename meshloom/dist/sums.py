@@ -66,6 +66,7 @@ class RankReduction(NamedTuple):
         else:  # one rank after the other
             each = np.concatenate([before[None], parts.view(self.here.dtype)])
             values = COMBINED[self.mode.combine].accumulate(each, axis=0, dtype=before.dtype)[-1]
+            values = values if self.mode.combine == "add" else values + 0  # not -0.0, as ``Reduction.total`` has it
         overwrite(self.total.storage, values)
 
 

@@ -27,6 +27,18 @@ def test_a_quick_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert "airfoil, 2 x 1, same bits True" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_what_is_made_ready_is_told_of_one_rank_and_of_four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "CUT", ("airfoil", ("mesh.i=40", "mesh.j=60"), 0))
+    file = tmp_path / "ranks.json"
+    assert ranks.main(["--device", "numpy", "--only", "ready", "--json", str(file)]) == 0
+    result = json.loads(file.read_text())
+    assert [(r["case"], r["ranks"]) for r in result["rows"]] == [(ranks.READY, 1), (ranks.READY, 4)]
+    assert all(r["cut_seconds"] > 0.0 and r["after_set_up_mb"] > 0.0 for r in result["rows"]), result["rows"]
+    assert [one["limit"] for one in result["goals"]] == [0.35, 2.0, ranks.CUT_SECONDS]
+    assert not any("problem" in r for r in result["rows"]) and ranks.text_lines(result)
+
+
 def test_without_a_launcher(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "launcher", lambda: None)
     assert ranks.main([]) == 2

@@ -146,9 +146,31 @@ def own_values() -> list[np.ndarray]:
     return [u.numpy(), given.numpy()]
 
 
+@ml.kernel
+def most_of(y: ml.Read, most: ml.Max):
+    most[...] = np.maximum(y[0], y[1])
+
+
+def extremes_of_zeros() -> list[np.ndarray]:
+    """0.0 and -0.0 are the same number, and which of them is an extreme hangs on who compares them in which order:
+    here that of the ranks is the other way around than that of the cells."""
+    found = []
+    for values in ([0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0]):
+        for dtype in (np.float64, np.float32):
+            cells = (mesh := ml.generate.box((40, 1))).cells
+            with ml.using(ml.backend(), reproducible=True, partition=np.sort(np.arange(40) % ml.world.size)[::-1]):
+                y = mesh.cells.field("y", 2, dtype=dtype, data=np.repeat(values, 40).reshape(40, 2))
+                low, high = (ml.Global(np.full(2, at), dtype=dtype) for at in (np.inf, -np.inf))
+                most = ml.Global(-0.0, dtype=dtype)
+                extremes(cells, y, low, high, ml.Global(0))
+                most_of(cells, y, most)
+                found += [np.array(one.value, ndmin=1) for one in (low, high, most, y.max(), y.min())]
+    return found
+
+
 RUNS: dict[str, Callable[[], list[np.ndarray]]] = {
     "diffusion": diffusion, "by_hand": by_hand, "few_cells": few_cells, "own_values": own_values,
-    "kinds_of_values": kinds_of_values,
+    "kinds_of_values": kinds_of_values, "extremes_of_zeros": extremes_of_zeros,
 }  # fmt: skip
 
 

@@ -72,8 +72,9 @@ class Reduction:
         return self.added(share, other)
 
     def total(self, before: Expr, share: Expr) -> Expr:
-        """What the Global becomes."""
-        return combined(self.combine, before, share, self.dtype)
+        """What the Global becomes. An extreme that is zero is 0.0: which of that and -0.0 is taken hangs on the order."""
+        total = combined(self.combine, before, share, self.dtype)
+        return total + Number(0.0, self.dtype) if self.combine in _CHOOSING and self.dtype.kind == "f" else total
 
     def finished(self, to: Expr, comp: int, before: Expr | None, share: Expr) -> Statement:
         """The last share into a component of the Global; ``before``: in place of what is there."""
