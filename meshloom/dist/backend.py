@@ -7,14 +7,13 @@ Fields that loops use are cut with their sets (``local.py``), and have arrays ov
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import cache
 from weakref import WeakSet
 
 import numpy as np
 
-from meshloom.backend import ENVIRONMENT_THREADS, cpu_count, distribute
+from meshloom.backend import ENVIRONMENT_THREADS, distribute
 from meshloom.backend.base import Backend, Recording, Replayed, Waits
 from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.lowering import Launches
@@ -215,8 +214,7 @@ def _over_ranks(inside: Backend, world: World) -> Backend:
 
 
 def start() -> None:
-    """This process is one of several ranks. Those of a node that are not bound to cores share them out."""
-    shares = ENVIRONMENT_THREADS is None and cpu_count() == os.cpu_count()
-    distribute(over_ranks, max(1, cpu_count() // world().node_size) if shares else None)
+    """This process is one of several ranks. Those of a node that may use the same cores share them out."""
+    distribute(over_ranks, world().cores if ENVIRONMENT_THREADS is None else None)
     Rows.placement = Placement()
     return_freed_memory()

@@ -15,7 +15,7 @@ from meshloom.dist.validity import needs
 from meshloom.dist.world import World
 from meshloom.errors import one_line
 from meshloom.mesh.box import IndexSpace
-from meshloom.mesh.core import Field
+from meshloom.mesh.core import Field, Map
 from meshloom.operation.call import functions_of
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.operation import Operation
@@ -36,16 +36,16 @@ def loop_explained(of: Operation, world: World) -> str:
     if lone is None or lone.local is None:
         what = "grid" if isinstance(of.domain.set, IndexSpace) else "mesh"
         said = f"all this is of the whole {what}, of which {_name(world)} runs a part; of that {NOT_BY_ITSELF}"
-        return _with_rows(of.policy.explain(of), [("ranks", said)], _halos(of))
+        return _with_rows(of.policy.explain(of), [("ranks", said)], _beyond(of))
     seconds, calls = lone.apart
     more = [("messages", f"{1e3 * seconds:.4g} ms ({_runs(calls)}) besides: exchanges and sums of all ranks, waiting"
                          " for who comes late included")]  # fmt: skip
     head = f"{of.name} over {of.over}: {of.elements:,} elements, back end {of.backend.name}"
     if not lone.loops:
-        return _with_rows(head, [("ranks", f"{_name(world)} has nothing of it to run")], [*more, *_halos(of)])
+        return _with_rows(head, [("ranks", f"{_name(world)} has nothing of it to run")], [*more, *_beyond(of)])
     own = ((one, one.explain().partition("\n")[2]) for one in lone.loops)  # below a headline of its part
     some = (_with_rows(f"{head}\n{text}", [("ranks", _here(of, one, world))], ()) for one, text in own)
-    return _with_rows("\n\n".join(some), (), [*more, *_halos(of)])
+    return _with_rows("\n\n".join(some), (), [*more, *_beyond(of)])
 
 
 def _name(world: World) -> str:
@@ -66,6 +66,14 @@ def _with_rows(text: str, first: Iterable[Row], last: Iterable[Row]) -> str:
     before, after = ([f"  {label:<10} {one_line(said)}" for label, said in rows] for rows in (first, last))
     head, *rest = text.split("\n")
     return "\n".join([head, *before, *rest, *after])
+
+
+def _beyond(of: Operation) -> Iterator[Row]:
+    """What it needs of other ranks, and how long lists of that hold."""
+    yield from _halos(of)
+    for one in (map_ for map_ in of.maps if isinstance(map_, Map) and map_.version):
+        times = "once" if one.version == 1 else f"{one.version:,} times"
+        yield "lists", f"of what is exchanged through {one.name}: made again at each assign, {times} so far"
 
 
 def _halos(of: Operation) -> Iterator[Row]:

@@ -5,8 +5,10 @@ itself, whenever that is.
 
 from __future__ import annotations
 
+import os
+import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +16,8 @@ import numpy as np
 from meshloom.dist.checks import wrong_length
 from meshloom.errors import RankError
 
+_PAUSE = 2e-4  # seconds between looks whether others have come
+_SOON = 50  # looks before the first pause: most who come at all come at once
 _pinned: list[object] = []  # requests, with their memory, that went wrong, or nobody waits for: messages may still come
 
 
@@ -25,6 +29,9 @@ class MpiRanks(Protocol):
 
     @property
     def checks(self) -> bool: ...
+
+    @property
+    def oversubscribed(self) -> bool: ...
 
     @property
     def mpi(self) -> Any: ...
@@ -74,6 +81,17 @@ class Requests:
         self.coming, self.leaving, self.travel = [], [], False
 
 
+def wait_until(come: Callable[[], bool]) -> None:
+    """Until ranks have come, on a node that has fewer cores than ranks: MPI would keep one busy, which others need."""
+    looks = 0
+    while not come():
+        looks += 1
+        if looks > _SOON:
+            time.sleep(_PAUSE)
+        else:
+            os.sched_yield()
+
+
 class PersistentMessages:
     """Rows (n, ...) in memory: those ``sent`` to other ranks, and room for those ``received``, by rank; ``what`` they
     are, by rank: for errors. They travel from ``start`` on, and have come when ``wait`` is over; then they may be
@@ -121,6 +139,10 @@ class PersistentMessages:
         for request in self._requests.leaving:
             request.Get_status()
 
+    def _has_come(self, source: int) -> bool:
+        self.progress()
+        return source in self._seen
+
     def wait(self) -> None:
         """For all; one after the other, so that a wrong one is told though others never come."""
         requests = self._requests
@@ -137,6 +159,8 @@ class PersistentMessages:
         """For the message of a rank; RankError where it is not as long as it should be."""
         kind, status, came = self._types[source], self._status, None
         try:
+            if self._world.oversubscribed:
+                wait_until(lambda: self._has_come(source))
             request.Wait(status)
             status = self._seen.pop(source, status)
             if status.Get_count(kind) == len(rows):

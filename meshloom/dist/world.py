@@ -23,7 +23,7 @@ import numpy as np
 
 from meshloom.dist import ending
 from meshloom.dist.checks import ASK_FOR_CALLS, CollectiveCall, absence, asked_to_check, difference, seconds_to_wait
-from meshloom.dist.messages import PersistentMessages
+from meshloom.dist.messages import PersistentMessages, wait_until
 from meshloom.errors import RankError, UserError, install, known_name, one_line, shown
 from meshloom.mesh.values import as_bytes
 from meshloom.native.machine import usable_cores
@@ -32,29 +32,31 @@ from meshloom.process.tracebacks import running_line
 
 LONGEST_NOTE = 2000  # characters: it must fit into the buffer that a rank holds ready
 TAG = 8  # bytes by which ranks see that they make the same call
-_PAUSE = 2e-4  # seconds between looks whether others have come
+_PAUSE = 2e-4  # seconds between looks whether others have told something
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class World(of_process.OneProcess):
-    """``rank`` of ``size`` in all, ``node_rank`` of ``node_size`` on this node."""
+    """``rank`` of ``size`` in all, ``node_rank`` of ``node_size`` on this node. Another one is of other processes."""
 
     rank: int = 0
     size: int = 1
     node_rank: int = 0
     node_size: int = 1
-    _ranks: Any = field(default=None, repr=False, compare=False)  # MPI's communicator, where there are several
-    _ends: Any = field(default=None, repr=False, compare=False)  # another one, on which ranks wait at their ends
-    _notes: Any = field(default=None, repr=False, compare=False)  # another one, for what ranks are about to do
-    _patience: float = field(default=0.0, repr=False, compare=False)  # seconds, where that is checked
-    _node: Any = field(default=None, repr=False, compare=False)  # one of the ranks of this node
-    _sent: dict[str, of_process.MessageCount] = field(default_factory=dict, repr=False, compare=False)  # so far
-    _row_types: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)  # MPI's, by their bytes
+    _ranks: Any = field(default=None, repr=False)  # MPI's communicator, where there are several
+    _ends: Any = field(default=None, repr=False)  # another one, on which ranks wait at their ends
+    _notes: Any = field(default=None, repr=False)  # another one, for what ranks are about to do
+    _patience: float = field(default=0.0, repr=False)  # seconds, where that is checked
+    _node: Any = field(default=None, repr=False)  # one of the ranks of this node
+    _sent: dict[str, of_process.MessageCount] = field(default_factory=dict, repr=False)  # so far
+    _row_types: dict[int, Any] = field(default_factory=dict, repr=False)  # MPI's, by their bytes
     #: How many collectives it has begun, but for those of replays, which are ``sent``
-    begun: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
-    #: Are there more ranks on a node than cores for them?
-    oversubscribed: bool = field(default=False, repr=False, compare=False)
+    begun: list[int] = field(default_factory=lambda: [0], repr=False)
+    #: Cores of this rank: its share of those that it may use, of which others of its node may use some, too
+    cores: int = 1
+    #: Has any node fewer cores than ranks?
+    oversubscribed: bool = False
 
     @classmethod
     def over(cls, communicator: Any) -> World:
@@ -63,11 +65,13 @@ class World(of_process.OneProcess):
 
         ranks = communicator.Dup()  # the user's own messages stay apart from ours, whatever their tags
         node = ranks.Split_type(MPI.COMM_TYPE_SHARED)
-        cores = set().union(*node.allgather(usable_cores()))
-        asked, share = zip(*ranks.allgather((asked_to_check(), node.size > len(cores))), strict=True)
+        usable = node.allgather(usable_cores())
+        own, all_of_node = usable[node.rank], set().union(*usable)
+        asked, short = zip(*ranks.allgather((asked_to_check(), node.size > len(all_of_node))), strict=True)
         patience = max(map(seconds_to_wait, asked))  # all check, or none
         return cls(ranks.rank, ranks.size, node.rank, node.size, ranks, ranks.Dup(), ranks.Dup(), patience, node,
-                   oversubscribed=any(share))  # fmt: skip
+                   cores=max(1, len(own) // sum(not own.isdisjoint(one) for one in usable)),
+                   oversubscribed=any(short))  # fmt: skip
 
     @property
     def notes(self) -> Any:
@@ -147,10 +151,8 @@ class World(of_process.OneProcess):
         """What came of messages between some ranks; None: all. Where ranks make different calls MPI may find that they
         do not fit, or give bytes of another one, of which nothing can be made."""
         try:
-            if self.oversubscribed:  # MPI keeps a core busy while it waits, which others need
-                here = (ranks or self._ranks).Ibarrier()
-                while not here.Test():
-                    time.sleep(_PAUSE)
+            if self.oversubscribed:
+                wait_until((ranks or self._ranks).Ibarrier().Test)
             return talk()
         except Exception as error:
             raise self.failed(does, error) from None
@@ -327,6 +329,7 @@ class World(of_process.OneProcess):
         if self.size > 1:
             do = others or "cases do, and scripts with loops over sets and grids"
             raise UserError(f"{what} does not run on {self.size} ranks yet: {do}; start it by itself")
+
 
 def _tag(does: str) -> bytes:
     """Goes ahead of bytes, so that those of different calls are told apart."""

@@ -70,9 +70,11 @@ class RankRows:
             parts.append(np.empty(len(some), [("number", np.int64), ("row", self.dtype, self.shape[1:])]))
             parts[-1]["number"], parts[-1]["row"] = self.numbers[some], self.values[some]
         first, last = ranges[ranks().rank]
-        found = np.zeros((last - first, *self.shape[1:]), self.dtype)
+        found, come = np.empty((last - first, *self.shape[1:]), self.dtype), np.zeros(last - first, bool)
         for one in ranks().all_to_all(parts):
             found[one["number"] - first] = one["row"]
+            come[one["number"] - first] = True
+        assert come.all(), f"no rank has given row {first + int(np.argmin(come))}"
         return found
 
     def gathered(self) -> np.ndarray:

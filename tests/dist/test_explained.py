@@ -97,6 +97,21 @@ def test_a_loop_tells_its_own_work_and_waits_apart(monkeypatch: pytest.MonkeyPat
     assert ELEMENTS < sum(on_threads(2, job)) < ELEMENTS + 3, "elements at the cut are run by both"
 
 
+def test_it_says_that_lists_are_made_again_where_a_map_is_given_other_indices() -> None:
+    def job(here: World) -> None:
+        row = Row()
+        loop = spread.loop(row.between, row.u[row.ends], row.r[row.ends])
+        loop()
+        assert "lists" not in loop.explain()
+        for times in ("once", "2 times"):
+            row.ends.assign(row.ends.indices[::-1])
+            loop()
+            said = f"lists      of what is exchanged through {row.ends.name}: made again at each assign, {times} so far"
+            assert said in loop.explain()
+
+    on_threads(2, job)
+
+
 def test_a_loop_of_which_a_rank_has_nothing_says_so() -> None:
     def job(here: World) -> str:
         grid = ml.Grid((8, 3))

@@ -114,6 +114,11 @@ class Handle:
             raise self.world.comes
         status.bytes = self.world.comes
 
+    def Get_status(self, status: Status | None = None) -> bool:
+        if status is not None:
+            self.world.late, status.bytes = self.world.late - 1, self.world.comes  # type: ignore[assignment]
+        return self.world.late < 0
+
     def Free(self) -> None:
         self.world.calls.append("Free")
 
@@ -123,6 +128,7 @@ class RecordedWorld:
 
     def __init__(self) -> None:
         self.calls, self.comes, self.finalized = list[str](), 8, False
+        self.oversubscribed, self.late = False, 0  # looks that find nothing yet
         self.rank, self.checks, self.mpi, self.communicator = 0, False, self, self
         self.Prequest = self.Request = self
 
@@ -215,9 +221,56 @@ def test_a_rank_of_more_than_there_are_cores_leaves_its_own_to_others(
 ) -> None:
     """Until all are there it looks once in a while; where there are enough cores it lets MPI wait, which is faster."""
     slept: list[float] = []
-    monkeypatch.setattr("meshloom.dist.world.time.sleep", slept.append)
-    come = iter([False, False, False, True])
+    monkeypatch.setattr(of_messages.time, "sleep", slept.append)
+    come = iter([False] * (of_messages._SOON + 3) + [True])
     talk = SimpleNamespace(rank=0, Ibarrier=lambda: SimpleNamespace(Test=lambda: next(come)),
                            allgather=lambda one: [one, one])  # fmt: skip
     here = World(0, 2, 0, 2, talk, None, talk, oversubscribed=oversubscribed)
     assert here.allgathered("one", "values") == ["one", "one"] and len(slept) == 3 * oversubscribed
+
+
+@pytest.mark.parametrize("oversubscribed", [True, False])
+def test_so_does_one_that_waits_for_a_message(monkeypatch: pytest.MonkeyPatch, oversubscribed: bool) -> None:
+    """MPI is asked to wait when the message is there, whose length it may tell once only."""
+    slept: list[float] = []
+    monkeypatch.setattr(of_messages.time, "sleep", slept.append)
+    world = RecordedWorld()
+    world.oversubscribed = oversubscribed
+    messages = between_three(world)
+    messages.start()
+    world.late = 2 * of_messages._SOON + 6  # of two messages
+    messages.wait()
+    assert world.calls.count("Wait") == 2 and len(slept) == 3 * oversubscribed
+
+
+#: (cores that the ranks of a node may use, cores of each, is one of them crowded out?)
+CORES = {
+    "all the same": ([{0, 1, 2, 3}] * 2, [2, 2], False),
+    "fewer than there are in the machine": ([{4, 5, 6, 7, 8}] * 2, [2, 2], False),
+    "bound one by one": ([{0, 1}, {2, 3}, {4}], [2, 2, 1], False),
+    "bound by sockets": ([{0, 1, 2, 3}] * 2 + [{4, 5, 6, 7}] * 2, [2, 2, 2, 2], False),
+    "more ranks than cores": ([{0, 1}] * 3, [1, 1, 1], True),
+    "all bound to one": ([{7}] * 2, [1, 1], True),
+}
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_ranks_share_out_the_cores_that_several_may_use(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    usable, each, crowded = CORES[name]
+    for rank, own in enumerate(usable):
+        node = SimpleNamespace(rank=rank, size=len(usable), allgather=lambda mine: usable)
+        talk = SimpleNamespace(rank=rank, size=len(usable), Dup=lambda: None, Split_type=lambda _, node=node: node,
+                               allgather=lambda mine: [mine])  # fmt: skip
+        monkeypatch.setattr("meshloom.dist.world.usable_cores", lambda own=own: own)
+        here = World.over(SimpleNamespace(Dup=lambda talk=talk: talk))
+        assert (here.cores, here.oversubscribed) == (each[rank], crowded)
+
+
+def test_another_node_that_is_crowded_counts_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All make the same calls, or none."""
+    node = SimpleNamespace(rank=0, size=1, allgather=lambda mine: [mine])
+    talk = SimpleNamespace(rank=0, size=4, Dup=lambda: None, Split_type=lambda _: node,
+                           allgather=lambda mine: [mine, ("", True), ("", True), ("", True)])  # fmt: skip
+    monkeypatch.setattr("meshloom.dist.world.usable_cores", lambda: {0, 1})
+    here = World.over(SimpleNamespace(Dup=lambda: talk))
+    assert here.oversubscribed and here.cores == 2

@@ -163,4 +163,4 @@ def test_mpi4py_that_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(of_process, "launched", lambda: of_process.Launched(1, 2))
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     with pytest.raises(UserError, match=r"a launcher has started 2 processes, and mpi4py is not there to join them"):
-        world.world.__wrapped__()
+        world._of_launcher()

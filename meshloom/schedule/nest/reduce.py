@@ -72,7 +72,7 @@ class Reduction:
         return self.added(share, other)
 
     def total(self, before: Expr, share: Expr) -> Expr:
-        """What the Global becomes. An extreme that is zero is 0.0: which of that and -0.0 is taken hangs on the order."""
+        """What the Global becomes. An extreme that is zero is 0.0: whether -0.0 is taken for one hangs on the order."""
         total = combined(self.combine, before, share, self.dtype)
         return total + Number(0.0, self.dtype) if self.combine in _CHOOSING and self.dtype.kind == "f" else total
 
