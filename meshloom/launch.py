@@ -460,9 +460,9 @@ def _announce(job: Job, case: Case, folder: RunFolder, report: RunReport) -> Non
 
 
 def _ranks_text(options: RunOptions) -> str:
-    """How many there are, and whether that changes the results; '' where there is one."""
+    """How many there are, and whether that changes the results; '' where there is one, and nobody has asked."""
     if ml.world.size == 1:
-        return ""
+        return "; the same bits on any number of ranks" if options.reproducible else ""
     cut = "" if options.partition == ml.partitioners()[0] else f" cut by {options.partition}"
     bits = ("the same bits as on any other number" if options.reproducible else
             "bits depend on their number (not with --set run.reproducible=true)")  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -125,6 +126,7 @@ def failing(folder: Path) -> list[np.ndarray]:
     assert (folder / "saved.h5").read_bytes() == before and os.listdir(folder) == ["saved.h5"]
     if ml.world.size > 1:
         _not_shared(folder, step, u, is_last)
+        _other_on_one_rank(folder, u, is_last)
     damaged = bytearray(before)
     damaged[-3] ^= 1
     if ml.world.rank == 0:
@@ -148,6 +150,32 @@ def _not_shared(folder: Path, step: ml.Program, u: ml.Field, is_last: bool) -> N
         assert os.listdir(folder) == ["saved.h5"]
         with pytest.raises(UserError, match=rf"saved\.h5: \. is not the same folder on rank {other} as on rank 0;"):
             ml.save("saved.h5", u)
+
+
+def _other_on_one_rank(folder: Path, u: ml.Field, is_last: bool) -> None:
+    """A file that one rank finds missing, damaged, or to be another one, which is whole: all are told, and nobody has
+    other values than before."""
+    values, at_home = u.numpy(), (folder / "saved.h5").read_bytes()
+    other = folder.parent / "other"
+    if is_last:
+        other.mkdir()
+    damaged = bytes([*at_home[:-3], at_home[-3] ^ 1, *at_home[-2:]])
+    whole = folder.parent / "whole.h5"
+    ml.save(whole, u)
+    assert whole.read_bytes() != at_home, "of another moment"
+    for there, said in ((None, "no such saved state file"), (damaged, "damaged or truncated saved state; save it again"),
+                        (whole.read_bytes(), "ranks find different files there; give a folder that all nodes share")):
+        if is_last and there is not None:
+            (other / "saved.h5").write_bytes(there)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.chdir(other if is_last else folder)
+            with pytest.raises(UserError, match=rf"saved\.h5: {said}"):
+                ml.load("saved.h5", u)
+        assert np.array_equal(u.numpy(), values)
+    ml.world.allgathered(0)
+    if is_last:
+        shutil.rmtree(other)
+        whole.unlink()
 
 
 def pieces(folder: Path) -> list[np.ndarray]:
