@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 
 HOLE = "x"  # what stands where a value is put in: text around it is judged as if it were a name
+#: Expressions that may make one, and nodes in which there is none.
+MAKES_TEXT = (ast.Constant, ast.JoinedStr, ast.BinOp, ast.Call)
+WITHOUT_TEXT = (ast.Name, ast.expr_context, ast.operator, ast.alias)
 
 
 def text_of(node: ast.AST) -> str | None:
@@ -42,13 +45,30 @@ def _filled(node: ast.AST) -> ast.expr | None:
     return node.func.value if is_format else None  # type: ignore[attr-defined]
 
 
-def texts(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+@cache
+def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All that there are, which takes as long to find as to look at."""
+    return tuple(ast.walk(tree))
+
+
+@cache
+def texts(tree: ast.AST) -> tuple[tuple[ast.AST, str], ...]:
     """Every text that is no documentation, with where it stands; one that is put together is one."""
+    found: list[tuple[ast.AST, str]] = []
+    _collect(tree, found)
+    return tuple(found)
+
+
+def _collect(node: ast.AST, found: list[tuple[ast.AST, str]]) -> None:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return
-    text = text_of(node)
+    text = text_of(node) if isinstance(node, MAKES_TEXT) else None
     if text is not None:
-        yield node, text
-        yield from (found for one in _parts(node) if text_of(one) is None for found in texts(one))
+        found.append((node, text))
+        for one in _parts(node):
+            if text_of(one) is None:
+                _collect(one, found)
     else:
-        yield from (found for one in ast.iter_child_nodes(node) for found in texts(one))
+        for one in ast.iter_child_nodes(node):
+            if not isinstance(one, WITHOUT_TEXT):
+                _collect(one, found)

@@ -163,8 +163,11 @@ def _other_on_one_rank(folder: Path, u: ml.Field, is_last: bool) -> None:
     whole = folder.parent / "whole.h5"
     ml.save(whole, u)
     assert whole.read_bytes() != at_home, "of another moment"
-    for there, said in ((None, "no such saved state file"), (damaged, "damaged or truncated saved state; save it again"),
-                        (whole.read_bytes(), "ranks find different files there; give a folder that all nodes share")):
+    for there, said in (
+        (None, "no such saved state file"),
+        (damaged, "damaged or truncated saved state; save it again"),
+        (whole.read_bytes(), "ranks find different files there; give a folder that all nodes share"),
+    ):
         if is_last and there is not None:
             (other / "saved.h5").write_bytes(there)
         with pytest.MonkeyPatch.context() as patched:

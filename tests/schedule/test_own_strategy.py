@@ -17,7 +17,7 @@ from meshloom.schedule.plan.emitter import Emitter
 from meshloom.schedule.strategies.base import Strategy
 from tests.docs.test_docs import blocks
 from tests.docs.test_rooms import files, parsed
-from tests.written import text_of, texts
+from tests.written import nodes, text_of, texts
 
 PACKAGE = Path(ml.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "schedules.md"
@@ -165,7 +165,9 @@ def pattern(node: ast.AST) -> str:
 def may_name(node: ast.AST) -> set[str]:
     """Strategies whose names an expression may put together, of which it says some letters in a row."""
     is_text = isinstance(node, ast.JoinedStr) or (isinstance(node, ast.BinOp) and text_of(node) is not None)
-    made = pattern(node) if is_text else ""
+    if not is_text:
+        return set()
+    made = pattern(node)
     said = max((len(part) for part in made.split("..+")), default=0)
     return {name for name in NAMES if said >= LETTERS and made != name and re.fullmatch(made, name)}
 
@@ -173,13 +175,13 @@ def may_name(node: ast.AST) -> set[str]:
 def named_in(where: str, tree: ast.Module) -> Iterator[str]:
     """Strategies that a module names in its code: as a text, however it is put together, alone, as a schedule, or in
     quotes; by importing its file or its class; or as an attribute of the package of all."""
-    yield from (f"{where}: {name!r} may be {ast.unparse(node)}" for node in ast.walk(tree) if isinstance(node, ast.expr)
-                for name in sorted(may_name(node)))  # fmt: skip
+    made = (node for node in nodes(tree) if isinstance(node, ast.JoinedStr | ast.BinOp))
+    yield from (f"{where}: {name!r} may be {ast.unparse(node)}" for node in made for name in sorted(may_name(node)))
     for at, text in texts(tree):
         found = {text} & NAMES or set(A_SCHEDULE.findall(text)) or set(QUOTED.findall(text))
         meant = sorted(name for name in found if (where, name) not in OTHERWISE)
         yield from (f"{where}: {name!r} in {ast.unparse(at)}" for name in meant)
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
             imported = {module, *(f"{module}.{one.name}".lstrip(".") for one in node.names)}
