@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, final
 
+import numpy as np
+
 from meshloom.backend import current
 from meshloom.backend.base import Backend
 from meshloom.backend.lowering import Launches
@@ -28,11 +30,12 @@ from meshloom.operation.execution import Execution, Spent, cached
 from meshloom.operation.inspection import Inspection, inspect
 from meshloom.operation.operand import Operand
 from meshloom.operation.policy import ExecutionPolicy, SharedCache, Wish
-from meshloom.order import TYPICAL_BLOCK
+from meshloom.order import TYPICAL_BLOCK, sampled_blocks
 from meshloom.recording import not_in_program, recorder, refuse_in_program
 from meshloom.schedule.choice.cost import Work
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.choice.schedule import Schedule
+from meshloom.schedule.fused.chunks import Chunking, chunking
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
 from meshloom.target.limit import Peaks, Roofline, limit_of
@@ -40,7 +43,7 @@ from meshloom.target.limit import Peaks, Roofline, limit_of
 if TYPE_CHECKING:
     from meshloom.schedule.choice.candidate import Candidates
 
-SHARED = ("spec", "work", "chosen", "plan", "flops")  # what lies in the cache that operations share
+SHARED = ("spec", "work", "chosen", "plan", "flops", "chunking")  # what lies in the cache that operations share
 
 
 @final
@@ -274,6 +277,14 @@ class Operation(NoCopy):
     def flops(self) -> float:
         """Floating-point operations of one execution, for the cost model."""
         return self.policy.flops(self)
+
+    @cached
+    def chunking(self) -> Chunking:
+        """On a CPU, of a loop with one racy map: chunks of its targets, judged by a sample of its elements."""
+        one = self.maps[self.spec.racy_maps[0]]
+        parts = [one.positions[first:last] for first, last in sampled_blocks(self.set.owned, TYPICAL_BLOCK)]
+        rows = np.concatenate(parts) if parts else one.positions[:0]
+        return chunking(rows, one.target.owned, self.backend.target.cpu.chunks)
 
     @property
     def limit(self) -> Roofline:

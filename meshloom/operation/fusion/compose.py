@@ -17,7 +17,7 @@ from meshloom.operation.body import BodyGraph, GivenBody
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.domain import BoxPoints, SetElements
 from meshloom.operation.fusion.fused_policy import FusedPolicy
-from meshloom.operation.fusion.groups import Group, in_chunks
+from meshloom.operation.fusion.groups import Group
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.fusion.substitution import evaluated, substituted, valued, written
 from meshloom.operation.operand import AccessPattern, Operand, Operands
@@ -376,7 +376,7 @@ def _plan_together(composer: _Composer, gathers: Gathers) -> FusedPlan:
 def _plan_in_chunks(composer: _Composer, gathers: Gathers) -> ChunkPlan:
     """Chunks of targets visit the elements that touch them."""
     direct = serving(ELEMENTS).block(CPU, composer.on.owned)
-    block = max((in_chunks(loop)[0] for loop, _ in gathers.values()), default=direct)
+    block = max((loop.chunking.size for loop, _ in gathers.values()), default=direct)
     return ChunkPlan("fused_chunks", block, {n: _touching(*gathers[n], block) for n in sorted(gathers)})
 
 
