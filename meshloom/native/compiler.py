@@ -24,7 +24,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache as remembered
 from pathlib import Path
 from typing import TypeVar
@@ -36,6 +36,7 @@ from meshloom.native.names import safe_name
 from meshloom.process.activity import compiling
 from meshloom.process.children import run_apart
 from meshloom.process.signals import undone_if_stopped
+from meshloom.records import dataclass
 
 T = TypeVar("T")
 

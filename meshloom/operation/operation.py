@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, final
 
@@ -32,12 +31,14 @@ from meshloom.operation.operand import Operand
 from meshloom.operation.policy import ExecutionPolicy, SharedCache, Wish
 from meshloom.order import TYPICAL_BLOCK, sampled_blocks
 from meshloom.recording import not_in_program, recorder, refuse_in_program
+from meshloom.records import dataclass
 from meshloom.schedule.choice.cost import Work
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.fused.chunks import Chunking, chunking
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
+from meshloom.target import CPU
 from meshloom.target.limit import Peaks, Roofline, limit_of
 
 if TYPE_CHECKING:
@@ -280,11 +281,12 @@ class Operation(NoCopy):
 
     @cached
     def chunking(self) -> Chunking:
-        """On a CPU, of a loop with one racy map: chunks of its targets, judged by a sample of its elements."""
-        one = self.maps[self.spec.racy_maps[0]]
-        parts = [one.positions[first:last] for first, last in sampled_blocks(self.set.owned, TYPICAL_BLOCK)]
-        rows = np.concatenate(parts) if parts else one.positions[:0]
-        return chunking(rows, one.target.owned, self.backend.target.cpu.chunks)
+        """Chunks on a CPU of the targets of its racy map, judged by a sample of its elements."""
+        through = [self.maps[m] for m in self.spec.racy_maps[:1]]
+        blocks = sampled_blocks(self.set.owned, TYPICAL_BLOCK)
+        parts = [one.positions[first:last] for one in through for first, last in blocks]
+        rows = np.concatenate(parts) if parts else np.empty((0, 1), np.int64)
+        return chunking(rows, sum(one.target.owned for one in through), CPU.cpu.chunks)
 
     @property
     def limit(self) -> Roofline:

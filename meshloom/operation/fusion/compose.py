@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from meshloom.kernel import passes
@@ -23,6 +23,7 @@ from meshloom.operation.fusion.substitution import evaluated, substituted, value
 from meshloom.operation.operand import AccessPattern, Operand, Operands
 from meshloom.operation.operation import Operation
 from meshloom.operation.policy import spec_param
+from meshloom.records import dataclass
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.fused.chunks import ChunkPlan, StagedTouching, Touching
 from meshloom.schedule.fused.fused import FusedGather, FusedPlan, FusedSpec, touched_bits

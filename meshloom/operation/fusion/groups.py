@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from meshloom.kernel.count import flops_by_kind
 from meshloom.kernel.expr import topological
@@ -13,6 +13,7 @@ from meshloom.mesh.core import Field, Global, Set
 from meshloom.operation.dataflow import OFFSETS, SAME, DataAccess, Dataflow
 from meshloom.operation.domain import Part
 from meshloom.operation.operation import Operation
+from meshloom.records import dataclass
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.choice.symmetry import rounded_by_side
 from meshloom.schedule.plan.plan import Plan, alike

@@ -10,7 +10,6 @@ the result has the same bits for any number of them. A fused loop that nothing i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
+from meshloom.records import dataclass
 from meshloom.schedule.fused.fused import FusedElement, FusedSpec
 from meshloom.schedule.nest.code import (
     BLOCK,
