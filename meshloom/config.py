@@ -1,8 +1,8 @@
 """Typed configurations: frozen dataclasses filled from TOML files and ``--set key=value``, checked key by key.
 
-A configuration is a dataclass whose fields are sections (again dataclasses), options (``option``) or free
-tables (``table``). Every value arrives as a ``Setting`` that knows where it was written, so that each
-complaint names a file and line, or the ``--set`` it came from, and says what would be right.
+A configuration is a dataclass whose fields are sections (again dataclasses), options (``option``) or free tables
+(``table``). Every value arrives as a ``Setting`` that knows where it was written, so that each complaint names a file
+and line, or the ``--set`` it came from, and says what would be right.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import math
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from meshloom.errors import ConfigError, nearest, shown
+from meshloom.records import dataclass
 from meshloom.toml import Key, check_depth, key_and_rest, statements, toml_key, toml_shown, toml_value, value_of
 
 Config = TypeVar("Config")
@@ -29,8 +30,6 @@ _TOO_LARGE = 2**63  # TOML knows whole numbers of 64 bits
 
 
 # --- defining a configuration -----------------------------------------------------------------------------
-
-
 def option(
     default: Any,
     doc: str,

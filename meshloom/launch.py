@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from meshloom.io import checkpoint as checkpoints
 from meshloom.io.checkpoint import Checkpoint
 from meshloom.process.activity import busy
 from meshloom.process.ranks import by_root, on_root, ranks
+from meshloom.records import dataclass
 from meshloom.run.files import Start
 from meshloom.run.folder import COMMAND, Options, RunFolder, claim, recover, shared
 from meshloom.run.names import CHECKPOINT, CONFIG

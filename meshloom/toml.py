@@ -10,10 +10,10 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from meshloom.errors import ConfigError, shown
+from meshloom.records import dataclass
 
 Key = tuple[str, ...]  # ("gauges", "a.b"): the parts of a dotted key
 

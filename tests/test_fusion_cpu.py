@@ -13,6 +13,7 @@ import meshloom as ml
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion import program as fused_program
 from meshloom.schedule.choice.cost import Cost
+from meshloom.schedule.fused import chunks
 from meshloom.schedule.strategies import names as strategies
 from meshloom.schedule.strategies import strategy
 from tests.fitted import changed
@@ -94,6 +95,19 @@ def test_chunks_evaluate_as_where_order_is_free(monkeypatch: pytest.MonkeyPatch,
         for one in map(strategy, strategies()):
             monkeypatch.setattr(type(one), "evaluates_first", bound if one.in_order else free)
         assert touching(**asked) == touching()
+
+
+def test_chunks_of_a_map_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often fusion asks which loops go together: all rows of a sample are sorted for it."""
+    judged, judge = list[tuple[bytes, int]](), chunks.listed_again
+
+    def noted(rows: np.ndarray, chunk: int) -> float:
+        judged.append((rows.tobytes(), chunk))
+        return judge(rows, chunk)
+
+    monkeypatch.setattr(chunks, "listed_again", noted)
+    assert len(groups_of(airfoil("cpu").program)) == 2
+    assert judged and len(judged) == len(set(judged))
 
 
 def test_elements_that_many_chunks_would_evaluate_stay_apart(small_chunks: None) -> None:

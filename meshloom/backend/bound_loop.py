@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Map
+from meshloom.records import dataclass
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from meshloom.records import dataclass
 
 
 def reduced(waits: Sequence[Collection[int]]) -> list[tuple[int, ...]]:

@@ -30,7 +30,7 @@ def compiled_meanwhile() -> Iterator[None]:
     """A block in which a case is made and made ready: compilers work while Python does, from its beginning, and
     what they are given in it is one batch."""
     with together.together():
-        ffi.begin_all()
+        ffi.begin_early()
         yield
 
 

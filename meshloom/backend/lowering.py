@@ -10,7 +10,7 @@ belong to an operation, until a field moves. ``CompilingBackend`` is the walk fr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from meshloom.backend.translation_unit import KernelText, TranslationUnit
 from meshloom.native.threads import check_device
+from meshloom.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -20,6 +19,7 @@ from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
 from meshloom.mesh.box import Box
 from meshloom.mesh.formula import Formula, computed_rows
+from meshloom.records import dataclass
 from meshloom.schedule.lines.spec import LineSpec
 from meshloom.schedule.spec import LoopSpec
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from meshloom.mesh.core import Field, Global
 from meshloom.mesh.layout import Layout
+from meshloom.records import dataclass
 
 
 @dataclass(frozen=True)

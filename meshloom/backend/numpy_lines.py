@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from meshloom.kernel.expr import Node
 from meshloom.mesh.core import Field
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.offsets import Index
+from meshloom.records import dataclass
 from meshloom.schedule.lines.spec import LineSpec
 
 _MERGE: dict[str, Callable[[Any, Any], Any]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from meshloom.backend.bound_loop import BoundLoop
 from meshloom.errors import ScheduleError
 from meshloom.kernel.emit import literal
 from meshloom.kernel.expr import C_TYPES
+from meshloom.records import dataclass
 from meshloom.schedule.nest.binned import BINNED, WORDS
 from meshloom.schedule.nest.code import Pass, partial_name, serial_pass
 from meshloom.schedule.nest.nodes import Name, Statement, let

@@ -11,7 +11,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -34,6 +34,7 @@ from meshloom.case.settings import (
 )
 from meshloom.config import flatten, to_toml
 from meshloom.errors import ConfigError, nearest, shown
+from meshloom.records import dataclass
 from meshloom.run.names import CHECKPOINT, restart_command
 from meshloom.run.output import check_sizes, write_on_mesh
 from meshloom.run.own_rows import AnyRows, on_every_rank, rows_of, rows_on, values_at

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import meshloom as ml
 from meshloom.errors import MeshError
+from meshloom.records import dataclass
 
 _ROUNDINGS = 4.0  # of one time: a product, a quotient and the end as it was given
 _SAME = 1e-8  # of a step: what the rounding of a step may add up to, and be no reason for another length

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields, make_dataclass, replace
+from dataclasses import MISSING, field, fields, make_dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import meshloom as ml
 from meshloom.case.schedules import schedule_table
 from meshloom.config import described, option, section, table
 from meshloom.errors import ConfigError, nearest
+from meshloom.records import dataclass
 from meshloom.run.samples import USUAL_EVERY, Wishes, integral, line, probe
 from meshloom.run.task import SettingRow
 from meshloom.toml import toml_shown

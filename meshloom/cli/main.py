@@ -7,7 +7,6 @@ could not show all that it should, because the case is wrong there, ends with 3.
 
 from __future__ import annotations
 
-import difflib
 import errno
 import gc
 import io
@@ -20,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
+from meshloom.cli.parsing import Command, Group
 from meshloom.errors import MeshloomError, RunError, UserError, is_text, one_line, shown
 from meshloom.process import activity, ranks, start, streams
 from meshloom.process.signals import exit_code
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 INCOMPLETE = 3  # exit code of a run that has finished, without something that the case fails to show
 
-_ALIASES = {"list": "cases"}  # of commands: what people try first
-
 # What typer raises where a command line is wrong. It is a class of click's, which newer versions have inside them.
 _WRONG_USE: Any = typer.BadParameter.__base__
 
@@ -41,48 +38,8 @@ _WRONG_USE: Any = typer.BadParameter.__base__
 _STARTED = time.perf_counter() - time.process_time()
 
 
-class _PlainHelp:
-    """Commands whose --help is shown as a flag; see ``_flag``."""
-
-    def get_help_option(self, context: Any) -> Any:
-        found = super().get_help_option(context)  # type: ignore[misc]
-        if found is not None:
-            found.metavar = ""
-        return found
-
-
-class _Command(_PlainHelp, TyperCommand):
-    pass
-
-
-class _Group(_PlainHelp, TyperGroup):
-    """Commands by their names, and by those that people try first."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        return super().get_command(ctx, _ALIASES.get(cmd_name, cmd_name))
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """One that is misspelt is told by the name that the help has: what typer suggests depends on its version."""
-        name = args[0]
-        if self.get_command(ctx, name) is None and not name.startswith("-"):
-            meant = _meant(name, self.list_commands(ctx))
-            hint = f"; did you mean '{meant}'?" if meant else ""
-            raise UserError(f"No such command {shown(name)}{hint}; see {ctx.command_path} --help")
-        return super().resolve_command(ctx, args)
-
-
-def _meant(name: str, commands: list[str]) -> str:
-    """The command that a misspelt one is nearest to; 'run airfoil' for the name of a case; '' where nobody knows."""
-    from meshloom.catalogue import names_a_case
-
-    if names_a_case(name):
-        return f"run {name}"
-    usual = {one: one for one in commands} | _ALIASES
-    return next((usual[one] for one in difflib.get_close_matches(name.lower(), usual, n=1)), "")
-
-
 app = typer.Typer(
-    cls=_Group,
+    cls=Group,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -224,7 +181,7 @@ def _options(
     pass
 
 
-@app.command(cls=_Command, epilog=_RUN_EXAMPLES)
+@app.command(cls=Command, epilog=_RUN_EXAMPLES)
 def run(
     target: Annotated[
         str | None,
@@ -334,9 +291,9 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
         raise typer.Exit(INCOMPLETE)
 
 
-@app.command(cls=_Command, epilog="Example:  meshloom finish runs/airfoil-001")
+@app.command(cls=Command, epilog="Example:  meshloom finish runs/airfoil-001")
 def finish(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, or its checkpoint.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run, or its checkpoint.")],
     changed: Annotated[bool, _flag("--changed", help=_CHANGED)] = False,
     json: Annotated[bool, _flag("--json", help="End stdout with one line of JSON.")] = False,
     quiet: Annotated[bool, _flag("--quiet", "-q", help="Print nothing but errors, warnings and JSON.")] = False,
@@ -345,26 +302,26 @@ def finish(
     _becomes_a_run()
     from meshloom.launch import Request, check, checkpoint_of
 
-    request = Request(None, restart=checkpoint_of(run), finish=True, changed=changed)
+    request = Request(None, restart=checkpoint_of(Path(run)), finish=True, changed=changed)
     _carry_out(request, check(request), json=json, quiet=quiet)
 
 
-@app.command(cls=_Command, epilog="Example:  meshloom report runs/airfoil-001")
+@app.command(cls=Command, epilog="Example:  meshloom report runs/airfoil-001")
 def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run.")],
 ) -> None:
     """Make the page report.html of a run again, from the files in its folder."""
     from meshloom.launch import make_page
 
     start.command.prints_only = False
-    print(make_page(run))
+    print(make_page(Path(run)))
 
 
 def _tell_that_stdout_is_lost(loss: OSError) -> None:
     streams.write_to_stderr(f"meshloom: stdout is gone ({loss.strerror}); the run goes on without it")
 
 
-@app.command(cls=_Command)
+@app.command(cls=Command)
 def cases(
     json: Annotated[bool, _flag("--json", help="Print one line of JSON, which says why, too.")] = False,
 ) -> None:
@@ -375,7 +332,7 @@ def cases(
         print(line)
 
 
-@app.command(cls=_Command, epilog="Example:  meshloom show airfoil > mine.toml")
+@app.command(cls=Command, epilog="Example:  meshloom show airfoil > mine.toml")
 def show(
     target: Annotated[
         str, typer.Argument(metavar="CASE_OR_FILE", help="A case, its Python file, or a TOML file to complete.")
@@ -404,7 +361,7 @@ The same command goes on with a study that was stopped or killed.
 """
 
 
-@app.command(cls=_Command, epilog=_STUDY_EXAMPLES)
+@app.command(cls=Command, epilog=_STUDY_EXAMPLES)
 def study(
     target: Annotated[str, typer.Argument(metavar="CASE_OR_FILE", help="A case, its Python file, or a TOML file.")],
     over: Annotated[
@@ -450,7 +407,7 @@ _PARTITION_EXAMPLES = """Examples:
 """
 
 
-@app.command(cls=_Command, epilog=_PARTITION_EXAMPLES)
+@app.command(cls=Command, epilog=_PARTITION_EXAMPLES)
 def partition(
     target: Annotated[str, typer.Argument(metavar="CASE_OR_FILE", help="A case, its Python file, or a TOML file.")],
     ranks: Annotated[str, typer.Option("-n", "--ranks", metavar="N", help="Among how many ranks.")],
@@ -469,7 +426,7 @@ def partition(
         print(line)
 
 
-@app.command(cls=_Command, epilog="Example:  meshloom new heat && meshloom run heat.py")
+@app.command(cls=Command, epilog="Example:  meshloom new heat && meshloom run heat.py")
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it; NAME.py is written here.")],
     kind: Annotated[str, typer.Option(metavar="mesh|grid", help="What it lives on.")] = "mesh",
@@ -481,7 +438,7 @@ def new(
     print(f"{path} is written; try: meshloom run {path}, then change it")
 
 
-@app.command(cls=_Command)
+@app.command(cls=Command)
 def info() -> None:
     """Tell about this machine: cores, GPU, compilers, back ends, memory bandwidth."""
     from meshloom.cli.info import text_lines
@@ -490,7 +447,7 @@ def info() -> None:
         print(line)
 
 
-@app.command(cls=_Command)
+@app.command(cls=Command)
 def cache(clear: Annotated[bool, _flag("--clear", help="Remove all that it holds; it is made again.")] = False) -> None:
     """Tell where compiled code and plans are kept, and how much that is."""
     from meshloom.cli.cache import cleared, text_lines

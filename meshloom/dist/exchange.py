@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from meshloom.dist.messages import PersistentMessages
 from meshloom.dist.world import world
 from meshloom.mesh.core import on_host
 from meshloom.operation.call import CalledFunction
+from meshloom.records import dataclass
 from meshloom.schedule.choice.explain import amount
 
 

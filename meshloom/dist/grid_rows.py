@@ -10,7 +10,6 @@ set.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -29,6 +28,7 @@ from meshloom.operation.call import CalledFunction, called, functions_of
 from meshloom.operation.domain import SetElements
 from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
+from meshloom.records import dataclass
 
 KEPT = "rows of the grid"  # where a grid keeps them
 Rows = Callable[[Set], Set]  # of a grid its rows, any other set itself

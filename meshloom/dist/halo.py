@@ -14,13 +14,13 @@ Each of the two halos is a layer of its own (``LAYERS``): a loop asks for what i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from meshloom.dist.ownership import Link, Owners, everywhere
 from meshloom.native.algorithms import distinct
+from meshloom.records import dataclass
 
 EXEC, IMPORT = LAYERS = ("exec", "import")
 ALL_LAYERS = frozenset(LAYERS)

@@ -10,7 +10,7 @@ whose halos stay as they were keep what is here of them, so that fields need not
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -28,6 +28,7 @@ from meshloom.mesh.core import Field, Map, RestrictedMap, Set, Subset
 from meshloom.mesh.layout import Layout
 from meshloom.mesh.numbering import Rows
 from meshloom.mesh.values import index_dtype
+from meshloom.records import dataclass
 
 KEPT = "ranks"  # where a set keeps its distribution
 OWNERS = "owners"  # where a set keeps who owns its elements, if that is known before it is cut

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from meshloom.backend.lowering import Launch, Launches
 from meshloom.dist.grid_rows import on_rows
@@ -13,6 +12,7 @@ from meshloom.dist.lower import Here, LocalProgram, lowered
 from meshloom.dist.world import World
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.operation import Operation
+from meshloom.records import dataclass
 
 
 class LoneLoop:

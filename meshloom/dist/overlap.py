@@ -12,7 +12,6 @@ between early loops that run one by one anyway; a loop is not cut for that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
@@ -30,6 +29,7 @@ from meshloom.operation.dataflow import OFFSETS, Dataflow, Storage
 from meshloom.operation.domain import EVERYWHERE, BoxPoints, Extent, Part, Region, overlap, without
 from meshloom.operation.fusion.groups import Group, grouped
 from meshloom.operation.operation import Operation
+from meshloom.records import dataclass
 from meshloom.target import CPU
 from meshloom.target.numbers import MessageNumbers
 

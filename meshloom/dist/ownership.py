@@ -9,13 +9,13 @@ them.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from meshloom.dist.partition import even_runs
+from meshloom.records import dataclass
 
 EVERY = -1  # the owner of what lives on every rank
 

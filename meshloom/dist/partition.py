@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +11,7 @@ from meshloom.errors import PartitionError, known_name
 from meshloom.order.curves import hilbert_order
 from meshloom.order.graph import Graph, target_graph
 from meshloom.order.partition import kaminpar_labels, metis_labels, missing, partitioners
+from meshloom.records import dataclass
 
 MOST_RANKS = 2**16
 _BINS = 4096  # of the cells that are cut in two

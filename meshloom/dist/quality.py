@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from meshloom.dist.halo import DistributedSet, ExchangeLists
+from meshloom.records import dataclass
 
 
 @dataclass(frozen=True)

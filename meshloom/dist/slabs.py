@@ -15,7 +15,7 @@ Planes that are not needed for any of these are there, and nobody looks at them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple, cast
 
@@ -39,6 +39,7 @@ from meshloom.operation.domain import BoxPoints, GridLines
 from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
 from meshloom.operation.policy import by_strategy
+from meshloom.records import dataclass
 from meshloom.schedule.strategies import AUTOMATIC, POINTS, serving
 
 KEPT = "slabs"  # where a grid keeps how it is cut

@@ -8,7 +8,6 @@ ghosts belong to the plane at their end.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -23,6 +22,7 @@ from meshloom.mesh.mesh import Mesh, mesh_of
 from meshloom.native.algorithms import distinct
 from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
+from meshloom.records import dataclass
 
 
 @dataclass(frozen=True, eq=False)

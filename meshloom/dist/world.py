@@ -12,7 +12,7 @@ import pickle
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from importlib import import_module
 from itertools import accumulate, pairwise
@@ -29,6 +29,7 @@ from meshloom.mesh.values import as_bytes
 from meshloom.native.machine import usable_cores
 from meshloom.process import ranks as of_process
 from meshloom.process.tracebacks import running_line
+from meshloom.records import dataclass
 
 LONGEST_NOTE = 2000  # characters: it must fit into the buffer that a rank holds ready
 TAG = 8  # bytes by which ranks see that they make the same call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import pairwise
 
@@ -19,6 +19,7 @@ from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.periodic import paired_groups
 from meshloom.mesh.validation_error import ValidationError
 from meshloom.native.algorithms import distinct
+from meshloom.records import dataclass
 
 #: Dimension and number of nodes of every element that may stand in a file.
 ELEMENTS = {

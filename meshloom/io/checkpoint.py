@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from meshloom.io.checksummed import (
     write_checksummed,
 )
 from meshloom.io.rank_rows import AnyRows, on_every_rank
+from meshloom.records import dataclass
 
 FORMAT = 1
 _KIND = FileKind("checkpoint", "use an earlier one", "take checkpoint.h5 of a run")

@@ -15,7 +15,6 @@ import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
@@ -26,6 +25,7 @@ from meshloom.errors import UserError, other_than_file
 from meshloom.io.collective import Raw, Segment, Text, checksums_of, write_collectively
 from meshloom.io.rank_rows import AnyRows, RankRows, even_ranges
 from meshloom.process.ranks import agreed, on_root, ranks
+from meshloom.records import dataclass
 
 T = TypeVar("T")
 _SAFE = " !\"#$&'()*+,:;<=>?@[\\]^`{|}"  # as it is in the name of a dataset, with letters, digits and "_.-~"

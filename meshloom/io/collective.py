@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +27,7 @@ from meshloom.io.rank_rows import AnyRows, Range, RankRows, even_ranges
 from meshloom.mesh.values import as_bytes
 from meshloom.process.atomic_write import replacing
 from meshloom.process.ranks import agreed, on_root, ranks
+from meshloom.records import dataclass
 
 BLOCK = 2**20  # bytes: checksums are those of blocks, and a rank writes and reads whole ones
 

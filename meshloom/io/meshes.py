@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -35,6 +34,7 @@ from meshloom.mesh.numbering import Rows
 from meshloom.native.algorithms import distinct
 from meshloom.process.ranks import by_root, ranks
 from meshloom.recording import MAKE_BEFORE, not_in_program
+from meshloom.records import dataclass
 
 Fields = Mapping[str, AnyRows]
 

@@ -7,12 +7,13 @@ phase of collective input and output in two phases. An array stands for rows tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
 from meshloom.process.ranks import ranks
+from meshloom.records import dataclass
 
 Range = tuple[int, int]  # the first, and behind the last
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import takewhile
 from types import CodeType
+
+from meshloom.records import dataclass
 
 _IGNORED = ("CACHE", "EXTENDED_ARG", "NOP")
 _GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")

@@ -15,7 +15,7 @@ comparing them costs.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +25,7 @@ from meshloom.kernel.c_state import NOTHING, entries_of
 from meshloom.kernel.notes import ArrayRead, Path, Read, called
 from meshloom.kernel.sameness import TABLES, IdentityDict, identical, same
 from meshloom.kernel.survey import Survey
+from meshloom.records import dataclass
 
 Label = tuple[Path | None, str]  # what was read, and at which file:line
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from meshloom.kernel.table import LOOKUPS, LookupTable, TableExtent, lookup_of
+from meshloom.records import dataclass
 
 BOOL, INT32, INT64, FLOAT32, FLOAT64 = (np.dtype(t) for t in ("bool", "int32", "int64", "float32", "float64"))
 C_TYPES = {BOOL: "bool", INT32: "int32_t", INT64: "int64_t", FLOAT32: "float", FLOAT64: "double"}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from meshloom.kernel.access import Mode
 from meshloom.kernel.expr import Node
+from meshloom.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from meshloom.errors import KernelError, nearest
 from meshloom.kernel.access import Mode
+from meshloom.records import dataclass
 
 
 @dataclass(frozen=True)

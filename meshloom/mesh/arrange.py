@@ -6,12 +6,11 @@ judges the order in which faces use cells and cells use nodes. Faces keep their 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from meshloom.errors import CompilerError, ScheduleError, known_name
 from meshloom.mesh.permutation import Permutation
 from meshloom.mesh.protocols import MeshData
 from meshloom.mesh.reorder import ordering
+from meshloom.records import dataclass
 
 AUTO = "auto"
 _BEST = "hilbert"  # cheap, works on any mesh, and as fast as the order of a structured grid

@@ -10,7 +10,7 @@ its ghosts) an ``aligned`` grid leaves places that belong to no point.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -25,6 +25,7 @@ from meshloom.mesh.core import MOST_ELEMENTS, Set
 from meshloom.mesh.offsets import Index, Offsets, index_text
 from meshloom.mesh.values import named
 from meshloom.native.algorithms import distinct
+from meshloom.records import dataclass
 
 AXES = "xyz"
 SIDES = ("low", "high")

@@ -5,10 +5,10 @@ Nodes are in the order of VTK. Outward means in 2-D (dy, -dx) of first minus sec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from meshloom.errors import MeshError, known_name
+from meshloom.records import dataclass
 
 POLYGON = "polygon"
 #: Faces are named by their number of nodes.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +21,7 @@ from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.kinds import Kinds, checked_kinds
 from meshloom.mesh.values import whole_numbers
 from meshloom.native.algorithms import distinct
+from meshloom.records import dataclass
 
 MIXED = "mixed"  # the kind of a mesh that has several
 Which = np.ndarray | slice  # some elements by number; a slice: all of a run, so that arrays are looked at, not copied

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from meshloom.mesh.geometry import cell_volumes
 from meshloom.mesh.validation_error import ValidationError
 from meshloom.native.algorithms import distinct
 from meshloom.native.face_matching import faces_of_sides
+from meshloom.records import dataclass
 from meshloom.target import CPU
 
 

@@ -81,20 +81,30 @@ def _cubic_spline(x: np.ndarray, y: np.ndarray, at: np.ndarray) -> np.ndarray:
     a knot"). SciPy has it: importing that takes longer than all else until the first iteration of an airfoil."""
     step, slope = np.diff(x), np.diff(y) / np.diff(x)
     last = len(x) - 1
-    matrix, right = np.zeros((last + 1, last + 1)), np.empty(last + 1)
-    inner = np.arange(1, last)
-    matrix[inner, inner - 1], matrix[inner, inner + 1] = step[1:], step[:-1]
-    matrix[inner, inner] = 2.0 * (step[:-1] + step[1:])
+    below, middle, above, right = (np.empty(last + 1) for _ in range(4))
+    below[1:-1], middle[1:-1], above[1:-1] = step[1:], 2.0 * (step[:-1] + step[1:]), step[:-1]
     right[1:-1] = 3.0 * (step[1:] * slope[:-1] + step[:-1] * slope[1:])
-    for end, near, far in ((0, 0, 1), (last, -1, -2)):
-        both, inwards = step[near] + step[far], 1 if end == 0 else -1
-        matrix[end, end], matrix[end, end + inwards] = step[far], both
+    for end, near, far, inwards in ((0, 0, 1, above), (last, -1, -2, below)):
+        both = step[near] + step[far]
+        middle[end], inwards[end] = step[far], both
         right[end] = ((step[near] + 2.0 * both) * step[far] * slope[near] + step[near] ** 2 * slope[far]) / both
-    rate = np.linalg.solve(matrix, right)  # dy/dx at the points
+    rate = _tridiagonal(below, middle, above, right)  # dy/dx at the points
     k = np.clip(np.searchsorted(x, at, side="right") - 1, 0, last - 1)
     t = (at - x[k]) / step[k]
     bend = rate[k] - slope[k], rate[k + 1] - slope[k]
     return y[k] + step[k] * t * (slope[k] + (1.0 - t) * (bend[0] * (1.0 - t) - bend[1] * t))
+
+
+def _tridiagonal(below: np.ndarray, middle: np.ndarray, above: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The solution (n,) of a system of few rows: NumPy's solver of full ones wakes up a thread for every core."""
+    for k in range(1, len(right)):
+        factor = below[k] / middle[k - 1]
+        middle[k] -= factor * above[k - 1]
+        right[k] -= factor * right[k - 1]
+    right[-1] /= middle[-1]
+    for k in reversed(range(len(right) - 1)):
+        right[k] = (right[k] - above[k] * right[k + 1]) / middle[k]
+    return right
 
 
 def _mapped_surface() -> np.ndarray:

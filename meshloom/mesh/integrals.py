@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from meshloom.mesh import geometry
 from meshloom.mesh.connectivity import CellBlock
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
+from meshloom.records import dataclass
 
 _SIMPLICES = ("triangle", "tetrahedron")
 _HALVES = ((0, 1, 2), (0, 2, 3), (1, 2, 3), (0, 1, 3))  # of a quadrilateral, cut both ways

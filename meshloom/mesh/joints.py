@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from meshloom.mesh.connectivity import NodeLists
 from meshloom.mesh.permutation import Permutation
+from meshloom.records import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,11 +10,11 @@ The buffer is padded so that every group is whole; ``stride`` is the padded numb
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
 from meshloom.errors import ScheduleError, shown, whole_number
+from meshloom.records import dataclass
 
 MOST_WIDTH = 1024  # elements of a group
 _ALLOWED = f"allowed: aos, soa, aosoa<width> such as aosoa8, width from 1 to {MOST_WIDTH}"

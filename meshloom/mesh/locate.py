@@ -8,7 +8,6 @@ through them; of values at points of a grid the linear ones between them along e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -19,6 +18,7 @@ from meshloom.mesh.cell_kinds import KINDS, POLYGON, CellKind, polygon
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh
 from meshloom.native.algorithms import distinct
+from meshloom.records import dataclass
 
 _ON_A_SIDE = 1e-9  # of the size of a cell: a place that is no further out lies in it
 _FLAT = 1e-14  # of the square of a cell's size: what is left of the area of a line when it is rounded

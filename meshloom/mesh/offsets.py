@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from meshloom.mesh.copies import ItsOwnCopy
 from meshloom.mesh.numbering import Rows
+from meshloom.records import dataclass
 
 Index = tuple[int, ...]
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.errors import MeshError, nearest
 from meshloom.mesh.core import Field
+from meshloom.records import dataclass
 
 SETS = ("nodes", "cells", "faces", "boundary_faces")
 

@@ -7,6 +7,7 @@ Integers that do not fit are refused. As in NumPy, doubles beyond single precisi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,7 +31,8 @@ def as_bytes(values: np.ndarray) -> np.ndarray:
 
 def as_array(values: ArrayLike, what: str) -> np.ndarray:
     """``values`` as an array of real numbers. ``what`` they are of begins the message: "field q"."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+    ma = sys.modules.get("numpy.ma")  # which takes its time to import: nobody has masked values who has not
+    if ma is not None and isinstance(values, ma.MaskedArray) and ma.getmaskarray(values).any():
         raise MeshError(f"{what}: masked entries have no value; fill them first, as in data.filled(0.0)")
     try:
         array = np.asarray(values)

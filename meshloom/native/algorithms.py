@@ -1,4 +1,4 @@
-"""The algorithms behind plans, compiled from ``algorithms.cpp`` at first use.
+"""The algorithms behind plans: ``incidence.cpp``, ``coloring.cpp`` and ``blocks.cpp``, each compiled at first use.
 
 ``indices`` are (n, arity) int32 or int64 arrays: row e holds the targets of element e. Where several maps are racy
 at once they come as a list, each entry with a target space of its own; two maps into the same set are passed as one
@@ -29,7 +29,7 @@ def incidence(indices: ArrayLike, n_targets: int) -> tuple[np.ndarray, np.ndarra
     offsets = ffi.empty(n_targets + 1, np.int64)
     bits = 32 if rows.size < 2**31 else 64
     entries = np.empty(rows.size, np.int32 if bits == 32 else np.int64)
-    call("algorithms", f"incidence{bits}_{suffix(rows)}", rows, rows.size, n_targets, offsets, entries)
+    call("incidence", f"incidence{bits}_{suffix(rows)}", rows, rows.size, n_targets, offsets, entries)
     return offsets, entries
 
 
@@ -49,7 +49,7 @@ def wrong_incidence(indices: np.ndarray, n_targets: int, offsets: np.ndarray, en
     verdict, bits = np.zeros(1, np.int64), 32 if entries.dtype == np.int32 else 64
     numbers = np.ascontiguousarray(entries, np.int32 if bits == 32 else np.int64)
     function = f"wrong_incidence{bits}_{suffix(rows)}"
-    call("algorithms", function, rows, rows.size, n_targets, np.ascontiguousarray(offsets, np.int64), numbers, verdict)
+    call("incidence", function, rows, rows.size, n_targets, np.ascontiguousarray(offsets, np.int64), numbers, verdict)
     return WRONG_INCIDENCE[int(verdict[0])]
 
 
@@ -58,7 +58,7 @@ def color_elements(maps: Sequence[ArrayLike], n_targets: Sequence[int]) -> np.nd
     rows, sizes = _maps(maps, n_targets)
     n = len(rows[0])
     colors = np.full(n, -1, np.int32)
-    call("algorithms", f"color_elements_{suffix(rows[0])}", n, *_tables(rows, sizes), colors)
+    call("coloring", f"color_elements_{suffix(rows[0])}", n, *_tables(rows, sizes), colors)
     return colors
 
 
@@ -74,7 +74,7 @@ def color_blocks(
     offsets = as_offsets(block_offsets, len(order))
     n_blocks = len(offsets) - 1
     colors = np.full(n_blocks, -1, np.int32)
-    call("algorithms", f"color_blocks_{suffix(rows[0])}", n_blocks, offsets, order, *_tables(rows, sizes), colors)
+    call("coloring", f"color_blocks_{suffix(rows[0])}", n_blocks, offsets, order, *_tables(rows, sizes), colors)
     return colors
 
 
@@ -90,7 +90,7 @@ def thread_colors(
     offsets = as_offsets(block_offsets, len(order))
     colors = np.full(len(rows[0]), -1, np.int32)
     n_blocks = len(offsets) - 1
-    call("algorithms", f"thread_colors_{suffix(rows[0])}", n_blocks, offsets, order, *_tables(rows, sizes), colors)
+    call("coloring", f"thread_colors_{suffix(rows[0])}", n_blocks, offsets, order, *_tables(rows, sizes), colors)
     return colors
 
 
@@ -120,7 +120,7 @@ def lines_touched(
     row = whole_number("bytes per row", row, 1, MOST_BYTES, error=MeshError)
     line = whole_number("bytes per line", line, 1, MOST_BYTES, error=MeshError)
     name = f"lines_touched_{suffix(rows)}"
-    call("algorithms", name, len(counts), offsets, order, rows, rows.shape[1], n_targets, row, line, counts)
+    call("blocks", name, len(counts), offsets, order, rows, rows.shape[1], n_targets, row, line, counts)
     return counts
 
 
@@ -132,7 +132,7 @@ def _grow(rows: np.ndarray, n_targets: int, block: int, seeds: np.ndarray, *, of
     block = min(block, max(len(seeds), 1))
     shape = len(rows), rows.shape[1], n_targets
     name = f"grow_blocks_{suffix(rows)}"
-    call("algorithms", name, rows, *shape, offsets, entries, block, seeds, int(of_targets), order)
+    call("blocks", name, rows, *shape, offsets, entries, block, seeds, int(of_targets), order)
     return order
 
 

@@ -5,7 +5,6 @@ Matrices are ``Sparse``: rows by offsets, columns ascending, every entry on the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from meshloom.errors import MeshError
 from meshloom.native import ffi
 from meshloom.native.ffi import as_indices, as_offsets, as_order, call, suffix
+from meshloom.records import dataclass
 
 FACTORED, BROKE_DOWN, NO_ROOM = range(3)
 FIRST_ROOM = 2  # for so many times the entries of A; twice as much where it does not do

@@ -24,7 +24,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache as remembered
 from pathlib import Path
 from typing import TypeVar
@@ -36,6 +36,7 @@ from meshloom.native.names import safe_name
 from meshloom.process.activity import compiling
 from meshloom.process.children import run_apart
 from meshloom.process.signals import undone_if_stopped
+from meshloom.records import dataclass
 
 T = TypeVar("T")
 
@@ -56,13 +57,13 @@ _PLAIN_PROBE = """
 #include <vector>
 extern "C" int64_t probe(int64_t n) {
   std::vector<int64_t> v(n, 1);
-  if constexpr (sizeof(int64_t) == 8) std::sort(v.begin(), v.end());
+  if constexpr (sizeof(int64_t) == 8) return *std::max_element(v.begin(), v.end());
   return v[0];
 }
 """
 _OPENMP_PROBE = """
 #include <omp.h>
-extern "C" int probe(int n) {
+extern "C" int threads(int n) {
   int sum = 0;
 #pragma omp parallel for reduction(+ : sum)
   for (int i = 0; i < n; ++i) sum += omp_get_max_threads();
@@ -233,8 +234,13 @@ def _probe_key(command: tuple[str, ...]) -> str:
 
 
 def _probe(command: tuple[str, ...]) -> Compiler | None:
-    """Which flags this compiler takes; None when it cannot even make a plain C++17 library."""
+    """Which flags this compiler takes; None when it cannot even make a plain C++17 library.
+
+    Most take all of them: that is one try. Otherwise they are tried one by one."""
     path, flags = command[0], (*command[1:], *BASE_FLAGS)
+    usual = (*flags, _tuning()[0], _OPENMP)
+    if _works(path, usual, _PLAIN_PROBE + _OPENMP_PROBE):
+        return Compiler(path, _version(command), usual)
     if not _works(path, flags, _PLAIN_PROBE):
         return None
     tuned = next((flag for flag in _tuning() if _works(path, (*flags, flag), _PLAIN_PROBE)), None)

@@ -15,10 +15,10 @@ import time
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from meshloom.process.atomic_write import HALF_WRITTEN
+from meshloom.records import dataclass
 
 LIMIT = 2 * 10**9  # bytes, unless MESHLOOM_CACHE_LIMIT says otherwise
 SPARED = 600.0  # seconds after its last use for which nothing goes by itself

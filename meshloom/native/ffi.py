@@ -19,6 +19,7 @@ from meshloom.native.compiler import LOOP_FLAGS
 
 MOST_TARGETS = 2**40  # as many as a set may have
 _RUNTIME, _MEASURES = "runtime", "peaks"  # the first is loaded by itself; runs do not need the other
+_OF_MOST_PLANS = ("incidence", "tiles")
 _HERE = Path(__file__).parent
 _INDEX_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
 
@@ -29,13 +30,15 @@ def library(name: str) -> ctypes.CDLL:
     return together.load(_text(name), name, extra_flags=LOOP_FLAGS if name == _MEASURES else ())
 
 
-def begin_all() -> None:
+def begin_early() -> None:
     """Begin to compile all of them where each has a core to itself: which ones a mesh and its plans will call nobody
-    knows before they do, and each would then be waited for by itself."""
+    knows before they do, and each would then be waited for by itself. With fewer cores those that most plans of a CPU
+    are made with, while a core has nothing else to do."""
+    if library.cache_info().currsize:
+        return
     names = libraries()
-    if together.has_spare_cores(len(names)) and not library.cache_info().currsize:
-        for name in names:
-            together.begin_apart(_text(name), name)
+    for name in names if together.has_spare_cores(len(names)) else _OF_MOST_PLANS:
+        together.begin_apart(_text(name), name)
 
 
 def libraries() -> list[str]:

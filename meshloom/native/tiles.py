@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from meshloom.errors import MeshError
 from meshloom.native.ffi import as_indices, as_offsets, as_order, call, suffix
+from meshloom.records import dataclass
 
 
 @dataclass(frozen=True)

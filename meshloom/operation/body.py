@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -16,6 +16,7 @@ from meshloom.kernel.model import Output, Param
 from meshloom.kernel.sameness import Distinct
 from meshloom.kernel.state import State
 from meshloom.operation.plain import run_plainly
+from meshloom.records import dataclass
 from meshloom.schedule.lines.along import OperatorAlong, SystemsAlong
 
 if TYPE_CHECKING:

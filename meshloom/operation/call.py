@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutinefunction, isgeneratorfunction, signature
 from types import BuiltinMethodType, FunctionType, MethodType
@@ -24,6 +23,7 @@ from meshloom.operation.operand import Operand, merged_operands
 from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import name_of
 from meshloom.recording import recorder
+from meshloom.records import dataclass
 
 Storages = tuple[Field | Global, ...]
 

@@ -8,7 +8,6 @@ value is needed, or a store is dead, are questions to this graph, which is made 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, product
 from types import MappingProxyType
@@ -21,6 +20,7 @@ from meshloom.operation.dataflow_svg import Arrow, svg
 from meshloom.operation.domain import EVERYWHERE, INSIDE, Extent, Part, Region, contains, overlap, without
 from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
+from meshloom.records import dataclass
 
 #: How far an operation looks from its element to the value that it accesses, the nearest first.
 DISTANCES = SAME, OFFSETS, LINE, MAP, ALL_ELEMENTS = ("same element", "offsets", "line", "map", "whole")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
@@ -12,6 +11,7 @@ from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.offsets import Index
+from meshloom.records import dataclass
 from meshloom.schedule.lines.spec import LineGeometry, geometry
 
 Part = tuple[Index, Index]  # the first point of a box, and behind its last

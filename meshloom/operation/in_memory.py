@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from meshloom.backend.lowering import Launch, Launches, copy_memory, fill_memory
 from meshloom.kernel.access import Read, Write
@@ -18,6 +17,7 @@ from meshloom.operation.operand import Operand
 from meshloom.operation.operation import Operation
 from meshloom.operation.policy import ExecutionPolicy
 from meshloom.recording import outside_program
+from meshloom.records import dataclass
 from meshloom.schedule.choice.explain import amount
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.plan.plan import Plan

@@ -9,7 +9,6 @@ from __future__ import annotations
 import linecache
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +25,7 @@ from meshloom.mesh.grid import Grid
 from meshloom.mesh.location import location_of
 from meshloom.operation.domain import Domain
 from meshloom.operation.operand import Operand
+from meshloom.records import dataclass
 
 CHUNK = 1 << 14  # elements at a time
 MOST_STEPS = 60  # that are printed

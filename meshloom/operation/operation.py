@@ -6,9 +6,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, final
+
+import numpy as np
 
 from meshloom.backend import current
 from meshloom.backend.base import Backend
@@ -28,19 +29,22 @@ from meshloom.operation.execution import Execution, Spent, cached
 from meshloom.operation.inspection import Inspection, inspect
 from meshloom.operation.operand import Operand
 from meshloom.operation.policy import ExecutionPolicy, SharedCache, Wish
-from meshloom.order import TYPICAL_BLOCK
+from meshloom.order import TYPICAL_BLOCK, sampled_blocks
 from meshloom.recording import not_in_program, recorder, refuse_in_program
+from meshloom.records import dataclass
 from meshloom.schedule.choice.cost import Work
 from meshloom.schedule.choice.counts import Counts
 from meshloom.schedule.choice.schedule import Schedule
+from meshloom.schedule.fused.chunks import Chunking, chunking
 from meshloom.schedule.plan.plan import Plan
 from meshloom.schedule.spec import LoopSpec
+from meshloom.target import CPU
 from meshloom.target.limit import Peaks, Roofline, limit_of
 
 if TYPE_CHECKING:
     from meshloom.schedule.choice.candidate import Candidates
 
-SHARED = ("spec", "work", "chosen", "plan", "flops")  # what lies in the cache that operations share
+SHARED = ("spec", "work", "chosen", "plan", "flops", "chunking")  # what lies in the cache that operations share
 
 
 @final
@@ -274,6 +278,15 @@ class Operation(NoCopy):
     def flops(self) -> float:
         """Floating-point operations of one execution, for the cost model."""
         return self.policy.flops(self)
+
+    @cached
+    def chunking(self) -> Chunking:
+        """Chunks on a CPU of the targets of its racy map, judged by a sample of its elements."""
+        through = [self.maps[m] for m in self.spec.racy_maps[:1]]
+        blocks = sampled_blocks(self.set.owned, TYPICAL_BLOCK)
+        parts = [one.positions[first:last] for one in through for first, last in blocks]
+        rows = np.concatenate(parts) if parts else np.empty((0, 1), np.int64)
+        return chunking(rows, sum(one.target.owned for one in through), CPU.cpu.chunks)
 
     @property
     def limit(self) -> Roofline:

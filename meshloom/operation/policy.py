@@ -6,7 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from meshloom.operation.operand import Operand
 from meshloom.operation.weak_cache import loops_over, weak_entry
 from meshloom.order import USUAL_BLOCK, order_elements
 from meshloom.recording import recorder
+from meshloom.records import dataclass
 from meshloom.schedule.choice.auto import alone, candidates, choose, estimated, ruled
 from meshloom.schedule.choice.candidate import Candidate, Candidates
 from meshloom.schedule.choice.cost import Cost

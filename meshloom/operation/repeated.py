@@ -4,7 +4,6 @@ recorded, so it becomes an operation of that, whose body is the program."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -21,6 +20,7 @@ from meshloom.operation.parameters import Given
 from meshloom.operation.passes import RECORDED_PASSES, check_defined, passed
 from meshloom.operation.run_arguments import check_decides
 from meshloom.recording import Recorder, outside_program
+from meshloom.records import dataclass
 
 
 class Repeatable(Protocol):

@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import groupby
 from typing import Any, cast
@@ -50,6 +49,7 @@ from meshloom.operation.replay import (
     too_little_memory,
 )
 from meshloom.recording import outside_program
+from meshloom.records import dataclass
 
 
 class Tape:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from meshloom.native.algorithms import incidence
 from meshloom.native.ffi import as_permutation, call, same_type, suffix
+from meshloom.records import dataclass
 
 #: Elements that meet in a target of more slots than this are joined only to those at most so many slots before and
 #: after them: a hub would otherwise make a complete graph.

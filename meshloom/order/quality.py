@@ -7,12 +7,11 @@ part of a mesh that lies in a bad order and never jumps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from meshloom.native.algorithms import distinct, lines_touched
+from meshloom.records import dataclass
 
 TYPICAL_BLOCK = 1024  # elements; what such blocks load tells about the order
 SAMPLED_BLOCKS = 64

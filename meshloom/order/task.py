@@ -7,13 +7,13 @@ graph or a greedy growth applies to them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import numpy as np
 
 from meshloom.errors import ScheduleError
 from meshloom.native.algorithms import color_elements, grow_blocks, grow_target_blocks
 from meshloom.order.graph import Graph, element_graph, lexicographic, renumbered, target_graph
+from meshloom.records import dataclass
 
 
 @dataclass(frozen=True)

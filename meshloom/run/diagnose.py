@@ -9,7 +9,7 @@ factor that cancels hides the division by zero that a person has to find.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from meshloom.io.field_rows import all_finite, clean, numbered_rows, snapshot
 from meshloom.mesh.core import Field, Global
 from meshloom.operation.dataflow import Dataflow
 from meshloom.process.ranks import ranks
+from meshloom.records import dataclass
 from meshloom.run.place import is_mistake
 from meshloom.run.task import Limit, RunTask, by_global
 from meshloom.run.verdict import BROKEN

@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from meshloom.errors import MeshloomError, UserError, one_line
 from meshloom.operation.operation import Operation
 from meshloom.operation.replay import backends_of
 from meshloom.process.ranks import as_launched
+from meshloom.records import dataclass
 from meshloom.run.pace import rate_text
 from meshloom.run.page.numbers import number
 from meshloom.run.report import WARNING, duration

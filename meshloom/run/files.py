@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from meshloom.io.files import write_atomically
 from meshloom.io.monitors import MonitorLog
 from meshloom.io.vtk import Series
 from meshloom.process.ranks import by_root, on_root, ranks
+from meshloom.records import dataclass
 from meshloom.run.facts import Monitors, RunFacts, joined, read_facts
 from meshloom.run.folder import RunFolder
 from meshloom.run.guard import Guard

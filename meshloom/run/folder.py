@@ -6,9 +6,10 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
+
+from meshloom.records import dataclass
 
 try:
     import fcntl

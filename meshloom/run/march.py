@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from meshloom.operation.program import Program
 from meshloom.operation.run_arguments import check_decides
 from meshloom.process.ranks import ranks
 from meshloom.recording import refuse_in_program
+from meshloom.records import dataclass
 from meshloom.run.files import Start
 from meshloom.run.folder import SCRIPT, RunFolder, can_go_on, claim, shared
 from meshloom.run.report import RunReport, script_report

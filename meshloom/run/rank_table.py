@@ -4,12 +4,12 @@ sent."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from meshloom.errors import one_line
 from meshloom.operation.program import Program
 from meshloom.process.ranks import MessageCount, MessageCounts
+from meshloom.records import dataclass
 
 #: Sets with a column, the largest first: behind them come parts of boundaries and the like.
 _MOST_SETS = 4

@@ -6,12 +6,12 @@ import math
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from meshloom.errors import one_line, yes_or_no
 from meshloom.process import activity
 from meshloom.process.ranks import launched
+from meshloom.records import dataclass
 from meshloom.run.pace import rate_text, updates_text
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 
 import numpy as np
 
 from meshloom.errors import MeshloomError, RunError, SolveError, UserError, one_line
 from meshloom.io.field_rows import all_finite
 from meshloom.process.ranks import ranks
+from meshloom.records import dataclass
 from meshloom.run.diagnose import Snapshot, breakdown, healthy, take_snapshot
 from meshloom.run.facts import Monitors, Outcome, gathered
 from meshloom.run.files import Files, NoFiles, Start

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from meshloom.mesh.integrals import Shares
 from meshloom.mesh.locate import Spot
 from meshloom.mesh.mesh import Mesh
 from meshloom.process.ranks import on_root
+from meshloom.records import dataclass
 
 MOST_POINTS = 100_000  # of a line
 USUAL_POINTS, USUAL_EVERY = 200, 10

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -25,6 +24,7 @@ from meshloom.operation.operation import Operation
 from meshloom.operation.parameters import name_of
 from meshloom.operation.program import Program
 from meshloom.process.ranks import ranks
+from meshloom.records import dataclass
 from meshloom.run.output import write_on_grid, write_on_mesh
 from meshloom.run.samples import Sampled, Wishes
 from meshloom.run.task import RunTask, SettingRow, by_global, is_due, shortened_text

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -19,6 +18,7 @@ from meshloom.io.field_rows import as_rows
 from meshloom.io.rank_rows import AnyRows
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.mesh.location import location_of
+from meshloom.records import dataclass
 from meshloom.run.samples import Sampled, Wishes
 from meshloom.run.verdict import Verdict
 from meshloom.run.views import Chart, Corners, Image, Picture, SpacePicture

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from types import NoneType
 from typing import Any, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -25,6 +25,7 @@ from meshloom.operation.replay import backends_of
 from meshloom.operation.tape import Tape
 from meshloom.operation.tape_times import executed, fused_times
 from meshloom.process.ranks import MessageCounts, launched, ranks
+from meshloom.records import dataclass
 from meshloom.run.rank_table import (
     EXPLAINED,
     MESSAGE_HEADINGS,

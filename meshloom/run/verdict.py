@@ -6,10 +6,12 @@ the run by shares of its length.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+
+from meshloom.records import dataclass
 
 CONVERGED, FALLING, STALLED, SWINGING, GROWING, BROKEN, TOO_SHORT = (
     "converged", "falling", "stalled", "swinging", "growing", "broken down", "too short",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from meshloom.errors import MeshError, known_name
 from meshloom.io.rank_rows import AnyRows, taken
 from meshloom.mesh.connectivity import NodeLists
 from meshloom.mesh.core import Field
+from meshloom.records import dataclass
 from meshloom.run.own_rows import rows_of
 
 if TYPE_CHECKING:

@@ -6,8 +6,6 @@ mesh. ``Access`` is the only place that writes an index expression.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from meshloom.kernel.access import Mode
@@ -17,6 +15,7 @@ from meshloom.kernel.table import LookupTable
 from meshloom.mesh.layout import Layout
 from meshloom.mesh.offsets import Index
 from meshloom.native.names import safe_name
+from meshloom.records import dataclass
 from meshloom.schedule.nest.binned import BinnedSum, OpenBinnedSum
 from meshloom.schedule.nest.nodes import AddressOf, Expr, Grouped, LoadRow, Name, RowOf, offset_by
 from meshloom.schedule.nest.reduce import Reduction

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
+
+from meshloom.records import dataclass
 
 _LANES = "//@ lanes\n"  # parts a file of words in two
 

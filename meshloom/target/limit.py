@@ -9,9 +9,9 @@ has them. The figures of a machine are measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from meshloom.native.peaks import ARITHMETIC_KINDS
+from meshloom.records import dataclass
 
 ATOMIC = "atomic update"
 DEVICE_KINDS = (*ARITHMETIC_KINDS, ATOMIC)

@@ -7,8 +7,8 @@ where it was measured stand in the files of ``devices``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from meshloom.records import dataclass
 from meshloom.target.rates import Rates
 
 Named = Mapping[str, Mapping[str, float]]

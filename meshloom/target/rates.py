@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
+
+from meshloom.records import dataclass
 
 #: What takes as long on a machine with more multiprocessors.
 _AS_LONG = ("per_launch", "per_round")

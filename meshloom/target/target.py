@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import platform
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 
 from meshloom.native.machine import cpu_count
+from meshloom.records import dataclass
 from meshloom.target.device_files import numbers_of
 from meshloom.target.language import Language
 from meshloom.target.numbers import CpuNumbers, GpuNumbers, Numbers

@@ -243,6 +243,11 @@ def test_wrong_ramps_are_named(arguments: dict, message: str) -> None:
         ramp(**arguments)
 
 
+def test_the_spline_is_no_full_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(np.linalg, "solve", None)
+    assert generate.naca0012(4, 3).coordinates.numpy().shape == (52, 2)
+
+
 @given(st.integers(0, 2**32), st.integers(4, 40))
 def test_the_spline_is_scipys(seed: int, points: int) -> None:
     """Which takes longer to import than an airfoil takes until its first iteration."""

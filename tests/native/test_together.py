@@ -182,8 +182,8 @@ def twice(x: ml.Read, y: ml.Write):
     y[...] = 2.0 * x
 
 
-@pytest.mark.parametrize("spare", [0, 1])
-def test_libraries_are_begun_where_each_has_a_core(monkeypatch: pytest.MonkeyPatch, spare: int) -> None:
+@pytest.mark.parametrize("cores", ["one", "a few", "one for each"])
+def test_libraries_are_begun_early_where_cores_are_idle(monkeypatch: pytest.MonkeyPatch, cores: str) -> None:
     names, built, build = ffi.libraries(), list[tuple[str, bool]](), compiler.build
     assert names and "runtime" not in names
 
@@ -192,13 +192,21 @@ def test_libraries_are_begun_where_each_has_a_core(monkeypatch: pytest.MonkeyPat
         return build(text, name, **more)
 
     monkeypatch.setattr(compiler, "build", noted)
-    monkeypatch.setattr(together, "cpu_count", lambda: len(names) + spare)
+    monkeypatch.setattr(together, "cpu_count", lambda: {"one": 1, "a few": 2, "one for each": len(names) + 1}[cores])
     monkeypatch.setattr(ffi, "library", functools.cache(ffi.library.__wrapped__))
     for _ in range(2):  # what is loaded is not begun again
         with compiled_meanwhile():
             assert len({ffi.library(name) for name in names}) == len(names)
     assert [name for name, here in built if here] == names
-    assert sorted(name for name, here in built if not here) == (names if spare else [])
+    begun = {"one": [], "a few": ["incidence", "tiles"], "one for each": names}[cores]
+    assert sorted(name for name, here in built if not here) == begun
+
+
+def test_what_plans_need_first_is_short(cache: Path) -> None:
+    """A library is compiled whole by whoever needs one function of it: most plans need the incidence alone."""
+    library = ffi.library.__wrapped__("incidence")
+    assert hasattr(library, "incidence32_i32") and not hasattr(library, "color_elements_i32")
+    assert not hasattr(library, "grow_blocks_i32")
 
 
 def test_a_process_that_was_forked_waits_for_no_thread(cache: Path) -> None:

@@ -4,10 +4,11 @@ to bright."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from meshloom.records import dataclass
 
 SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
 _BOTH_SIGNS = 0.05  # of the larger side, which the smaller one must reach: less is rounding, or a dip below zero

@@ -9,9 +9,9 @@ of a million takes 9.9 s and 600 MB, here 1.0 s and 180 MB (bench/results/2026-1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+
+from meshloom.records import dataclass
 
 _MOST_AT_ONCE = 2_000_000  # pixels that are looked at together
 _SHARED = 1e-6  # pixels: a middle on the side of two triangles, but for rounding, belongs to both, not to none

@@ -7,7 +7,7 @@ set is drawn as the whole with nothing (NaN) elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from meshloom.mesh.connectivity import NodeLists
 from meshloom.mesh.core import Set, Subset
 from meshloom.mesh.grid import Grid
 from meshloom.mesh.mesh import Mesh, mesh_of
+from meshloom.records import dataclass
 
 AXES = "xyz"
 ColourOptions = Mapping[str, Any]  # what colour_scale takes

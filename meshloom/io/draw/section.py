@@ -7,7 +7,6 @@ corner on each of its edges that crosses the plane, in the order of their angles
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -16,6 +15,7 @@ from meshloom.mesh.cell_kinds import CellKind
 from meshloom.mesh.connected import local_edges
 from meshloom.mesh.connectivity import CellTable, NodeLists, SizeBlock, starts_of
 from meshloom.native.algorithms import distinct
+from meshloom.records import dataclass
 
 
 @dataclass(frozen=True)

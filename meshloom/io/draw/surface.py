@@ -10,7 +10,6 @@ import importlib.util
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from meshloom.io.draw.maps import Window
 from meshloom.io.draw.raster import seen
 from meshloom.mesh.connectivity import NodeLists
 from meshloom.process.children import run_apart
+from meshloom.records import dataclass
 
 View = tuple[float, float, float]  # from what is seen to who sees it
 USUAL_VIEW: View = (1.0, -1.6, 0.9)

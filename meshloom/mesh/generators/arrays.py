@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from meshloom.errors import MeshError, known_name, shown
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.values import one_number
+from meshloom.records import dataclass
 
 #: Nodes, faces and cells are numbered in 32 bits while a mesh is made.
 MOST = 2**31 - 1

@@ -11,9 +11,10 @@ Sections are symmetric: all coefficients are real, and the trailing edge stays a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+
+from meshloom.records import dataclass
 
 #: Fourier terms, of which half are kept. On NACA 0012, 1024 leave 1e-6 chords between the map and the section.
 _TERMS = 1024

@@ -10,11 +10,10 @@ section about its chord, added to the span.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from meshloom.mesh.generators.arrays import cut_in_two
+from meshloom.records import dataclass
 
 #: Planform: Schmitt and Charpin, AGARD AR-138 (1979), as NASA Glenn's validation archive has it.
 SEMI_SPAN = 1.1963

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from meshloom.errors import MeshError, whole_number, yes_or_no
@@ -14,6 +12,7 @@ from meshloom.mesh.generators.field_lines import lines_from
 from meshloom.mesh.generators.spacing import geometric
 from meshloom.mesh.mesh import Mesh
 from meshloom.mesh.numbering import once_on_node
+from meshloom.records import dataclass
 
 #: Cells of the five meshes of the graph-coloring paper, and layers of prisms and tetrahedra with which the number of
 #: faces comes close to the paper's, too (a prism has 2.5 faces to itself, a tetrahedron 2).

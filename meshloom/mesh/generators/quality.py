@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import pi, tan
 
 import numpy as np
@@ -11,6 +10,7 @@ from meshloom.errors import MeshError, instance
 from meshloom.mesh.cell_kinds import CellKind
 from meshloom.mesh.connected import local_edges
 from meshloom.mesh.mesh import Mesh
+from meshloom.records import dataclass
 
 #: Volume squared over surface cubed of the best cell of its kind, as a share of a sphere's (by 36 pi): regular ones, a
 #: prism of height 1/sqrt(3) and a pyramid of height sqrt(2) for edges of length 1.

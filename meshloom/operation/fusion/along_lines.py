@@ -4,7 +4,6 @@ stores."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from meshloom.kernel import passes
 from meshloom.kernel.access import Mode, Read, Write
@@ -16,6 +15,7 @@ from meshloom.operation.dataflow import Dataflow, Storage
 from meshloom.operation.fusion.substitution import Values, evaluated, loading, valued, written
 from meshloom.operation.operand import ALONG_LINES, DIRECTLY, Operand, merged_operands
 from meshloom.operation.operation import Operation
+from meshloom.records import dataclass
 from meshloom.schedule.lines.along import OperatorAlong, SystemsAlong
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from meshloom.kernel import passes
@@ -17,12 +17,13 @@ from meshloom.operation.body import BodyGraph, GivenBody
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.domain import BoxPoints, SetElements
 from meshloom.operation.fusion.fused_policy import FusedPolicy
-from meshloom.operation.fusion.groups import Group, in_chunks
+from meshloom.operation.fusion.groups import Group
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.fusion.substitution import evaluated, substituted, valued, written
 from meshloom.operation.operand import AccessPattern, Operand, Operands
 from meshloom.operation.operation import Operation
 from meshloom.operation.policy import spec_param
+from meshloom.records import dataclass
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.fused.chunks import ChunkPlan, StagedTouching, Touching
 from meshloom.schedule.fused.fused import FusedGather, FusedPlan, FusedSpec, touched_bits
@@ -376,7 +377,7 @@ def _plan_together(composer: _Composer, gathers: Gathers) -> FusedPlan:
 def _plan_in_chunks(composer: _Composer, gathers: Gathers) -> ChunkPlan:
     """Chunks of targets visit the elements that touch them."""
     direct = serving(ELEMENTS).block(CPU, composer.on.owned)
-    block = max((in_chunks(loop)[0] for loop, _ in gathers.values()), default=direct)
+    block = max((loop.chunking.size for loop, _ in gathers.values()), default=direct)
     return ChunkPlan("fused_chunks", block, {n: _touching(*gathers[n], block) for n in sorted(gathers)})
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from meshloom.kernel.count import loads, repeated
 from meshloom.mesh.core import Field, Global, Map
 from meshloom.operation.operation import Operation
 from meshloom.operation.policy import ExecutionPolicy
+from meshloom.records import dataclass
 from meshloom.schedule.choice.counts import flops_per_element, instructions_per_element
 from meshloom.schedule.choice.explain import REPRODUCIBLE
 from meshloom.schedule.choice.per_thread import chosen_per_thread, in_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 from meshloom.errors import one_line
@@ -13,6 +13,7 @@ from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.cost import seconds_by_count
 from meshloom.operation.fusion.groups import fusion_blocker
 from meshloom.operation.operation import Operation
+from meshloom.records import dataclass
 from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.choice.cost import Cost
 from meshloom.target import Rates, Target

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
+from dataclasses import field
 
 from meshloom.kernel.count import flops_by_kind
 from meshloom.kernel.expr import topological
@@ -15,10 +13,9 @@ from meshloom.mesh.core import Field, Global, Set
 from meshloom.operation.dataflow import OFFSETS, SAME, DataAccess, Dataflow
 from meshloom.operation.domain import Part
 from meshloom.operation.operation import Operation
-from meshloom.order import TYPICAL_BLOCK, sampled_blocks
+from meshloom.records import dataclass
 from meshloom.schedule.choice.schedule import Schedule
 from meshloom.schedule.choice.symmetry import rounded_by_side
-from meshloom.schedule.fused.chunks import chunk_size, listed_again
 from meshloom.schedule.plan.plan import Plan, alike
 from meshloom.schedule.strategies import AUTOMATIC, GATHERS, serving, strategy
 from meshloom.schedule.strategies.common.neighbours import NeighbourPlan, symmetric_tables
@@ -194,7 +191,7 @@ def _gather_blocker(loop: Operation, group: Group | None, gathers: bool) -> str:
         return "it has few elements, and no loop that adds to the same set goes before"
     if loop.backend.target.is_simt or loop.wish.strategy not in AUTOMATIC:
         return f"its strategy is {loop.schedule.strategy}"
-    return f"chunks of the set that it adds to would evaluate its elements {in_chunks(loop)[1]:.2g} times"
+    return f"chunks of the set that it adds to would evaluate its elements {loop.chunking.evaluations:.2g} times"
 
 
 def _at_targets(loop: Operation) -> bool:
@@ -208,21 +205,11 @@ def _at_targets(loop: Operation) -> bool:
         return False
     if loop.backend.target.is_simt:
         return strategy(loop.schedule.strategy).at_targets
-    return loop.wish.strategy in AUTOMATIC and in_chunks(loop)[1] <= loop.backend.target.cpu.chunks.most_again
+    return loop.wish.strategy in AUTOMATIC and loop.chunking.evaluations <= loop.backend.target.cpu.chunks.most_again
 
 
 def _numbers(loop: Operation) -> FusionNumbers:
     return loop.backend.target.numbers.fusion
-
-
-def in_chunks(loop: Operation) -> tuple[int, float]:
-    """The size of chunks of targets that is good for a loop, and how often an element is evaluated then, on average;
-    from a sample of the elements."""
-    one = loop.maps[loop.spec.racy_maps[0]]
-    parts = [one.positions[first:last] for first, last in sampled_blocks(loop.set.owned, TYPICAL_BLOCK)]
-    rows = np.concatenate(parts) if parts else one.positions[:0]
-    chunk = chunk_size(rows, one.target.owned, loop.backend.target.cpu.chunks)
-    return chunk, listed_again(rows, chunk)
 
 
 def _one_loop(group: Group, operation: Operation) -> bool:

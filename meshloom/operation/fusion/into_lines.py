@@ -8,7 +8,6 @@ few bytes, by what was measured of the flow cases (``bench/results``, vortex).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from meshloom.kernel.count import flops_by_kind, loads
 from meshloom.kernel.model import Output
@@ -16,6 +15,7 @@ from meshloom.mesh.core import Field
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.fusion.along_lines import composed_lines
 from meshloom.operation.operation import Operation
+from meshloom.records import dataclass
 from meshloom.schedule.choice.cost import Cost
 from meshloom.schedule.choice.counts import flops_per_element
 from meshloom.schedule.strategies import AUTOMATIC

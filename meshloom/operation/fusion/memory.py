@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from meshloom.errors import KernelError
@@ -11,6 +11,7 @@ from meshloom.mesh.core import Field
 from meshloom.operation.dataflow import Dataflow
 from meshloom.operation.domain import EVERYWHERE, Part
 from meshloom.operation.operation import Operation
+from meshloom.records import dataclass
 
 
 class Moves(NamedTuple):

@@ -13,7 +13,7 @@ its formula is evaluated at every offset, less what neighbouring evaluations sha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from meshloom.kernel import passes
@@ -34,6 +34,7 @@ from meshloom.operation.fusion.substitution import evaluated, valued
 from meshloom.operation.fusion.trials import Trials
 from meshloom.operation.operand import DIRECTLY, AccessPattern, Operand, Operands
 from meshloom.operation.operation import Operation
+from meshloom.records import dataclass
 from meshloom.target import CPU
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from meshloom.mesh.box import Box
 from meshloom.mesh.core import Field
@@ -21,6 +20,7 @@ from meshloom.operation.fusion.cost import seconds_by_count
 from meshloom.operation.fusion.groups import Group, grouped
 from meshloom.operation.fusion.memory import Memory
 from meshloom.operation.operation import Operation
+from meshloom.records import dataclass
 
 
 def split_boxes(graph: Dataflow) -> Dataflow:

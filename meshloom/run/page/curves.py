@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from meshloom.records import dataclass
 from meshloom.run.facts import Monitors
 from meshloom.run.page.numbers import tick_labels
 

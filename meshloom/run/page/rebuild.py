@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from meshloom.errors import UserError, one_line
 from meshloom.io.monitors import read_monitors
+from meshloom.records import dataclass
 from meshloom.run.facts import UNFINISHED, Monitors, RunFacts, read_facts
 from meshloom.run.folder import RunFolder, claim, is_run, recover
 from meshloom.run.names import CHECKPOINT, REPORT, restart_command

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +14,7 @@ from urllib.parse import quote
 
 from meshloom.errors import UserError, one_line
 from meshloom.io.files import write_atomically
+from meshloom.records import dataclass
 from meshloom.run.facts import FAILED, FINISHED, STOPPED, UNFINISHED, Monitors, RunFacts
 from meshloom.run.folder import RunFolder
 from meshloom.run.names import CHECKPOINT, CONFIG, FACTS, MONITORS, REPORT, SERIES, as_typed

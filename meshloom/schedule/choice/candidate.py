@@ -8,11 +8,12 @@ measured, and the first that can be had is taken.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar
 
 from meshloom.errors import one_line
 from meshloom.markup import Explanation
+from meshloom.records import dataclass
 from meshloom.schedule.choice.cost import OVERLAPPING, combined
 
 T = TypeVar("T")

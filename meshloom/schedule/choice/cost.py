@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from meshloom.order import Loads
+from meshloom.records import dataclass
 from meshloom.target import OrderNumbers, Rates
 
 #: Traffic, arithmetic and requests overlap; atomics, dependent updates, launches, visits and rounds do not.

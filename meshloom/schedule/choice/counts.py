@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -29,6 +28,7 @@ from meshloom.markup import table
 from meshloom.mesh.core import Field
 from meshloom.native.algorithms import distinct
 from meshloom.order import sampled_blocks
+from meshloom.records import dataclass
 from meshloom.schedule.choice.accesses import Accesses
 from meshloom.schedule.choice.cost import Work
 from meshloom.schedule.choice.loads import OrderOfLoop

@@ -10,8 +10,8 @@ that use it vote, each with its time.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from meshloom.records import dataclass
 from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.target import Target
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from meshloom.errors import ScheduleError, known_name, nearest, shown, whole_number
 from meshloom.mesh.layout import parse_layout
 from meshloom.order import ORDERINGS
+from meshloom.records import dataclass
 
 VECTORS = (4, 8, 16, 32, 64)
 MOST_ELEMENTS = 2**24  # of a block: far beyond any that is fast, and its product with anything fits 64 bits

@@ -10,13 +10,14 @@ the result has the same bits for any number of them. A fused loop that nothing i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
+from meshloom.records import dataclass
 from meshloom.schedule.fused.fused import FusedElement, FusedSpec
 from meshloom.schedule.nest.code import (
     BLOCK,
@@ -56,15 +57,22 @@ START = BLOCK * BLOCK_SIZE  # the first target of a chunk
 SIZE = least(BLOCK_SIZE, COUNT - START)
 
 
-def chunk_size(rows: np.ndarray, targets: int, numbers: ChunkNumbers) -> int:
-    """Targets of a chunk of a set with so many, where elements have such rows (elements, arity) of targets: as few as
-    leave hardly any element between two chunks. The threads in use do not enter: it decides how sums are rounded."""
+class Chunking(NamedTuple):
+    """Targets of a chunk, and how often an element is evaluated then, on average."""
+
+    size: int
+    evaluations: float
+
+
+def chunking(rows: np.ndarray, targets: int, numbers: ChunkNumbers) -> Chunking:
+    """Chunks of a set with so many targets, where elements have such rows (elements, arity) of them: as small as leave
+    hardly any element between two chunks. The threads in use do not enter: it decides how sums are rounded."""
     low, high = numbers.least_targets, numbers.most_targets
     most = max(low, min(high, targets // numbers.fewest))
     chunk = max(low, min(high, targets // numbers.many))
-    while chunk < most and listed_again(rows, chunk) > numbers.enough:
+    while (found := listed_again(rows, chunk)) > numbers.enough and chunk < most:
         chunk = min(2 * chunk, most)
-    return chunk
+    return Chunking(chunk, found)
 
 
 @dataclass(frozen=True, eq=False)

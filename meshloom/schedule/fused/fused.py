@@ -8,12 +8,12 @@ loops may be fused, and what the fused one stores, is decided in ``operation/fus
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from meshloom.kernel.expr import Node, topological
 from meshloom.kernel.model import Output
+from meshloom.records import dataclass
 from meshloom.schedule.nest.code import COUNT, ITEM, TARGET, ElementCode, Pass, Phase, row_of
 from meshloom.schedule.nest.nodes import Block, Body, Expr, If, Statement, let, variable
 from meshloom.schedule.plan.declare import ANY, Array, Part, Table, holds, maybe, racy_maps

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from meshloom.records import dataclass
 from meshloom.schedule.lines.nest_parts import (
     ACROSS,
     CHUNK,

@@ -8,10 +8,10 @@ written once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from meshloom.records import dataclass
 from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.nest_parts import (

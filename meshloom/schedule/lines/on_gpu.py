@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from meshloom.kernel.count import flops_by_kind, loads
+from meshloom.records import dataclass
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.gpu_nests import SharedNest, StridedNest
 from meshloom.schedule.lines.segments import (

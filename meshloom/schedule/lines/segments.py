@@ -8,10 +8,9 @@ code need not know.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from meshloom.records import dataclass
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.tables import negligible
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from meshloom.kernel.count import loads
 from meshloom.kernel.expr import C_TYPES, FLOAT64, Node
 from meshloom.kernel.model import Output
 from meshloom.mesh.grid import Grid
+from meshloom.records import dataclass
 from meshloom.schedule.lines.along import OperatorAlong, SystemsAlong
 from meshloom.schedule.nest.code import ElementCode
 from meshloom.schedule.nest.nodes import Expr, Name, Number, Statement, Store, let

@@ -15,10 +15,11 @@ a thread sweeps along some lines side by side.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from meshloom.records import dataclass
 from meshloom.schedule.choice.candidate import Candidate, rank
 from meshloom.schedule.lines.along import SystemsAlong
 from meshloom.schedule.lines.spec import LineGeometry, LinePlan, LineSpec, LineTiling

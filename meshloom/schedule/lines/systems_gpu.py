@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from meshloom.records import dataclass
 from meshloom.schedule.lines.gpu_block import LineNest
 from meshloom.schedule.lines.nest_parts import (
     ACROSS,

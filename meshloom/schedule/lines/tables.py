@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from meshloom.records import dataclass
 from meshloom.schedule.lines.along import StencilAlong
 from meshloom.schedule.plan.declare import ANY, REALS, Array, Numbers, Reals, holds
 

@@ -10,11 +10,12 @@ item is the rest of it (``nest/``). A dialect (one per back end) turns passes in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import C_TYPES, Node
 from meshloom.kernel.model import Output
+from meshloom.records import dataclass
 from meshloom.schedule.nest import graph
 from meshloom.schedule.nest.nodes import (
     INDEX,

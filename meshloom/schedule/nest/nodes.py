@@ -8,12 +8,12 @@ other statements. Nothing here knows how any of it is spelled; ``printer.py`` do
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import singledispatch
 from typing import ClassVar
 
 import numpy as np
 
+from meshloom.records import dataclass
 from meshloom.schedule.nest.types import BOOL, INDEX, INT, UNSIGNED, PairOf, PointerTo, RowOf, Type  # noqa: F401
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from meshloom.kernel.access import identity
 from meshloom.kernel.expr import C_TYPES
+from meshloom.records import dataclass
 from meshloom.schedule.nest.nodes import Accumulate, Expr, Number, Statement, Store, call
 
 _CHOOSING = {"minimum": "ml_min", "maximum": "ml_max"}

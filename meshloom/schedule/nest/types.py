@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from meshloom.records import dataclass
 
 INDEX, UNSIGNED = "ml_index", "ml_unsigned"  # a number of an element, a place in memory; the same for cheap division
 BOOL, INT = "bool", "int"

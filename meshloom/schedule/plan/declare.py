@@ -11,13 +11,14 @@ are, is not kept next to them: it is a ``size``.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshloom.records import dataclass
 from meshloom.schedule.plan.topology import Topology
 
 T = TypeVar("T")

@@ -8,12 +8,13 @@ gives it to a nest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
+from meshloom.records import dataclass
 from meshloom.schedule.nest.nodes import Name
 from meshloom.schedule.plan.declare import Pair, declared, sizes_of_type
 from meshloom.schedule.plan.topology import Topology, topology

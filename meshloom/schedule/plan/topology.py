@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
 
 from meshloom.mesh.box import Box
 from meshloom.native.algorithms import incidence
+from meshloom.records import dataclass
 from meshloom.schedule.choice.symmetry import swapped_maps
 from meshloom.schedule.spec import LoopSpec
 

@@ -3,13 +3,13 @@ targets that several blocks share use atomics. One launch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from meshloom.kernel.model import Output
 from meshloom.native.tiles import shared_targets
+from meshloom.records import dataclass
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import ElementCode, Sink, accumulated, row_of
 from meshloom.schedule.nest.nodes import Atomic, Expr, If, Statement

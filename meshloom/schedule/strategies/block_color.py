@@ -6,12 +6,13 @@ CPU a block is run by one thread, so nothing inside it can race; a GPU also colo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from meshloom.native.algorithms import color_blocks
+from meshloom.records import dataclass
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import POSITION, Pass, accumulated
 from meshloom.schedule.plan.declare import ANY, NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, holds

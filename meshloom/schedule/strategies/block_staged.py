@@ -9,11 +9,10 @@ blocks, so targets do not take their terms in the order of elements.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from meshloom.native.tiles import block_sums, shared_targets
+from meshloom.records import dataclass
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import (
     BLOCK,

@@ -9,11 +9,11 @@ tile of points whose loads are shared.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from meshloom.mesh.box import Box
 from meshloom.mesh.offsets import Index
+from meshloom.records import dataclass
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import BLOCK, ITEM, Pass, Phase
 from meshloom.schedule.nest.nodes import (

@@ -11,12 +11,12 @@ by color (the ordering ``color``) maps and data lie right by themselves, and no 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from meshloom.native.algorithms import color_elements
+from meshloom.records import dataclass
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import COUNT, ITEM, ElementCode, Entry, Pass, Phase
 from meshloom.schedule.plan.declare import (

@@ -9,11 +9,12 @@ are compared when the loop runs. Three quarters of the updates of hexahedra at t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from meshloom.kernel.model import Output
+from meshloom.records import dataclass
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import (
     AT,

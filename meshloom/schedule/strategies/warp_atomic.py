@@ -8,8 +8,7 @@ elements are visited decides how often it pays. On a CPU there are no warps, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from meshloom.records import dataclass
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import COUNT, FOLLOWED, INSIDE, LANE, ElementCode, Pass, Phase, merged, row_of
 from meshloom.schedule.nest.nodes import Body, Cast, Expr, If, Name, Select, Shuffle, Statement, let, no

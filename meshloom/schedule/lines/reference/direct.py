@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from meshloom.records import dataclass
 from meshloom.schedule.choice.candidate import Candidate
 from meshloom.schedule.lines.along import OperatorAlong
 from meshloom.schedule.lines.base import LineMethod

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from meshloom.records import dataclass
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import COUNT, ElementCode, Pass, Phase
 from meshloom.schedule.nest.nodes import BOOL, Expr, Name, Shuffle, Statement, all_of, let

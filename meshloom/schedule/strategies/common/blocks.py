@@ -8,11 +8,11 @@ they do about blocks that meet.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from meshloom.records import dataclass
 from meshloom.schedule.nest.code import BLOCK, ElementCode, Pass, Phase, Sink
 from meshloom.schedule.plan.declare import (
     ANY,

@@ -8,12 +8,13 @@ slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from meshloom.kernel.expr import Node
 from meshloom.kernel.model import Output
+from meshloom.records import dataclass
 from meshloom.schedule.nest.code import ITEM, TARGET, ElementCode, accumulated
 from meshloom.schedule.nest.contraction import fma
 from meshloom.schedule.nest.nodes import (

@@ -17,10 +17,11 @@ so that one load replaces a chain of three. Two kinds:
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from meshloom.records import dataclass
 from meshloom.schedule.nest.code import TARGET, ElementCode, row_of
 from meshloom.schedule.nest.nodes import BOOL, Expr, Name, Number, Select, Statement, let
 from meshloom.schedule.plan.declare import (

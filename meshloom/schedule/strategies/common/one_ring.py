@@ -7,9 +7,9 @@ node of element u is what position u + 1 holds. Cells at a boundary lack some si
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+
+from meshloom.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ wait, or with atomics for the targets that several blocks share.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from meshloom.native.algorithms import thread_colors
 from meshloom.native.tiles import block_targets
+from meshloom.records import dataclass
 from meshloom.schedule.nest.code import BLOCK, BLOCK_SIZE, ITEM, ROUND, TARGET, ElementCode, Phase, Scratch, accumulated
 from meshloom.schedule.nest.nodes import Expr, Name, Number, Statement, Store, let
 from meshloom.schedule.nest.reduce import negated, nothing

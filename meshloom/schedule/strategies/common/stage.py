@@ -9,8 +9,8 @@ the evaluation and keeps the threads of a GPU off each other's memory banks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from meshloom.records import dataclass
 from meshloom.schedule.nest.code import accumulated
 from meshloom.schedule.nest.nodes import (
     INDEX,

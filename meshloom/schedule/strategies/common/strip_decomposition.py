@@ -9,12 +9,12 @@ they too meet at targets. Which rule is best is tried on a part of the mesh; not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from meshloom.records import dataclass
 from meshloom.schedule.plan.declare import Pair, Pairs, holds
 from meshloom.target import StripNumbers
 

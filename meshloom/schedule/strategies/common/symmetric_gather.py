@@ -6,7 +6,6 @@ tables are those of ``neighbours.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +14,7 @@ from meshloom.kernel.count import loads
 from meshloom.kernel.expr import BOOL as BOOLS
 from meshloom.kernel.expr import C_TYPES, Node, topological
 from meshloom.kernel.model import Output
+from meshloom.records import dataclass
 from meshloom.schedule.choice.symmetry import rounded_by_side, swapped_maps
 from meshloom.schedule.nest import graph
 from meshloom.schedule.nest.code import TARGET, ElementCode, accumulated, row_of

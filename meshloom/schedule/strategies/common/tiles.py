@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from meshloom.records import dataclass
 from meshloom.schedule.plan.declare import (
     ANY,
     NUMBERS,

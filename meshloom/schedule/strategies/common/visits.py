@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from meshloom.records import dataclass
 from meshloom.schedule.nest.code import COUNT, ITEM, ElementCode, Pass, Phase
 from meshloom.schedule.nest.nodes import Expr
 from meshloom.schedule.plan.declare import NUMBERS, Array, Numbers, elements, holds, ordered
