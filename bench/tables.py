@@ -39,6 +39,7 @@ from bench import (
 )
 from bench.record import RESULTS, RecordError, load
 from bench.stamp import commit_of
+from bench.zoo import peers as zoo_peers
 from bench.zoo import report as zoo_report
 
 ROOT = Path(__file__).parents[1]
@@ -173,6 +174,11 @@ def _cpu_whole(result: Result) -> bool:
     return _cpu_step(result) and "memory" in result
 
 
+def _zoo_peers(result: Result) -> bool:
+    """All six, at full size and on all cores."""
+    return not result["quick"] and result["threads"] == result["machine"]["cores"] and len(result["rows"]) == 6
+
+
 def _coloring(result: Result) -> bool:
     """Of the five meshes of the paper; those of the first edition were boxes of hexahedra."""
     return on_gpu(result) and isinstance(result["mesh"], str) and coloring_report.levels(result)[-1:] == [5]
@@ -227,6 +233,7 @@ TABLES: dict[str, Table] = {
     "zoo": Table("zoo", zoo_report.text_lines, lambda r: on_gpu(r) and r.get("blocks") != "none", "zoo --device cuda"),
     "zoo_chosen": Table("zoo", zoo_report.text_lines, lambda r: on_gpu(r) and r.get("blocks") == "none",
                         "zoo --device cuda --blocks none --against FILE"),
+    "zoo_peers": Table("zoo_peers", zoo_peers.text_lines, _zoo_peers, "zoo.peers"),
     "branches": Table("branches", gpu_report.branch_rows, lambda r: bool(r["machine"].get("gpu")), "branches"),
     "coloring": Table("coloring", coloring_report.conclusion_lines, _coloring, "coloring"),
     "coloring_groups": Table("coloring", coloring_report.group_lines, _coloring, "coloring"),

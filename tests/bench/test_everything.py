@@ -14,10 +14,10 @@ import pytest
 from bench import everything, record, tables
 from bench.everything import JOBS, Job, Outcome
 
-#: Of tests.attacks.run, of tubes and vortices that nobody times, of bench.compare, which wants another tree, and of
-#: bench.zoo, which takes an hour in parts.
+#: Of tests.attacks.run, of tubes and vortices that nobody times, of bench.compare, which wants another tree, of
+#: bench.zoo, which takes an hour in parts, and of its peers, which want a quiet machine.
 ELSEWHERE = ("attacks", "shock_tubes", "energy", "compare_gpu", "compare_some", "compare_cpu", "starts_cores", "ranks",
-             "ranks_gpu", "ranks_of_two", "ranks_matrix", "zoo", "zoo_chosen")  # fmt: skip
+             "ranks_gpu", "ranks_of_two", "ranks_matrix", "zoo", "zoo_chosen", "zoo_peers")  # fmt: skip
 
 
 def test_every_table_has_a_job() -> None:

@@ -26,6 +26,7 @@ from meshloom.kernel.count import arithmetic, combining_flops, flops_by_kind
 from meshloom.order import BAD_EXCESS, TYPICAL_BLOCK
 from meshloom.schedule.choice.cost import Work
 from meshloom.schedule.strategies import strategy
+from meshloom.schedule.strategies.common.symmetric_gather import seen_alike
 from meshloom.solvers.finite_volume.case import FiniteVolume
 from meshloom.solvers.volna.basins import WaterCase
 from meshloom.target import CPU, H200, Target
@@ -119,6 +120,7 @@ def test_costs_of_the_strategies() -> None:
              "K": work.tiles, "Q": work.requested, "G": work.gathered,
              "P": 2.1e5 / 2000 / 80}  # fmt: skip
     spec = smooth_loop().spec
+    alike = all(seen_alike(spec, m) for m in spec.racy_maps)
     rows = table("docs/schedules.md", "strategy | bytes")
     assert [row[0].strip("`") for row in rows] == list(ml.strategies())
     (scattered,) = (row[1] for row in table("docs/schedules.md", "symbol | meaning") if row[0] == "*H*, *X*")
@@ -131,6 +133,7 @@ def test_costs_of_the_strategies() -> None:
         known |= dict(zip("HXYZ", (1.9, 3.25, 2.0, 1.0) if target.is_simt else (1.0, 1.0, 1.5, 1.25), strict=True))
         known |= dict(zip(("Lc", "Lo", "Ls", "Lt"), (1, 1, 1, 3.25) if target.is_simt else (2, 6, 7, 4.5), strict=True))
         known["m"] = 0.0 if target.is_simt else work.reload_maps
+        known["b"] = 0.0 if target.is_simt or alike else 20.0 * work.incidences
         known["w"] = (4 if target.is_simt else 2) * 8  # one double
         known["L"] = (4.0 if target.is_simt else 2.0) * (work.loads - 1.0) * work.touched
         cost = strategy(name.strip("`")).cost(spec, work, target=target)

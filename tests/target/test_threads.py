@@ -47,7 +47,7 @@ def test_the_time_of_a_loop_depends_on_threads_and_its_choice_does_not(monkeypat
     seconds, chosen = [], []
     for threads in (1, 2, 64):
         ml.use("cpu", threads=threads)
-        loop = spread_loop(60)
+        loop = spread_loop(300)
         seconds.append(loop.estimate)
         chosen.append((loop.schedule, loop.reason))
     assert seconds[0] > seconds[1] > seconds[2] > 0.0

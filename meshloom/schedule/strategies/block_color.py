@@ -14,15 +14,17 @@ import numpy as np
 from meshloom.native.algorithms import color_blocks
 from meshloom.records import dataclass
 from meshloom.schedule.choice.cost import Cost, Work
-from meshloom.schedule.nest.code import POSITION, Pass, accumulated
+from meshloom.schedule.nest.code import BLOCK, POSITION, Pass, Phase, accumulated
 from meshloom.schedule.plan.declare import ANY, NUMBERS, OFFSETS, Array, Numbers, Offsets, Place, holds
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import check_offsets, check_permutation, lost_stamps
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import SERIAL
+from meshloom.schedule.strategies.common.batches import in_batches, pays
 from meshloom.schedule.strategies.common.blocks import BlockPlan, BlocksTogether, BlockStrategy, SerialBlocks
 from meshloom.schedule.strategies.common.shared_blocks import Merge, block_numbers
+from meshloom.schedule.strategies.common.visits import visited_element
 from meshloom.target import CPU, Target
 
 
@@ -80,6 +82,15 @@ class BlockColor(BlockStrategy):
     def merge(self, spec: LoopSpec, plan: Plan) -> Merge:
         """Blocks of one color share no target: plain updates."""
         return lambda param, place, value, target: accumulated(param, place, value)
+
+    def serial_phase(self, spec: LoopSpec, plan: Plan, target: Target) -> Phase:
+        """In batches where elements take much arithmetic."""
+        if not pays(spec, self.fitted(target, "batch_flops")):
+            return super().serial_phase(spec, plan, target)
+        assert isinstance(plan, SerialColoredBlocks)
+        first, element = part_of(plan, "block_offsets"), visited_element(plan, plan.visit)
+        size = int(self.fitted(target, "batch"))
+        return Phase(in_batches(spec, element, first[BLOCK], first[BLOCK + 1], size), of_block=True)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         colors, number = part_of(plan, "color_offsets"), part_of(plan, "block_list")[POSITION]

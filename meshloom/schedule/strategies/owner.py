@@ -22,7 +22,6 @@ from meshloom.schedule.strategies.common.gather import (
     Incidence,
     columns_of,
     incidences,
-    incident,
     load_accumulators,
     over_targets,
     slices,
@@ -38,7 +37,13 @@ from meshloom.schedule.strategies.common.neighbours import (
     symmetric_tables,
     tabled,
 )
-from meshloom.schedule.strategies.common.symmetric_gather import LISTED, SymmetricGather, incident_seen
+from meshloom.schedule.strategies.common.symmetric_gather import (
+    LISTED,
+    SymmetricGather,
+    incident_alike,
+    incident_seen,
+    seen_alike,
+)
 from meshloom.schedule.strategies.common.visits import element_pass, visiting
 from meshloom.target import CPU, Target
 
@@ -71,7 +76,9 @@ class Owner(Strategy):
         # Threads that ask for much at every visit need many registers, so fewer of them run at a time.
         crowding = max(1.0, work.gathered / max(work.incidences, 1) / self.fitted(target, "roomy_visit"))
         requests = self.fitted(target, "scattered") * crowding * work.gathered
-        return Cost(moved, work.flops * repeated, visits=work.targets, requests=requests)
+        branches = not all(seen_alike(spec, m) for m in spec.racy_maps)
+        passed = self.fitted(target, "entry") * work.incidences if branches else 0.0
+        return Cost(moved, work.flops * repeated, visits=work.targets, requests=requests, passed=passed)
 
 
 def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, is_simt: bool) -> list[Pass]:
@@ -91,7 +98,7 @@ def _target_passes(spec: LoopSpec, m: int, plan: GatherPlan, is_simt: bool) -> l
             before, after = load_accumulators(spec, groups), store_accumulators(spec, groups)
             return [_over_all(m, (let("t", ITEM), *before, loop, *after))]
         regular = If(part_of(plan, "gathers", m, "tables", "entry")[TARGET] > IRREGULAR, (loop,))
-    visited = incident_seen(spec, m, plan) if is_simt else incident(spec, m, plan)
+    visited = (incident_seen if is_simt else incident_alike)(spec, m, plan)
     return [_over_all(m, over_targets(spec, groups, visited, offsets, regular))]
 
 

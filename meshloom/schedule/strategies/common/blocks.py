@@ -110,11 +110,11 @@ class BlockStrategy(Strategy):
         if target.is_simt:
             phases, scratch = phases_together(spec, plan, self.merge(spec, plan))
         else:
-            phases, scratch = (self._serial_phase(spec, plan),), ()
+            phases, scratch = (self.serial_phase(spec, plan, target),), ()
         count = part_of(plan, "n_blocks")
         return [Pass("blocks", count, phases, blocked=True, scratch=scratch, reductions=spec.reductions)]
 
-    def _serial_phase(self, spec: LoopSpec, plan: Plan) -> Phase:
+    def serial_phase(self, spec: LoopSpec, plan: Plan, target: Target) -> Phase:
         """The elements of a block one after the other."""
         assert isinstance(plan, SerialBlocks)
         code, first = ElementCode(spec, spec.outputs), part_of(plan, "block_offsets")

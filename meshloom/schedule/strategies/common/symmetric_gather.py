@@ -17,12 +17,13 @@ from meshloom.kernel.model import Output
 from meshloom.records import dataclass
 from meshloom.schedule.choice.symmetry import rounded_by_side, swapped_maps
 from meshloom.schedule.nest import graph
-from meshloom.schedule.nest.code import TARGET, ElementCode, accumulated, row_of
+from meshloom.schedule.nest.code import ELEMENT, INDEX, TARGET, ElementCode, Entry, accumulated, row_of
 from meshloom.schedule.nest.nodes import (
     BOOL,
     INT,
     Block,
     Body,
+    Cast,
     Expr,
     For,
     If,
@@ -176,6 +177,33 @@ def incident_seen(spec: LoopSpec, m: int, plan: Plan) -> Body:
     def entry(k: int, slot: int) -> Expr:
         return Select(SLOT.equals(0), stored(k, slot), stored(k, 1 - slot)) if k in swapped else stored(k, slot)
 
+    return _from_own_side(spec, m, plan, entry)
+
+
+def seen_alike(spec: LoopSpec, m: int) -> bool:
+    """Is what an element gives through map ``m`` the same to the last bit, seen from the target's own side?"""
+    swapped = swapped_maps(spec, m)
+    return swapped is not None and not rounded_by_side(spec, m) and not any(spec.maps[k].formula for k in swapped)
+
+
+def incident_alike(spec: LoopSpec, m: int, plan: Plan) -> Body:
+    """The same for a thread by itself: from the target's own side wherever that gives the same bits, so that no branch
+    leads to a slot, which nobody could predict, and what depends on the target alone is computed once."""
+    if not seen_alike(spec, m):
+        return incident(spec, m, plan)
+    swapped, stored = swapped_maps(spec, m), ElementCode(spec, ()).entry
+
+    def entry(k: int, slot: int) -> Expr:
+        if swapped is None or k not in swapped:
+            return stored(k, slot)
+        own = Cast(INDEX, SLOT)
+        return TARGET if (k, slot) == (m, 0) else Name(f"m{k}")[ELEMENT * 2 + (1 - own if slot else own)]
+
+    return _from_own_side(spec, m, plan, entry)
+
+
+def _from_own_side(spec: LoopSpec, m: int, plan: Plan, entry: Entry) -> Body:
+    """The entry at ``x`` of a map of two slots, whose rows are ``entry``."""
     outputs, code = _to_own_side(spec, m), ElementCode(spec, (), entry)
     roots = [o.value for o in outputs]
     computed, values = code.values(roots)
