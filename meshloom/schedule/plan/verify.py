@@ -8,6 +8,8 @@ of a second.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from meshloom.errors import KernelError
@@ -15,6 +17,8 @@ from meshloom.mesh.core import Map
 from meshloom.native.algorithms import wrong_incidence
 from meshloom.schedule.plan.plan import Plan, Topology
 from meshloom.schedule.plan.schema import demand
+
+CHUNK = 1 << 16  # entries that are looked at together, so that what is made of them stays in the cache
 
 
 def check_permutation(plan: Plan, name: str, array: np.ndarray, size: int) -> None:
@@ -45,6 +49,16 @@ def check_given_visit(plan: Plan, visit: np.ndarray | None, topology: Topology) 
     same = visit is None or np.array_equal(visit, topology.visit)
     demand(same, plan, "visit is not the order that was asked for")
     return visited(plan, visit, topology)
+
+
+def runs(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Parts in a row, whose entries begin at ``offsets`` (parts + 1,), from the first of a run up to behind its last:
+    of ``CHUNK`` entries at most, or one part."""
+    first, parts = 0, len(offsets) - 1
+    while first < parts:
+        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + CHUNK, side="right")) - 1)
+        yield first, last
+        first = last
 
 
 def distinct(numbers: np.ndarray, size: int) -> int:

@@ -62,7 +62,7 @@ from meshloom.schedule.plan.declare import (
 from meshloom.schedule.plan.emitter import Temporary
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.plan.schema import demand
-from meshloom.schedule.plan.verify import check_offsets, lost_stamps
+from meshloom.schedule.plan.verify import check_offsets, lost_stamps, runs
 from meshloom.schedule.spec import LoopSpec, in_few_pieces
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.common.blocks import block_offsets
@@ -127,20 +127,23 @@ class PartialSums:
         demand(not met[listed[self.place >= 0]].any(), plan, "a target of two blocks has no partial sums")
         rising = (np.diff(listed) > 0) | (np.diff(block_of) > 0)
         demand(rising.all(), plan, "a block does not list its targets once, ascending")
-        lists = lengths * len(slots)
-        counts = self._checked_counts(plan, lists)
-        local, first = self.local.astype(np.int64), np.repeat(np.arange(len(lengths)) * plan.block, lists)
-        packed = topology.packed(m, local)
-        inside = (local >= 0) & (local < np.repeat(lengths * arity, lists)) & (packed >= 0)
-        demand(inside.all(), plan, "a local number is out of bounds")
-        once = np.zeros(len(local), bool)
-        once[first * len(slots) + packed] = True
-        demand(once.all(), plan, "an entry of a block is missing or doubled")
-        begins = np.zeros(len(local) + 1, bool)
-        begins[np.cumsum(counts)] = True
-        demand(((np.diff(local) > 0) | begins[1:-1]).all(), plan, "entries of a target are not ascending")
-        found = indices[topology.visit[first + local // arity], local % arity]
-        demand(np.array_equal(found, np.repeat(listed, counts)), plan, "an entry stands at the wrong target")
+        counts = self._checked_counts(plan, lengths * len(slots))
+        ends = len(slots) * np.minimum(plan.block * np.arange(len(lengths) + 1), topology.elements)
+        for a, b in runs(ends):
+            local, places = self.local[ends[a] : ends[b]].astype(np.int64), slice(*self.own_offsets[[a, b]])
+            first = plan.block * np.repeat(np.arange(b - a), lengths[a:b] * len(slots))
+            packed = topology.packed(m, local)
+            inside = (local >= 0) & (local < arity * np.repeat(lengths[a:b], lengths[a:b] * len(slots))) & (packed >= 0)
+            demand(inside.all(), plan, "a local number is out of bounds")
+            once = np.zeros(len(local), bool)
+            once[first * len(slots) + packed] = True
+            demand(once.all(), plan, "an entry of a block is missing or doubled")
+            begins = np.zeros(len(local) + 1, bool)
+            begins[np.cumsum(counts[places])] = True
+            demand(((np.diff(local) > 0) | begins[1:-1]).all(), plan, "entries of a target are not ascending")
+            found = indices[topology.visit[a * plan.block + first + local // arity], local % arity]
+            demand(np.array_equal(found, np.repeat(listed[places], counts[places])), plan,
+                   "an entry stands at the wrong target")  # fmt: skip
 
     def _checked_targets(self, plan: Plan, targets: int, block_of: np.ndarray) -> np.ndarray:
         """The target at each place; rows of partial sums are those of one target by blocks, each once."""

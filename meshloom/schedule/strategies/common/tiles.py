@@ -23,7 +23,7 @@ from meshloom.schedule.plan.declare import (
 )
 from meshloom.schedule.plan.plan import Plan, Topology
 from meshloom.schedule.plan.schema import demand
-from meshloom.schedule.plan.verify import check_incidence, check_offsets
+from meshloom.schedule.plan.verify import check_incidence, check_offsets, runs
 from meshloom.schedule.strategies.common.gather import usual_degree
 from meshloom.schedule.strategies.common.visits import VisitPlan
 
@@ -63,12 +63,13 @@ class Tiles:
         rising = (np.diff(elements.astype(np.int64)) > 0) | (np.diff(tile_of_element) > 0)
         demand(rising.all(), plan, "a tile does not list its elements once, ascending")
         check_offsets(plan, "offsets", self.offsets, len(local))
-        tile_of_entry = np.repeat(np.arange(targets) // plan.block, np.diff(self.offsets))
-        local_numbers = local.astype(np.int64)
-        inside = ((local_numbers >= 0) & (local_numbers // arity < lengths[tile_of_entry])).all()
-        demand(inside, plan, "a local number is out of bounds")
-        touching = elements[starts[tile_of_entry] + local_numbers // arity].astype(np.int64)
-        found = touching * arity + local_numbers % arity
+        ends = self.offsets[np.minimum(plan.block * np.arange(self.tiles + 1), targets)]
+        found = np.empty(len(local), np.int32 if topology.elements * arity < 2**31 else np.int64)
+        for a, b in runs(ends):
+            tile, some = np.repeat(np.arange(a, b), np.diff(ends[a : b + 1])), slice(ends[a], ends[b])
+            element, slot = np.divmod(local[some].astype(np.int64), arity)
+            demand(((element >= 0) & (element < lengths[tile])).all(), plan, "a local number is out of bounds")
+            found[some] = elements[starts[tile] + element].astype(np.int64) * arity + slot
         check_incidence(plan, topology, m, self.offsets, found)
 
 
