@@ -6,6 +6,14 @@ using ml_unsigned = uint64_t;
 // second asks b, the first asks no more than once for a: otherwise the time to compile a chain of minima explodes.
 template <class T> inline T ml_min(T a, T b) { const bool first = !(a >= b); const T m = first ? a : b; return b != b ? b : m; }
 template <class T> inline T ml_max(T a, T b) { const bool first = !(a <= b); const T m = first ? a : b; return b != b ? b : m; }
+// The same of floating-point numbers: compilers move selections by what is not a number through other registers, one by
+// one. Of two operands of which one is not a number, minima and maxima of processors are the second, so a is never
+// lost; of b it is the difference, which is 0 of every number, also of one without end.
+#define ML_EXTREMA(T, ABS, LARGEST) \
+  inline T ml_no_number(T b) { const T size = ABS(b), c = LARGEST < size ? LARGEST : size; return c - c; } \
+  inline T ml_min(T a, T b) { return (b < a ? b : a) - ml_no_number(b); } \
+  inline T ml_max(T a, T b) { return (b > a ? b : a) - ml_no_number(b); }
+ML_EXTREMA(double, __builtin_fabs, __DBL_MAX__) ML_EXTREMA(float, __builtin_fabsf, __FLT_MAX__)
 // NaN must win when the lanes of a vectorised reduction are merged, too; OpenMP's own min and max may lose it.
 #pragma omp declare reduction(ml_minimum : double, float, int32_t, int64_t : omp_out = ml_min(omp_out, omp_in)) \
     initializer(omp_priv = omp_orig)

@@ -132,6 +132,7 @@ def test_costs_of_the_strategies() -> None:
     for (name, moved, flops, besides), target in pairs(rows, (CPU, H200)):
         known |= dict(zip("HXYZ", (1.9, 3.25, 2.0, 1.0) if target.is_simt else (1.0, 1.0, 1.5, 1.25), strict=True))
         known |= dict(zip(("Lc", "Lo", "Ls", "Lt"), (1, 1, 1, 3.25) if target.is_simt else (2, 6, 7, 4.5), strict=True))
+        known["Lo"] *= 0.25 if alike and not target.is_simt else 1.0
         known["m"] = 0.0 if target.is_simt else work.reload_maps
         known["b"] = 0.0 if target.is_simt or alike else 20.0 * work.incidences
         known["w"] = (4 if target.is_simt else 2) * 8  # one double

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
+from itertools import groupby
 
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import C_TYPES, Node
@@ -32,6 +33,7 @@ from meshloom.schedule.nest.nodes import (
     Piece,
     RowOf,
     Statement,
+    Store,
     StoreRow,
     let,
     offset_by,
@@ -243,6 +245,24 @@ def merged(param: SpecParam, old: Expr, new: Expr) -> Expr:
 def accumulated(param: SpecParam, place: Expr, value: Expr) -> Statement:
     """The same at its place."""
     return Accumulate(place, param.mode.combine, value, param.dtype)
+
+
+def updated_rows(code: ElementCode, outputs: Sequence[Output], values: Sequence[Expr]) -> list[Statement]:
+    """Store, add or offer as ``plain`` does, with nobody else around; but where outputs that follow each other are
+    merged into one row of a field, all of it is loaded before any of it is stored, so that a compiler can move and
+    merge several at a time. The same bits: entries of a row are different ones."""
+    made: list[Statement] = []
+    for (number, slot), run in groupby(zip(outputs, values, strict=True), lambda one: (one[0].param, one[0].slot)):
+        row, param = list(run), code.spec.params[number]
+        if param.is_global or not param.mode.combine or len({o.comp for o, _ in row}) < len(row):
+            made += [one for o, value in row for one in code.plain(o, value)]
+            continue
+        places = [code.place(number, slot, o.comp) for o, _ in row]
+        old = [Name(f"old{number}_{slot}_{o.comp}") for o, _ in row]
+        made += [let(name.name, place, param.ctype) for name, place in zip(old, places, strict=True)]
+        new = [merged(param, name, value) for name, (_, value) in zip(old, row, strict=True)]
+        made += [Store(place, one) for place, one in zip(places, new, strict=True)]
+    return made
 
 
 def serial_pass(spec: LoopSpec) -> Pass:

@@ -21,7 +21,7 @@ from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.plan.verify import check_offsets, check_permutation, lost_stamps
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import SERIAL
-from meshloom.schedule.strategies.common.batches import in_batches, pays
+from meshloom.schedule.strategies.common.batches import in_batches, one_by_one, pays
 from meshloom.schedule.strategies.common.blocks import BlockPlan, BlocksTogether, BlockStrategy, SerialBlocks
 from meshloom.schedule.strategies.common.shared_blocks import Merge, block_numbers
 from meshloom.schedule.strategies.common.visits import visited_element
@@ -85,12 +85,13 @@ class BlockColor(BlockStrategy):
 
     def serial_phase(self, spec: LoopSpec, plan: Plan, target: Target) -> Phase:
         """In batches where elements take much arithmetic."""
-        if not pays(spec, self.fitted(target, "batch_flops")):
-            return super().serial_phase(spec, plan, target)
         assert isinstance(plan, SerialColoredBlocks)
-        first, element = part_of(plan, "block_offsets"), visited_element(plan, plan.visit)
+        offsets, element = part_of(plan, "block_offsets"), visited_element(plan, plan.visit)
+        first, last = offsets[BLOCK], offsets[BLOCK + 1]
+        if not pays(spec, self.fitted(target, "batch_flops")):
+            return Phase(one_by_one(spec, element), first, last)
         size = int(self.fitted(target, "batch"))
-        return Phase(in_batches(spec, element, first[BLOCK], first[BLOCK + 1], size), of_block=True)
+        return Phase(in_batches(spec, element, first, last, size), of_block=True)
 
     def passes(self, spec: LoopSpec, plan: Plan, *, target: Target = CPU) -> list[Pass]:
         colors, number = part_of(plan, "color_offsets"), part_of(plan, "block_list")[POSITION]

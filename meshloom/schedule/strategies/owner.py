@@ -71,12 +71,14 @@ class Owner(Strategy):
 
     def cost(self, spec: LoopSpec, work: Work, *, target: Target = CPU) -> Cost:
         repeated = work.incidences / max(work.elements, 1) + bool(spec.other_outputs)
+        branches = not all(seen_alike(spec, m) for m in spec.racy_maps)
+        reloaded = 1.0 if branches else self.fitted(target, "alike")
         moved = work.compulsory + 4 * work.incidences + 8 * work.targets
-        moved += self.fitted(target, "reload") * work.reload_gathers + self.fitted(target, "maps") * work.reload_maps
+        moved += reloaded * self.fitted(target, "reload") * work.reload_gathers
+        moved += reloaded * self.fitted(target, "maps") * work.reload_maps
         # Threads that ask for much at every visit need many registers, so fewer of them run at a time.
         crowding = max(1.0, work.gathered / max(work.incidences, 1) / self.fitted(target, "roomy_visit"))
         requests = self.fitted(target, "scattered") * crowding * work.gathered
-        branches = not all(seen_alike(spec, m) for m in spec.racy_maps)
         passed = self.fitted(target, "entry") * work.incidences if branches else 0.0
         return Cost(moved, work.flops * repeated, visits=work.targets, requests=requests, passed=passed)
 

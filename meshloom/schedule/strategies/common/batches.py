@@ -2,7 +2,7 @@
 
 What a batch gives waits in arrays of the thread, which stay in its nearest cache, and is then added up element by
 element, in the order of before and with the same bits; but what is evaluated goes in vectors. It pays where elements
-take much arithmetic.
+take much arithmetic. Others are visited one by one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshloom.kernel.count import arithmetic, flops_by_kind
-from meshloom.schedule.nest.code import INDEX, ITEM, ElementCode, accumulated
+from meshloom.schedule.nest.code import INDEX, ITEM, ElementCode, updated_rows
 from meshloom.schedule.nest.nodes import Body, Expr, For, Name, Number, Room, Statement, Store, least, let
 from meshloom.schedule.nest.reduce import negated
 from meshloom.schedule.spec import LoopSpec
@@ -23,6 +23,14 @@ def pays(spec: LoopSpec, least_flops: float) -> bool:
     """Do elements take so much arithmetic, and give something to others alone?"""
     flops = arithmetic(flops_by_kind(o.value for o in spec.racy_outputs))
     return bool(spec.racy_outputs) and not spec.other_outputs and flops >= least_flops
+
+
+def one_by_one(spec: LoopSpec, element: Expr) -> Body:
+    """Statements of position ``i``: all of an element, brought to the targets by their rows."""
+    code, roots = ElementCode(spec, ()), [o.value for o in spec.outputs]
+    computed, values = code.values(roots)
+    rows = code.rows(roots, spec.outputs)
+    return (let("e", element), *rows, *computed, *updated_rows(code, spec.outputs, values))
 
 
 def in_batches(spec: LoopSpec, element: Expr, first: Expr, last: Expr, size: int) -> Body:
@@ -52,12 +60,10 @@ def _keep(columns: Columns, place: Expr, values: Sequence[Expr]) -> list[Stateme
 
 def _merges(spec: LoopSpec, columns: Sequence[Columns]) -> list[Statement]:
     """Statements that add up what one element gives, in the order of its outputs."""
-    use, code = {c.param: c.use for c in columns}, ElementCode(spec, ())
-    made: list[Statement] = []
+    use, values = {c.param: c.use for c in columns}, list[Expr]()
     for o in spec.racy_outputs:
-        param, used = spec.params[o.param], use[o.param][o.slot][o.comp]
+        used = use[o.param][o.slot][o.comp]
         assert used is not None, "an output has a column"
         kept = _waiting(o.param, used[0])[ITEM - FIRST]
-        value = negated(kept, param.dtype) if used[1] < 0 else kept
-        made.append(accumulated(param, code.place(o.param, o.slot, o.comp), value))
-    return made
+        values.append(negated(kept, spec.params[o.param].dtype) if used[1] < 0 else kept)
+    return updated_rows(ElementCode(spec, ()), spec.racy_outputs, values)
