@@ -364,7 +364,7 @@ OPERATIONS: dict[str, Action] = {
 }
 ASKED: dict[str, Callable[[Any, World], Any]] = {
     **{name: (lambda o, w, name=name: getattr(o, name)) for name in (
-        "applies", "box", "calls", "candidates", "chosen", "composed", "compulsory", "content", "counts",
+        "applies", "box", "calls", "candidates", "chosen", "chunking", "composed", "compulsory", "content", "counts",
         "elements", "estimate", "flops", "graph", "kernels", "limit", "maps", "maps_and_offsets", "over", "params",
         "parts", "plan", "policy", "reads", "reason", "schedule", "seconds", "set", "shared_cache", "spec", "spent",
         "storages", "strict", "temporary_fields", "uncut", "wish", "work", "writes", "written")},

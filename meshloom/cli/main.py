@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meshloom.cli.parsing import Command, Group
+from meshloom.cli.parsing import CommandGroup, OneCommand
 from meshloom.errors import MeshloomError, RunError, UserError, is_text, one_line, shown
 from meshloom.process import activity, ranks, start, streams
 from meshloom.process.signals import exit_code
@@ -39,7 +39,7 @@ _STARTED = time.perf_counter() - time.process_time()
 
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -181,7 +181,7 @@ def _options(
     pass
 
 
-@app.command(cls=Command, epilog=_RUN_EXAMPLES)
+@app.command(cls=OneCommand, epilog=_RUN_EXAMPLES)
 def run(
     target: Annotated[
         str | None,
@@ -291,7 +291,7 @@ def _carry_out(request: Request, job: Job, *, json: bool, quiet: bool) -> None:
         raise typer.Exit(INCOMPLETE)
 
 
-@app.command(cls=Command, epilog="Example:  meshloom finish runs/airfoil-001")
+@app.command(cls=OneCommand, epilog="Example:  meshloom finish runs/airfoil-001")
 def finish(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run, or its checkpoint.")],
     changed: Annotated[bool, _flag("--changed", help=_CHANGED)] = False,
@@ -306,7 +306,7 @@ def finish(
     _carry_out(request, check(request), json=json, quiet=quiet)
 
 
-@app.command(cls=Command, epilog="Example:  meshloom report runs/airfoil-001")
+@app.command(cls=OneCommand, epilog="Example:  meshloom report runs/airfoil-001")
 def report(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run.")],
 ) -> None:
@@ -321,7 +321,7 @@ def _tell_that_stdout_is_lost(loss: OSError) -> None:
     streams.write_to_stderr(f"meshloom: stdout is gone ({loss.strerror}); the run goes on without it")
 
 
-@app.command(cls=Command)
+@app.command(cls=OneCommand)
 def cases(
     json: Annotated[bool, _flag("--json", help="Print one line of JSON, which says why, too.")] = False,
 ) -> None:
@@ -332,7 +332,7 @@ def cases(
         print(line)
 
 
-@app.command(cls=Command, epilog="Example:  meshloom show airfoil > mine.toml")
+@app.command(cls=OneCommand, epilog="Example:  meshloom show airfoil > mine.toml")
 def show(
     target: Annotated[
         str, typer.Argument(metavar="CASE_OR_FILE", help="A case, its Python file, or a TOML file to complete.")
@@ -361,7 +361,7 @@ The same command goes on with a study that was stopped or killed.
 """
 
 
-@app.command(cls=Command, epilog=_STUDY_EXAMPLES)
+@app.command(cls=OneCommand, epilog=_STUDY_EXAMPLES)
 def study(
     target: Annotated[str, typer.Argument(metavar="CASE_OR_FILE", help="A case, its Python file, or a TOML file.")],
     over: Annotated[
@@ -407,7 +407,7 @@ _PARTITION_EXAMPLES = """Examples:
 """
 
 
-@app.command(cls=Command, epilog=_PARTITION_EXAMPLES)
+@app.command(cls=OneCommand, epilog=_PARTITION_EXAMPLES)
 def partition(
     target: Annotated[str, typer.Argument(metavar="CASE_OR_FILE", help="A case, its Python file, or a TOML file.")],
     ranks: Annotated[str, typer.Option("-n", "--ranks", metavar="N", help="Among how many ranks.")],
@@ -426,7 +426,7 @@ def partition(
         print(line)
 
 
-@app.command(cls=Command, epilog="Example:  meshloom new heat && meshloom run heat.py")
+@app.command(cls=OneCommand, epilog="Example:  meshloom new heat && meshloom run heat.py")
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it; NAME.py is written here.")],
     kind: Annotated[str, typer.Option(metavar="mesh|grid", help="What it lives on.")] = "mesh",
@@ -438,7 +438,7 @@ def new(
     print(f"{path} is written; try: meshloom run {path}, then change it")
 
 
-@app.command(cls=Command)
+@app.command(cls=OneCommand)
 def info() -> None:
     """Tell about this machine: cores, GPU, compilers, back ends, memory bandwidth."""
     from meshloom.cli.info import text_lines
@@ -447,7 +447,7 @@ def info() -> None:
         print(line)
 
 
-@app.command(cls=Command)
+@app.command(cls=OneCommand)
 def cache(clear: Annotated[bool, _flag("--clear", help="Remove all that it holds; it is made again.")] = False) -> None:
     """Tell where compiled code and plans are kept, and how much that is."""
     from meshloom.cli.cache import cleared, text_lines

@@ -23,7 +23,7 @@ class _PlainHelp:
         return found
 
 
-class Command(_PlainHelp, TyperCommand):
+class OneCommand(_PlainHelp, TyperCommand):
     """Commands whose parameters are flags or text: what text must say, those who use it tell."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -47,7 +47,7 @@ def _take_as_it_is(parameter: Any) -> None:
     parameter.process_value = process_value
 
 
-class Group(_PlainHelp, TyperGroup):
+class CommandGroup(_PlainHelp, TyperGroup):
     """Commands by their names, and by those that people try first."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Plan arrays of the block strategies, in compiled code (``tiles.cpp``)."""
+"""Plan arrays of the block strategies, in compiled code (``tiles.cpp``, ``block_targets.cpp``)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def shared_targets(block_offsets: np.ndarray, visit: np.ndarray, indices: np.nda
     block_offsets = as_offsets(block_offsets, len(order))
     shared, block_of = np.zeros(targets, np.uint8), np.full(targets, -1, np.int64)
     blocks = len(block_offsets) - 1
-    call("tiles", f"shared_{suffix(rows)}", block_offsets, blocks, order, rows, rows.shape[1], block_of, shared)
+    call("block_targets", f"shared_{suffix(rows)}", block_offsets, blocks, order, rows, rows.shape[1], block_of, shared)
     return shared
 
 
@@ -74,8 +74,8 @@ def block_targets(block_offsets: np.ndarray, visit: np.ndarray, indices: np.ndar
     stamp, number = np.full(targets, -1, np.int64), np.empty(targets, rows.dtype)
     offsets, listed = np.zeros(len(block_offsets), np.int64), np.empty(rows.size, rows.dtype)
     local = np.empty_like(rows)
-    call("tiles", f"numbers_{suffix(rows)}", block_offsets, len(block_offsets) - 1, order, rows, rows.shape[1], stamp,
-         number, offsets, listed, local)  # fmt: skip
+    call("block_targets", f"numbers_{suffix(rows)}", block_offsets, len(block_offsets) - 1, order, rows, rows.shape[1],
+         stamp, number, offsets, listed, local)  # fmt: skip
     return BlockTargets(offsets, listed[: offsets[-1]].copy(), local)
 
 
@@ -89,7 +89,7 @@ def block_sums(visit: np.ndarray, indices: np.ndarray, targets: int, block: int,
     following, row_ends = (np.zeros(targets, np.int64) for _ in range(2))
     offsets, place = np.zeros(blocks + 1, np.int64), np.empty(rows.size, rows.dtype)
     starts, local = np.zeros(rows.size + blocks, rows.dtype), np.empty(rows.size, rows.dtype)
-    call("tiles", f"sums_{suffix(rows)}", len(rows), block, order, rows, rows.shape[1], targets, shared, stamp,
+    call("block_targets", f"sums_{suffix(rows)}", len(rows), block, order, rows, rows.shape[1], targets, shared, stamp,
          following, offsets, place, starts, local, row_ends)  # fmt: skip
     listed = int(offsets[-1])
     return BlockSums(offsets, place[:listed].copy(), starts[: listed + blocks].copy(), local, row_ends)

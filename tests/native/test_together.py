@@ -203,10 +203,12 @@ def test_libraries_are_begun_early_where_cores_are_idle(monkeypatch: pytest.Monk
 
 
 def test_what_plans_need_first_is_short(cache: Path) -> None:
-    """A library is compiled whole by whoever needs one function of it: most plans need the incidence alone."""
+    """A library is compiled whole by whoever needs one function of it: most plans need the incidence, many tiles."""
     library = ffi.library.__wrapped__("incidence")
     assert hasattr(library, "incidence32_i32") and not hasattr(library, "color_elements_i32")
     assert not hasattr(library, "grow_blocks_i32")
+    library = ffi.library.__wrapped__("tiles")
+    assert hasattr(library, "tiles_i32") and not hasattr(library, "sums_i32")
 
 
 def test_a_process_that_was_forked_waits_for_no_thread(cache: Path) -> None:
