@@ -477,3 +477,23 @@ def test_sums_of_integers_wrap(dtype: str, back_end: str) -> None:
     (k.python if back_end == "python" else k)(on, x, total[ml.Map(on, targets, np.zeros((100, 1), int))], everything)
     expected = (100 * (i.max - 3) - i.min) % 2**i.bits + i.min
     assert total.numpy().tolist() == [expected] and everything.value == expected
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_of_two_zeros_processors_and_gpus_take_the_same(name: str) -> None:
+    """NumPy takes either, and so hangs on the processor; what is generated has the same bits wherever it runs."""
+
+    @ml.kernel
+    def both(a: ml.Read, b: ml.Read, low: ml.Write, high: ml.Write):
+        low[...], high[...] = np.minimum(a, b), np.maximum(a, b)
+
+    pairs = np.array([*product([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf], repeat=2)] * 3, name)
+    found = []
+    for back_end in ("cpu", "emulated"):
+        with ml.using(back_end):
+            of = ml.Set(len(pairs), "pairs")
+            a, b = (of.field(side, dtype=name, data=values) for side, values in zip("ab", pairs.T, strict=True))
+            low, high = (of.field(which, dtype=name) for which in ("low", "high"))
+            both(of, a, b, low, high)
+            found.append((low.numpy().tobytes(), high.numpy().tobytes()))
+    assert found[0] == found[1]

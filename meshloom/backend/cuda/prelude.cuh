@@ -2,8 +2,9 @@
 typedef ML_INDEX ml_index;
 typedef unsigned ML_INDEX ml_unsigned;
 
-template <class T> ML_FUNCTION T ml_min(T a, T b) { return (a < b || a != a) ? a : b; }  // NaN wins, as in NumPy
-template <class T> ML_FUNCTION T ml_max(T a, T b) { return (a > b || a != a) ? a : b; }
+// NaN wins, as in NumPy; of 0.0 and -0.0 the first, as on a CPU.
+template <class T> ML_FUNCTION T ml_min(T a, T b) { return (b < a || b != b) ? b : a; }
+template <class T> ML_FUNCTION T ml_max(T a, T b) { return (b > a || b != b) ? b : a; }
 //@ operations.hpp
 ML_FUNCTION double ml_cbrt(double a) { return std::cbrt(a); }
 ML_FUNCTION float ml_cbrt(float a) { return std::cbrt(a); }
