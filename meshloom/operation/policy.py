@@ -278,7 +278,7 @@ class StrategyPolicy(ExecutionPolicy):
         free = replace(of.spec, strict=False, reproducible=False)
         target = of.backend.target
         chosen, _ = self._ruled(of, self.wish) or choose(free, of.elements, of.work, self.wish, target=target)
-        return strategy(chosen.strategy).evaluates_first
+        return strategy(chosen.strategy).goes_in_vectors(free, target)
 
     def can_run(self, of: Operation, wish: Wish) -> bool:
         return strategy(self._choice(of, parse_schedule(wish))[0].strategy).declines(of.spec) is None

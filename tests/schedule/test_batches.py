@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import meshloom as ml
+from meshloom.schedule.choice.cost import Cost
+from meshloom.schedule.fused.chunks import StagedTouching
 from meshloom.schedule.strategies import strategy
+from tests.fitted import changed
 
 pytestmark = pytest.mark.optimised
 SIZES = (1, 31, 32, 33, 700)
@@ -105,3 +108,37 @@ def test_batches_pay_from_a_number_of_operations_on(monkeypatch: pytest.MonkeyPa
     for number, expected in ((1.0, True), (least + 10.0, False)):
         set_number(monkeypatch, batch_flops=number)
         assert ("waiting" in ran(33, np.float64, "aos")[0].source) is expected
+
+
+@pytest.mark.parametrize("batch_flops", [1.0, 1e9])
+def test_fused_they_are_evaluated_in_vectors_where_they_are_by_themselves(
+    monkeypatch: pytest.MonkeyPatch, batch_flops: float
+) -> None:
+    """Whichever strategy a loop would take alone, chunks of the loop that it is fused into do as that does."""
+    changed(monkeypatch, fusion={"worth": np.inf}, threads={"small_elements": 1})
+    set_number(monkeypatch, batch_flops=batch_flops)
+    monkeypatch.setattr(type(strategy("block_color")), "cost", lambda *given, **named: Cost(1.0, 0.0))  # always best
+    ml.use("cpu", threads=2)
+    mesh = ml.generate.box((60, 50), cells="quad")
+    u, rate = mesh.cells.field("u", data=np.arange(3000.0)), mesh.cells.field("rate")
+
+    @ml.kernel
+    def flux(u: ml.Read, rate: ml.Inc):
+        rate[0] += u[1] - u[0]
+        rate[1] -= u[1] - u[0]
+
+    @ml.kernel
+    def move(rate: ml.ReadWrite, u: ml.ReadWrite):
+        u += 0.1 * rate
+        rate[...] = 0.0 * rate
+
+    @ml.program
+    def step() -> None:
+        flux(mesh.faces, u[mesh.face_cells], rate[mesh.face_cells])
+        move(mesh.cells, rate, u)
+
+    step.run(2)
+    (fused,) = step.fused_steps
+    assert flux.loop(mesh.faces, u[mesh.face_cells], rate[mesh.face_cells]).schedule.strategy == "block_color"
+    staged = [isinstance(one, StagedTouching) for one in fused.policy.gathers.values()]
+    assert staged == [batch_flops == 1.0]

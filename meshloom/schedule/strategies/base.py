@@ -35,7 +35,7 @@ class Strategy(Emitter):
     competes: ClassVar[bool] = True  # may it be asked for, for any loop?
     serves: ClassVar[frozenset[str]] = frozenset()  # what it is taken for where nobody asks for it
     at_targets: ClassVar[bool] = False  # are elements evaluated where their targets are, so that loops can go on there?
-    evaluates_first: ClassVar[bool] = False  # are elements evaluated before any is added up?
+    evaluates_first: ClassVar[bool] = False  # are elements of any loop evaluated before any is added up?
     variants: ClassVar[tuple[str, ...]] = ("plain",)  # forms of the plan that a schedule may ask for
     plans: ClassVar[type[Plan]]  # the type of its plans, declared beside it
     plans_together: ClassVar[type[Plan] | None] = None  # where threads run together, if another one
@@ -54,6 +54,10 @@ class Strategy(Emitter):
             return usual
         threads = target.cpu.threads
         return max(threads.least_block, min(usual, elements // threads.many_blocks))
+
+    def goes_in_vectors(self, spec: LoopSpec, target: Target) -> bool:
+        """Are elements of the loop evaluated before any is added up, and so several at a time on a CPU?"""
+        return self.evaluates_first
 
     def declines(self, spec: LoopSpec) -> str | None:
         """Why this strategy cannot run the loop; None when it can."""

@@ -83,6 +83,10 @@ class BlockColor(BlockStrategy):
         """Blocks of one color share no target: plain updates."""
         return lambda param, place, value, target: accumulated(param, place, value)
 
+    def goes_in_vectors(self, spec: LoopSpec, target: Target) -> bool:
+        in_batches = not target.is_simt and pays(spec, self.fitted(target, "batch_flops"))
+        return in_batches or super().goes_in_vectors(spec, target)
+
     def serial_phase(self, spec: LoopSpec, plan: Plan, target: Target) -> Phase:
         """In batches where elements take much arithmetic."""
         assert isinstance(plan, SerialColoredBlocks)
