@@ -35,7 +35,7 @@ _NUMBERED = ("linalg", "compact", "library")
 #: Those whose objects are known by being themselves. All others are looked into, as what users write.
 _CLOSED = ("mesh", "kernel", "operation", "schedule", "backend", "native", "order", "target", "io", "run", "process",
            "studies", "cli", "dist", "launch", "config", "toml", "errors", "exclusion", "markup", "recording",
-           "__main__", _PACKAGE)  # fmt: skip
+           "records", "__main__", _PACKAGE)  # fmt: skip
 _PLAIN = (bool, int, float, str, np.generic)
 _ASKS = ("vars", "locals")  # of Python itself: what they see nobody knows
 

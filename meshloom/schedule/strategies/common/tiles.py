@@ -64,7 +64,7 @@ class Tiles:
         demand(rising.all(), plan, "a tile does not list its elements once, ascending")
         check_offsets(plan, "offsets", self.offsets, len(local))
         ends = self.offsets[np.minimum(plan.block * np.arange(self.tiles + 1), targets)]
-        found = np.empty(len(local), np.int32 if topology.elements * arity < 2**31 else np.int64)
+        found = np.empty(len(local), np.promote_types(np.int32, np.min_scalar_type(-topology.elements * arity)))
         for a, b in runs(ends):
             tile, some = np.repeat(np.arange(a, b), np.diff(ends[a : b + 1])), slice(ends[a], ends[b])
             element, slot = np.divmod(local[some].astype(np.int64), arity)
