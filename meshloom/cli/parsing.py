@@ -40,8 +40,10 @@ def _take_as_it_is(parameter: Any) -> None:
 
     def process_value(context: Any, value: Any) -> Any:
         several = value if isinstance(value, list | tuple) else [value]
-        if all(isinstance(one, str) for one in several) or (value is None and not parameter.required):
+        if all(isinstance(one, str) for one in several):
             return value
+        if value is None and not parameter.required:
+            return () if getattr(parameter, "multiple", False) or parameter.nargs == -1 else None
         return checked(parameter, context, value)
 
     parameter.process_value = process_value
