@@ -34,6 +34,7 @@ from meshloom.records import dataclass
 LONGEST_NOTE = 2000  # characters: it must fit into the buffer that a rank holds ready
 TAG = 8  # bytes by which ranks see that they make the same call
 _PAUSE = 2e-4  # seconds between looks whether others have told something
+_under_way: list[object] = []  # requests, with their memory, of notes that nobody waits for any more
 T = TypeVar("T")
 
 
@@ -309,16 +310,20 @@ class World(of_process.OneProcess):
         waiting = {one: self._notes.irecv(source=one) for one in calls}
         sent = [self._notes.isend(call, one) for one, call in calls.items()]
         end = time.monotonic() + self._patience
-        while waiting and time.monotonic() < end:
-            for one, request in list(waiting.items()):
-                come, call = request.test()
-                if come:
-                    del waiting[one]
-                    yield one, call
-            time.sleep(_PAUSE)
-        if not waiting:  # who has told something waits for what is told
-            for request in sent:
-                request.wait()
+        try:
+            while waiting and time.monotonic() < end:
+                for one, request in list(waiting.items()):
+                    come, call = request.test()
+                    if come:
+                        del waiting[one]
+                        yield one, call
+                time.sleep(_PAUSE)
+            if not waiting:  # who has told something waits for what is told
+                for request in sent:
+                    request.wait()
+                sent.clear()
+        finally:  # others may still read what was sent to them, though this rank knows by now that it goes wrong
+            _under_way.extend((*sent, *waiting.values()))
 
     def check_given(self, given: Mapping[str, object]) -> None:
         if self.size > 1:
