@@ -55,9 +55,9 @@ def register(new: Backend) -> None:
     _BACKENDS[new.name] = new
 
 
-def distribute(over_ranks: Callable[[Backend], Backend], threads: int | None = None) -> None:
-    """From now on every back end that is chosen runs over ranks; this one has so many ``threads`` unless a person says,
-    who may do so later; None: as many as there are by itself."""
+def distribute(over_ranks: Callable[[Backend], Backend] | None, threads: int | None = None) -> None:
+    """From now on every back end that is chosen runs over ranks, or by itself where that is None; this one has so many
+    ``threads`` unless a person says, who may do so later; None: as many as there are by itself."""
     global _over_ranks, USUAL_THREADS
     _over_ranks = over_ranks
     if threads is not None:

@@ -31,7 +31,7 @@ from meshloom.dist.world import World, world
 from meshloom.errors import ScheduleError
 from meshloom.mesh.core import Field, Global, on_host
 from meshloom.mesh.globals import Comparison
-from meshloom.mesh.numbering import Rows
+from meshloom.mesh.numbering import OneRank, Rows
 from meshloom.native import threads as native_threads
 from meshloom.native.runtime import copy_bandwidth
 from meshloom.operation.dataflow import Dataflow
@@ -214,7 +214,10 @@ def _over_ranks(inside: Backend, world: World) -> Backend:
 
 
 def start() -> None:
-    """This process is one of several ranks. Those of a node that may use the same cores share them out."""
-    distribute(over_ranks, world().cores if ENVIRONMENT_THREADS is None else None)
-    Rows.placement = Placement()
-    return_freed_memory()
+    """This process is one of several ranks, of which those of a node that may use the same cores share them out; or
+    by itself again."""
+    several = world().size > 1
+    distribute(over_ranks if several else None, world().cores if several and ENVIRONMENT_THREADS is None else None)
+    Rows.placement = Placement() if several else OneRank()
+    if several:
+        return_freed_memory()

@@ -354,6 +354,14 @@ def world() -> World:
     return _here
 
 
+def enter(here: World) -> None:
+    """From now on this process is one of the ranks of that world, or by itself where it has one; a back end is chosen
+    anew. What loops and programs there are go on in the world of before, and must not be used."""
+    global _here
+    _here = here
+    import_module("meshloom.dist.backend").start()
+
+
 def _of_launcher() -> World:
     """That of all that a launcher has started."""
     said = of_process.launched().size

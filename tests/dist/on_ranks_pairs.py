@@ -19,11 +19,10 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from meshloom import backend
+from meshloom.backend import current
 from meshloom.dist import agreement, world
-from meshloom.dist import backend as over_ranks
+from meshloom.dist.backend import Ranks
 from meshloom.dist.checks import CALLS, HALOS
-from meshloom.mesh.numbering import OneRank, Rows
 from meshloom.run.page import render
 from tests.dist.on_ranks_cases import ANY_BITS, ran
 from tests.dist.pairs import ITERATIONS, RANKS, Run, design
@@ -62,10 +61,9 @@ def enter(members: Sequence[int]) -> None:
     os.environ[HALOS] = str(int(looked_into))
     if len(members) > 1:
         os.environ[CALLS] = "120" if looked_into else "0"
-        world._here = world.World.over(everybody.Create_group(everybody.group.Incl(members)))
-        over_ranks.start()
+        world.enter(world.World.over(everybody.Create_group(everybody.group.Incl(members))))
     else:
-        world._here, backend._over_ranks, Rows.placement = world.World(), None, OneRank()
+        world.enter(world.World())
 
 
 def wait_for(members: Sequence[int]) -> None:
@@ -93,6 +91,7 @@ def main(folder: str, *words: str) -> None:
             began = time.monotonic()
             found |= ran(run.backend, Path(folder, str(run.ranks)), f"{run.word}:{ITERATIONS}")
             seconds[run.word] = time.monotonic() - began
+            assert isinstance(current(), Ranks) == (len(members) > 1), "who is alone runs as without a launcher"
             if any(told_in(folder, phase, some).exists() for some in others):
                 break
         assert world.world().broadcast(found) == found, "every rank has the same"
