@@ -33,4 +33,17 @@ ML_FUNCTION unsigned char* ml_dynamic_shared() {
 #ifndef ML_EMULATED
 template <class T> ML_FUNCTION T ml_lane(T value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
 template <class T> ML_FUNCTION T ml_from(T value, int lane) { return __shfl_sync(0xffffffffu, value, lane); }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define ML_REDUCES_LANES
+template <int LANES> ML_FUNCTION int ml_largest_of_lanes(int a) { return __reduce_max_sync(0xffffffffu, a); }
+template <int LANES> ML_FUNCTION int ml_bits_of_lanes(int a) { return (int)__reduce_or_sync(0xffffffffu, (unsigned)a); }
+// In pieces of 27 bits, so that 32 of each fit an unsigned number; above 2^64 nothing is kept, as where two are added.
+template <int LANES> ML_FUNCTION int64_t ml_sum_of_lanes(int64_t a) {
+  const unsigned long long piece = (1ull << 27) - 1, u = (unsigned long long)a;
+  const unsigned low = __reduce_add_sync(0xffffffffu, (unsigned)(u & piece));
+  const unsigned middle = __reduce_add_sync(0xffffffffu, (unsigned)(u >> 27 & piece));
+  const unsigned high = __reduce_add_sync(0xffffffffu, (unsigned)(u >> 54));
+  return (int64_t)(low + ((unsigned long long)middle << 27) + ((unsigned long long)high << 54));
+}
+#endif
 #endif

@@ -217,7 +217,9 @@ def _tree(unit: TranslationUnit, output: Output, threads: int, *store: str) -> l
     def merge(share: Expr, other: Expr) -> str:
         return "".join(PRINTER.statement(by.merged(share, other)))
 
+    over_lanes = f"for (int h = {lanes // 2}; h > 0; h >>= 1) {merge(mine, call('ml_lane', mine, Name('h')))}"
     if by.any_order:
+        over_lanes = f"{mine.name} = ml_merged_lanes<{lanes}>({mine.name});"
         own, partner = (Name(room)[Name(place)] for place in ("threadIdx.x", "threadIdx.x + half"))
         over_warps = [f"for (unsigned left = {warps}, half; left > 1; left = half) {{", "half = (left + 1) / 2;",
                       f"if (threadIdx.x < left / 2) {merge(own, partner)}", "__syncthreads();", "}",
@@ -227,7 +229,7 @@ def _tree(unit: TranslationUnit, output: Output, threads: int, *store: str) -> l
                       f"for (int w = 1; w < {warps}; ++w) {merge(mine, Name(room)[Name('w')])}"]  # fmt: skip
     return [
         f"__shared__ {by.ctype} {room}[{warps}];",
-        f"for (int h = {lanes // 2}; h > 0; h >>= 1) {merge(mine, call('ml_lane', mine, Name('h')))}",
+        over_lanes,
         f"if (threadIdx.x % {lanes} == 0) {room}[threadIdx.x / {lanes}] = {mine.name};",
         "__syncthreads();",
         *over_warps,
