@@ -101,7 +101,7 @@ class CudaBackend(CompilingBackend):
         spec, schedule, target = bound.spec, bound.schedule, self.target
         per_thread, threads = chosen_per_thread(spec, schedule, bound.elements, target), target.whole_warps(plan.block)
         return GpuOptions(per_thread, schedule.whole_rows, plan.block, threads, schedule.registers or None,
-                          spec.may_use_more_registers, _largest(bound, plan) >= 2**31, self.engine.architecture,
+                          spec.may_use_more_registers, _largest(bound, plan, target) >= 2**31, self.engine.architecture,
                           target)  # fmt: skip
 
     def lower(self, spec: LoopSpec, plan: Plan, options: GpuOptions) -> Lowered:
@@ -126,7 +126,8 @@ class CudaBackend(CompilingBackend):
         used = {name: dict(one) for name, one in loaded.compiled.resources.items()}
         for name, needed in zip(lowered.pass_names, shared, strict=True):
             used.setdefault(name, {}).update(self.engine.usage(loaded.functions[name], threads, needed))
-        grids = [list(_grids(one, sizes, plan)) for one in passes]
+        grids = [list(_grids(one, sizes, plan, self._most_blocks(lowered, one, plan, used[name])))
+                 for name, one in zip(lowered.pass_names, passes, strict=True)]  # fmt: skip
         parts = sum(grid for k, one in enumerate(passes) if one.reductions for *_, grid in grids[k])
         scratch = {name: self.engine.zeros(one) for name, one in scratch_of(bound, plan, max(parts, 1)).items()}
         values = values_of(bound) | self._maps_of(bound) | self._tables(bound, lowered) | scratch | sizes
@@ -134,6 +135,14 @@ class CudaBackend(CompilingBackend):
         largest = (grid * threads / (used[name].get("occupancy") or 1.0)
                    for name, one in zip(lowered.pass_names, grids, strict=True) for *_, grid in one)  # fmt: skip
         return Launches(found, (loaded,), used, max(largest, default=0.0), self.engine.events())
+
+    def _most_blocks(self, lowered: Lowered, one: Pass, plan: Plan, used: Mapping[str, Any]) -> int | None:
+        """As many as run at a time, for a pass whose threads then go on with other items; None where each has one."""
+        target, threads = self.target, lowered.options.threads
+        if not dialect.goes_on(lowered.unit, one, threads, plan.block):
+            return None
+        at_a_time = int((used.get("occupancy") or 1.0) * target.resident_threads / threads)
+        return max(1, at_a_time) * target.multiprocessors
 
     def copy_bandwidth(self) -> float:
         return self.engine.copy_bandwidth()
@@ -213,13 +222,13 @@ def _no_compiler() -> str | None:
     return None
 
 
-def _largest(bound: BoundLoop, plan: Plan) -> int:
+def _largest(bound: BoundLoop, plan: Plan, target: Target) -> int:
     """The largest position that generated code may compute."""
     sizes = [s.storage.size for s in bound.storages] + [m.source.total * m.arity for m in bound.maps]
     sizes += [a.size for a in plan_arrays(plan).values()]
     known = sizes_of(bound, plan)
     sizes += [number_of(count, known) for _, _, count in temporaries(bound.spec, plan)]
-    return max(sizes, default=0) + 2 * plan.block
+    return max(sizes, default=0) + 2 * plan.block + target.multiprocessors * target.resident_threads
 
 
 def _launches(
@@ -265,11 +274,11 @@ def _check_shared(bound: BoundLoop, shared: list[int]) -> None:
         )
 
 
-def _grids(one: Pass, sizes: dict[str, int], plan: Plan) -> Iterator[LaunchRange]:
-    """Those of the launches of a pass that have anything to do."""
+def _grids(one: Pass, sizes: dict[str, int], plan: Plan, most: int | None) -> Iterator[LaunchRange]:
+    """Those of the launches of a pass that have anything to do, each with at ``most`` so many blocks."""
     extra_blocks = -(-number_of(one.extra_items[0], sizes) // plan.block) if one.extra_items else 0
     ends = [0, number_of(one.count, sizes)] if one.colors is None else plan_arrays(plan)[one.colors.name].tolist()
     for low, high in pairwise(ends):
         grid = high - low if one.blocked else -(-(high - low) // plan.block)
         if grid > 0:
-            yield low, high, extra_blocks, extra_blocks + grid
+            yield low, high, extra_blocks, extra_blocks + (grid if most is None else min(grid, most))

@@ -76,6 +76,16 @@ def kernels(unit: TranslationUnit, block: int, threads: int, resident: Sequence[
     return resident_kernels(unit, made, threads, resident)
 
 
+def goes_on(unit: TranslationUnit, one: Pass, threads: int, block: int) -> bool:
+    """Do threads of a pass take one item after the other, so that no more blocks are needed than run at a time? Where
+    all that it reduces may be merged in any order, which takes a block long; and no thread needs its neighbours."""
+    if one.blocked or one.colors is not None or one.extra_items or threads != block or len(one.phases) > 1:
+        return False
+    phase, by = one.phases[0], [unit.spec.reduction(o) for o in one.reductions]
+    return not (phase.repeat is not None or phase.exchanges or phase.of_block) and bool(by) and all(
+        each.any_order for each in by)  # fmt: skip
+
+
 def resident_kernels(
     unit: TranslationUnit, made: Sequence[KernelText], threads: int, resident: Sequence[int]
 ) -> list[KernelText]:
@@ -191,6 +201,8 @@ def _phase(unit: TranslationUnit, one: Pass, phase: Phase, threads: int, block: 
         head += [f"const int own_lane = (int)(threadIdx.x % {unit.target.lanes});", "const bool inside = at < last;",
                  f"const bool followed = own_lane < {unit.target.lanes - 1} && at + 1 < last;",
                  "const ml_index i = inside ? at : last - 1;"]  # fmt: skip
+    elif goes_on(unit, one, threads, block):
+        head = [f"for (ml_index i = mine; i < limit; i += (ml_index)gridDim.x * {threads}) {{"]
     elif alone:
         head = ["if (const ml_index i = mine; i < limit) {"]
     else:
