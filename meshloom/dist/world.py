@@ -9,6 +9,7 @@ import atexit
 import hashlib
 import os
 import pickle
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -390,9 +391,17 @@ def join() -> None:
         ending.watch(world)
         ranks = world()
         of_process.hide_from_programs()
+        if _in_a_notebook():
+            ranks.check_alone("a notebook, which nobody asks on all of them,", "its cells as a script do")
         import_module("meshloom.dist.consistency").compare_settings(ranks)
         if ranks.checks:  # the end of a script is a call that all ranks must come to
             atexit.register(ending.shown, lambda: ranks.check("is at the end of its script"), world)
         else:
             import_module("meshloom.dist.waits").watch(ranks)
         import_module("meshloom.dist.backend").start()
+
+
+def _in_a_notebook() -> bool:
+    """Has a notebook's kernel started this process?"""
+    asked = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return asked is not None and hasattr(asked(), "kernel")

@@ -97,3 +97,18 @@ def hindrances(case: type[Case]) -> list[str]:
             return asked.hindered + [said for one in made.program.loops if (said := refusal(one))]
     finally:
         Rows.placement = before
+
+
+@pytest.mark.slow
+def test_a_notebook_is_refused() -> None:
+    """Whose kernel a launcher has started; a terminal of IPython has none, and runs."""
+    cell = ("import sys, types; shell = types.SimpleNamespace(custom_exceptions=(int,), {});"
+            " sys.modules['IPython'] = types.SimpleNamespace(get_ipython=lambda: shell);"
+            " import meshloom as ml; print(ml.world.rank)")  # fmt: skip
+    done = launched(2, ["-c", cell.format("kernel=1")])
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.splitlines() == [
+        "meshloom: a notebook, which nobody asks on all of them, does not run on 2 ranks yet: its cells as a script do;"
+        " start it by itself (<string>:1)"
+    ]
+    assert sorted(launched(2, ["-c", cell.format("")]).stdout.split()) == ["0", "1"]
