@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from meshloom.backend.base import Backend
 from meshloom.dist.world import World
 from meshloom.errors import RankError
 from meshloom.kernel.recent import Recent
@@ -30,6 +31,7 @@ T = TypeVar("T")
 
 SAME_SCRIPT = "all ranks must run the same script"
 SAME_NUMBERS = "all ranks must take the same numbers from Python"
+SAME_BACK_END = "choose the same on all ranks"
 OWN_RUNS = f"({COMM}=self makes each a run of its own)"
 DIGEST = 8  # bytes that go along with a message
 MOST_BEGUN = 4096  # programs between two comparisons
@@ -49,7 +51,7 @@ class GivenToRank(NamedTuple):
     @property
     def noted(self) -> bool:
         """Is it one of those that need not be compared by all ranks at the same time?"""
-        return self.hint == SAME_NUMBERS
+        return self.hint in (SAME_NUMBERS, SAME_BACK_END)
 
 
 class Begun(NamedTuple):
@@ -227,11 +229,12 @@ def _the_same(given: Mapping[int, T], kind: str, what: str) -> T:
 # ----- numbers that loops take from Python --------------------------------------------------------------------------
 class NumbersFromPython:
     """Of a program, by its graph: those that kernels captured and fills set, which are part of their own ``graphs``,
-    and those that were given to loops in place of Globals, by ``names``, each with the first loop that uses it. ``of``:
-    what the program is called, by its loops; ``told``, ``runs``: for messages."""
+    and those that were given to loops in place of Globals, by ``names``, each with the first loop that uses it; and the
+    back end ``inside``, which runs it. ``of``: what the program is called, by its loops; ``told``, ``runs``: for
+    messages."""
 
-    def __init__(self, program: Dataflow):
-        self.graphs = tuple(_graphs(program.operations))
+    def __init__(self, program: Dataflow, inside: Backend):
+        self.graphs = (back_end(inside), *_graphs(program.operations))
         self.key = hashlib.sha256(repr(self.graphs).encode()).hexdigest()
         self.of = ", ".join(one.name for one in program.operations if not one.domain.is_call)
         self.told = f"loop {shorten(self.of, LONGEST)}"
@@ -243,6 +246,12 @@ class NumbersFromPython:
     def note(self) -> None:
         """What they are now, where loops begin, for the next comparison; no rank waits for another."""
         _noted.begin(self, tuple([repr(each.latest) for each in self._plain]))
+
+
+def back_end(inside: Backend) -> GivenToRank:
+    """Who runs a loop, with the options that decide bits."""
+    plain = " ".join(str(one) for one in inside.key if isinstance(one, str | bool))  # others are this process's own
+    return GivenToRank("the back end", inside.name, SAME_BACK_END, plain, "has other options")
 
 
 def _graphs(operations: Iterable[Operation]) -> Iterator[GivenToRank]:

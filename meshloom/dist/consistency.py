@@ -16,7 +16,7 @@ import numpy as np
 
 from meshloom.backend.base import Backend
 from meshloom.backend.compiling import CompilingBackend
-from meshloom.dist.agreement import OWN_RUNS, SAME_NUMBERS, GivenToRank, NumbersFromPython, compare, note
+from meshloom.dist.agreement import OWN_RUNS, SAME_NUMBERS, GivenToRank, NumbersFromPython, back_end, compare, note
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.checks import CALLS, HALOS, digest
 from meshloom.dist.local import Distribution
@@ -89,7 +89,7 @@ def compare_given(
     arrays = {one: one.given for one in fields if one.given is not None and not one.local.temporary}
     globals_ = {one: _global(one) for one in totals if one.given and not isinstance(one, PlainNumber)}
     if at_once := [one for one in (*arrays.values(), *globals_.values()) if not one.noted]:
-        compare(world, [*_backend(inside), *at_once], "as values")
+        compare(world, [back_end(inside), *_compilers(inside), *at_once], "as values")
     if numbers is not None:
         note(one for one in (*arrays.values(), *globals_.values()) if one.noted)
     for array, one in arrays.items():
@@ -137,20 +137,15 @@ def _places(of: Set) -> str:
     return found
 
 
-def _backend(inside: Backend) -> Iterator[GivenToRank]:
-    plain = " ".join(str(one) for one in inside.key if isinstance(one, str | bool))  # others are this process's own
-    yield GivenToRank("the back end", inside.name, "choose the same on all ranks", plain, "has other options")
-    if isinstance(inside, CompilingBackend):
-        yield _compiler()
-
-
-def _compiler() -> GivenToRank:
+def _compilers(inside: Backend) -> list[GivenToRank]:
     """By whom loops are compiled; where GPUs run them there may be none."""
+    if not isinstance(inside, CompilingBackend):
+        return []
     try:
         found = host_compiler()
     except CompilerError:
-        return GivenToRank("the C++ compiler", "missing", SAME_COMPILER)
-    return GivenToRank("the C++ compiler", found.version, SAME_COMPILER, repr(found.flags), "takes other options")
+        return [GivenToRank("the C++ compiler", "missing", SAME_COMPILER)]
+    return [GivenToRank("the C++ compiler", found.version, SAME_COMPILER, repr(found.flags), "takes other options")]
 
 
 def _global(one: Global) -> GivenToRank:

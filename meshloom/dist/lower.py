@@ -120,7 +120,7 @@ def lowered(graph: Dataflow, here: Here) -> LocalProgram:
     found += [reduction(each for _, each in waiting)] if waiting else []
     local = passed(Dataflow(found), RANK_PASSES).operations
     used = [one for one in graph.storages if isinstance(one, Global)]
-    return LocalProgram(local, here, exchanges, placed, used, NumbersFromPython(graph))
+    return LocalProgram(local, here, exchanges, placed, used, NumbersFromPython(graph, here.inside))
 
 
 #: Of what runs on a rank, after exchanges are placed.

@@ -50,7 +50,10 @@ def wait_of(world: World) -> Wait | None:
     for thread, frame in sys._current_frames().items():
         for one in _outwards(frame):
             if one.f_code in _READERS and getattr(on := one.f_locals["self"], "_world", on) is world:
-                does, others = _READERS[one.f_code](world, one.f_locals)
+                try:
+                    does, others = _READERS[one.f_code](world, one.f_locals)
+                except KeyError:  # it has only just been called, and has not said yet what it does
+                    return None
                 call, ended = CollectiveCall(does, line_of(one)), sum(each.calls for each in world.sent().values())
                 return Wait(call, others, (call, thread, world.begun[0], ended))
     return None

@@ -107,6 +107,16 @@ def other_backend() -> None:
     loop(*of)
 
 
+def other_backend_later() -> None:
+    """Behind a loop that has compared all that it was given: it goes along with the next values that ranks gather."""
+    of = given()
+    loop(*of)
+    if ml.world.rank:
+        ml.use("cpu")
+    loop(*of)
+    of[-1].numpy()
+
+
 def other_numpy() -> None:
     """Seen when Meshloom is imported."""
 
@@ -298,7 +308,8 @@ def values_are_gathered_at_once() -> None:
 RUNS: dict[str, Callable[[], None]] = {
     one.__name__: one for one in (
         random_start, random_restart, mesh_on_one, refused_mesh, other_mesh, other_points, other_mesh_by_points,
-        other_map, other_type, other_shape_of_values, other_one_value, other_backend, other_numpy, other_processor,
+        other_map, other_type, other_shape_of_values, other_one_value, other_backend, other_backend_later, other_numpy,
+        other_processor,
         other_compiler, other_global, other_fill,
         other_fill_of_a_program, other_number, other_number_of_one, other_argument,
         other_argument_as_before, what_changes_often_goes_along,

@@ -65,6 +65,7 @@ LINES_OF_GIVEN = [
     ("other_argument_as_before", 3, f"factor of loop scaled is 0.5 on rank 0, and 2.0 on rank 1: {NUMBERS}"),
     ("other_argument", 2, f"factor of loop scaled is 2.0 on rank 0, and 3.0 on rank 1: {NUMBERS}"),
     ("other_backend", 2, "the back end has other options on rank 1 than on rank 0: choose the same on all ranks"),
+    ("other_backend_later", 2, "the back end is numpy on rank 0, and cpu on rank 1: choose the same on all ranks"),
     ("other_processor", 2, r"the processor is .+ fma on rank 0, and riscv64 with fma on rank 1: take nodes .*"),
     ("other_compiler", 3, r"the C\+\+ compiler is .+ on rank 0, and c\+\+ 1\.0 on rank 1: name the same by CXX .*"),
     ("other_numpy", 2, r"NumPy is \S+ on rank 0, and 1\.0 on rank 1: install the same on all nodes"),

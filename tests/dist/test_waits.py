@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from types import FrameType, SimpleNamespace
+from types import CodeType, FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import pytest
 import meshloom as ml
 from meshloom.dist import waits
 from meshloom.dist.checks import CollectiveCall, seconds_till_told
+from meshloom.dist.messages import PersistentMessages
 from meshloom.dist.waits import Wait, Watch, wait_of
 from meshloom.dist.world import World
 from tests.dist.launch import launched
@@ -75,6 +76,20 @@ def test_a_wait_is_read_from_the_stack(call: Callable[..., object], does: str, o
     _, found, _ = on_threads(3, job)
     assert found is not None and re.fullmatch(does, found.call.does), found
     assert found.others == others and re.fullmatch(r"\S+test_waits.py:\d+", found.call.where)
+
+
+@pytest.mark.parametrize("code", waits._READERS, ids=lambda one: one.co_qualname)
+def test_who_has_only_just_been_called_does_not_wait_yet(code: CodeType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that looks may do so between any two steps of what it looks at."""
+
+    def job(here: World) -> None:
+        at = SimpleNamespace(_world=here, what={}) if "Messages" in code.co_qualname else here
+        frame = SimpleNamespace(f_code=code, f_locals={"self": at}, f_back=None, f_lineno=1)
+        monkeypatch.setattr(sys, "_current_frames", lambda: {1: frame})
+        found = wait_of(here)
+        assert (found is None) is (code is not PersistentMessages.wait.__code__), "which waits for all that was sent"
+
+    on_threads(1, job)
 
 
 def test_who_waits_for_its_node_waits_for_no_one_else() -> None:

@@ -77,6 +77,14 @@ def rounded_by_side(spec: LoopSpec, m: int) -> bool:
     return swapped_maps(spec, m) not in (None, swapped_maps(replace(spec, strict=True), m))
 
 
+@lru_cache(maxsize=256)
+def seen_alike(spec: LoopSpec, m: int) -> bool:
+    """Is what an element gives through map ``m`` the same to the last bit, seen from the target's own side? By maps
+    that are stored: a formula's entries are computed."""
+    swapped = swapped_maps(spec, m)
+    return swapped is not None and not rounded_by_side(spec, m) and not any(spec.maps[k].formula for k in swapped)
+
+
 def _agree(spec: LoopSpec, pairs: list[dict[int, Output]], swapped: frozenset[int]) -> bool:
     """Is what each pair's second output gives what the first would give with the places exchanged?"""
 

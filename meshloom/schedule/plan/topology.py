@@ -12,7 +12,7 @@ import numpy as np
 from meshloom.mesh.box import Box
 from meshloom.native.algorithms import incidence
 from meshloom.records import dataclass
-from meshloom.schedule.choice.symmetry import swapped_maps
+from meshloom.schedule.choice.symmetry import seen_alike, swapped_maps
 from meshloom.schedule.spec import LoopSpec
 
 Made = np.ndarray | Callable[[], np.ndarray]  # rows of a map, or what makes them: a formula's are made for who asks
@@ -45,7 +45,8 @@ class Topology:
     ``spaces`` numbers the target set of each map: maps into one set conflict with each other. ``order`` is the order
     in which elements are visited, None as given. ``in_order``: are the terms of a target to be added in the order of
     elements, because the kernel is strict or results are to be reproducible? ``written``: of maps through some of whose
-    slots nothing is given, the others: elements do not meet at targets that they only read.
+    slots nothing is given, the others: elements do not meet at targets that they only read. ``alike``: maps through
+    which an element gives the same to the last bit, seen from either side.
     """
 
     elements: int
@@ -59,6 +60,7 @@ class Topology:
     spec: LoopSpec | None = None
     in_order: bool = False
     written: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    alike: frozenset[int] = frozenset()
 
     @cached_property
     def visit(self) -> np.ndarray:
@@ -138,7 +140,9 @@ def topology(
     slots = {m: spec.written_slots(m) for m in racy}
     written = {m: some for m, some in slots.items() if len(some) < spec.maps[m].arity}
     some = [f"written {written}"] if written else []
-    text = "|".join([str(elements), *described, str({m: sorted(s) for m, s in swapped.items()}), *in_order, *some])
+    alike = frozenset(m for m in racy if seen_alike(spec, m))
+    sides = [str({m: sorted(s) for m, s in swapped.items()}), *([f"alike {sorted(alike)}"] if alike else [])]
+    text = "|".join([str(elements), *described, *sides, *in_order, *some])
     digest = hashlib.sha256(text.encode())
     if order is not None:
         digest.update(np.ascontiguousarray(order).data)
@@ -154,4 +158,5 @@ def topology(
         spec if box is not None else None,
         spec.in_order,
         written,
+        alike,
     )

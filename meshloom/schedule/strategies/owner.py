@@ -7,14 +7,21 @@ the targets, so that everybody sees the values from before the loop.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+
+import numpy as np
 
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node
+from meshloom.records import dataclass
 from meshloom.schedule.choice.cost import Cost, Work
+from meshloom.schedule.choice.symmetry import seen_alike
 from meshloom.schedule.nest.code import ITEM, TARGET, ElementCode, Pass, Phase
 from meshloom.schedule.nest.nodes import INT, Body, Expr, For, If, Let, Name, Number, let
+from meshloom.schedule.plan.declare import NUMBERS, Array, Numbers, Part, Place, Table, entries, holds, racy_maps
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
+from meshloom.schedule.plan.schema import demand
 from meshloom.schedule.spec import LoopSpec
 from meshloom.schedule.strategies.base import GATHERS, Strategy
 from meshloom.schedule.strategies.common.gather import (
@@ -42,10 +49,46 @@ from meshloom.schedule.strategies.common.symmetric_gather import (
     SymmetricGather,
     incident_alike,
     incident_seen,
-    seen_alike,
 )
 from meshloom.schedule.strategies.common.visits import element_pass, visiting
 from meshloom.target import CPU, Target
+
+
+def _is_alike(place: Place) -> bool:
+    return place.numbers[0] in place.topology.alike
+
+
+@dataclass(frozen=True, eq=False)
+class SidedIncidence(Incidence):
+    """With the other side of each element, where a kernel treats both alike: one look leads to the neighbour."""
+
+    others: Numbers | None = holds(
+        Array(NUMBERS, entries), "of each entry the target in the element's other slot", _is_alike
+    )
+
+    @classmethod
+    def of(cls, topology: Topology, m: int, found: Incidence) -> SidedIncidence:
+        others = _other_side(topology, m, found) if m in topology.alike else None
+        return cls(found.offsets, found.entries, others)
+
+    def check(self, plan: Plan, topology: Topology, m: int) -> None:
+        super().check(plan, topology, m)
+        same = self.others is None or (self.others == _other_side(topology, m, self)).all()
+        demand(same, plan, f"what it takes for the other side of map {m} is another target")
+
+
+def _other_side(topology: Topology, m: int, found: Incidence) -> np.ndarray:
+    """Of each entry the target in the other of two slots."""
+    return topology.maps[m][0].reshape(-1)[found.entries ^ 1].astype(topology.index_type, copy=False)
+
+
+@dataclass(frozen=True, eq=False)
+class SidedPlan(GatherPlan):
+    """For a thread by itself."""
+
+    gathers: Mapping[int, SidedIncidence] = holds(
+        Table(Part(SidedIncidence), racy_maps), "what leads to the targets of each map, and their neighbours"
+    )
 
 
 class Owner(Strategy):
@@ -54,12 +97,13 @@ class Owner(Strategy):
     summary = "over the targets, recomputing what each incident element gives it"
     in_order = at_targets = True
     serves = frozenset({GATHERS})
-    plans, plans_together = GatherPlan, NeighbourPlan
+    plans, plans_together = SidedPlan, NeighbourPlan
 
     def plan(self, topology: Topology, block: int, *, target: Target = CPU) -> Plan:
         found, visit = incidences(topology), visiting(topology)
         if not target.is_simt:
-            return GatherPlan(self.name, block, visit, found)
+            sided = {m: SidedIncidence.of(topology, m, one) for m, one in found.items()}
+            return SidedPlan(self.name, block, visit, sided)
         most_lost = target.gpu.neighbours.most_lost
         tables = {m: tabled(topology, m, one, most_lost) for m, one in found.items()}
         return NeighbourPlan(self.name, block, visit, tables)

@@ -15,7 +15,7 @@ from meshloom.kernel.expr import BOOL as BOOLS
 from meshloom.kernel.expr import C_TYPES, Node, topological
 from meshloom.kernel.model import Output
 from meshloom.records import dataclass
-from meshloom.schedule.choice.symmetry import rounded_by_side, swapped_maps
+from meshloom.schedule.choice.symmetry import rounded_by_side, seen_alike, swapped_maps
 from meshloom.schedule.nest import graph
 from meshloom.schedule.nest.code import ELEMENT, INDEX, TARGET, ElementCode, Entry, accumulated, row_of
 from meshloom.schedule.nest.nodes import (
@@ -43,7 +43,7 @@ from meshloom.schedule.nest.nodes import (
 from meshloom.schedule.nest.walk import substituted
 from meshloom.schedule.plan.plan import Plan, part_of
 from meshloom.schedule.spec import Address, LoopSpec
-from meshloom.schedule.strategies.common.gather import SLOT, accumulator, incident, split_entry
+from meshloom.schedule.strategies.common.gather import AT, SLOT, accumulator, incident, split_entry
 from meshloom.schedule.strategies.common.neighbours import (
     GAP,
     IRREGULAR,
@@ -180,12 +180,6 @@ def incident_seen(spec: LoopSpec, m: int, plan: Plan) -> Body:
     return _from_own_side(spec, m, plan, entry)
 
 
-def seen_alike(spec: LoopSpec, m: int) -> bool:
-    """Is what an element gives through map ``m`` the same to the last bit, seen from the target's own side?"""
-    swapped = swapped_maps(spec, m)
-    return swapped is not None and not rounded_by_side(spec, m) and not any(spec.maps[k].formula for k in swapped)
-
-
 def incident_alike(spec: LoopSpec, m: int, plan: Plan) -> Body:
     """The same for a thread by itself: from the target's own side wherever that gives the same bits, so that no branch
     leads to a slot, which nobody could predict, and what depends on the target alone is computed once."""
@@ -196,8 +190,10 @@ def incident_alike(spec: LoopSpec, m: int, plan: Plan) -> Body:
     def entry(k: int, slot: int) -> Expr:
         if swapped is None or k not in swapped:
             return stored(k, slot)
+        if k == m:
+            return part_of(plan, "gathers", m, "others")[AT] if slot else TARGET
         own = Cast(INDEX, SLOT)
-        return TARGET if (k, slot) == (m, 0) else Name(f"m{k}")[ELEMENT * 2 + (1 - own if slot else own)]
+        return Name(f"m{k}")[ELEMENT * 2 + (1 - own if slot else own)]
 
     return _from_own_side(spec, m, plan, entry)
 
