@@ -57,12 +57,12 @@ def register(new: Backend) -> None:
 
 def distribute(over_ranks: Callable[[Backend], Backend] | None, threads: int | None = None) -> None:
     """From now on every back end that is chosen runs over ranks, or by itself where that is None; this one has so many
-    ``threads`` unless a person says, who may do so later; None: as many as there are by itself."""
-    global _over_ranks, USUAL_THREADS
-    _over_ranks = over_ranks
-    if threads is not None:
-        USUAL_THREADS = threads
-        native_threads.choose(threads)
+    ``threads`` unless a person says, who may do so later; None: as many as there are by itself. Who has chosen one
+    before chooses again."""
+    global _over_ranks, _current, USUAL_THREADS
+    _over_ranks, _current = over_ranks, None
+    USUAL_THREADS = threads or ENVIRONMENT_THREADS or cpu_count()
+    native_threads.choose(USUAL_THREADS)
 
 
 def _placed(chosen: Backend) -> Backend:

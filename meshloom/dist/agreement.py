@@ -169,6 +169,11 @@ def note(given: Iterable[GivenToRank]) -> None:
         _noted.give(one)
 
 
+def forget() -> None:
+    """What was noted, which concerned ranks of before."""
+    _noted.clear()
+
+
 # ----- what goes along with messages --------------------------------------------------------------------------------
 def with_digest(sent: np.ndarray) -> np.ndarray:
     """Bytes (n,) and behind them a digest of what this rank has noted, (n + DIGEST,)."""

@@ -17,6 +17,7 @@ from meshloom.backend import ENVIRONMENT_THREADS, distribute
 from meshloom.backend.base import Backend, Recording, Replayed, Waits
 from meshloom.backend.bound_loop import BoundLoop
 from meshloom.backend.lowering import Launches
+from meshloom.dist.agreement import forget
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.explained import loop_explained, program_explained
 from meshloom.dist.grid_rows import RowsField, on_rows
@@ -27,7 +28,7 @@ from meshloom.dist.placement import Placement
 from meshloom.dist.shared import return_freed_memory
 from meshloom.dist.slabs import cut_for, grid_of, refusal
 from meshloom.dist.usage import maps_of, sets_of
-from meshloom.dist.world import World, world
+from meshloom.dist.world import World, stand_in, world
 from meshloom.errors import ScheduleError
 from meshloom.mesh.core import Field, Global, on_host
 from meshloom.mesh.globals import Comparison
@@ -211,6 +212,15 @@ def over_ranks(inside: Backend) -> Backend:
 @cache
 def _over_ranks(inside: Backend, world: World) -> Backend:
     return Ranks(inside, world)
+
+
+def enter(here: World) -> None:
+    """From now on this process is one of the ranks of that world, or by itself where it has one, with the threads and
+    the back end of a process that begins; those of before stay who they are for loops and programs that there are,
+    which must not be used any more."""
+    stand_in(here)
+    forget()
+    start()
 
 
 def start() -> None:

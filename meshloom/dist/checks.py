@@ -17,6 +17,7 @@ import numpy as np
 
 from meshloom.errors import UserError, shown
 from meshloom.mesh.core import Field
+from meshloom.mesh.values import as_bytes
 
 CALLS, HALOS, WAITS = "MESHLOOM_CHECK_RANKS", "MESHLOOM_POISON_HALOS", "MESHLOOM_LONG_WAIT"
 SECONDS = 60.0  # that ranks wait for each other, unless said; likewise before one tells that it waits
@@ -45,20 +46,26 @@ def asked_to_check(environment: Mapping[str, str] = os.environ) -> str:
 def seconds_to_wait(said: str) -> float:
     """How long ranks wait for others before a collective, as one was told; 0 where nothing is checked. UserError for
     what is no number of seconds."""
-    try:
-        seconds = float(said or "0")
-    except ValueError:
-        seconds = -1.0
-    if not 0.0 <= seconds < math.inf:
-        raise UserError(f"{CALLS} must be 0 or more, got {shown(said)}: 0 checks nothing, 1 checks calls, and a larger"
-                        " number is how many seconds ranks wait for each other")  # fmt: skip
+    seconds = _seconds(CALLS, said or "0", "0 checks nothing, 1 checks calls, and a larger number is how many seconds"
+                       " ranks wait for each other")  # fmt: skip
     return SECONDS if 0.0 < seconds <= 1.0 else seconds
 
 
 def seconds_till_told(environment: Mapping[str, str] = os.environ) -> float:
     """How long a rank waits for others before it says so, where nothing is checked; 0: it never does."""
-    said = environment.get(WAITS, "").strip()
-    return float(said) if said.isdecimal() else SECONDS
+    return _seconds(WAITS, environment.get(WAITS, "").strip() or f"{SECONDS:g}", "0 says nothing, and another number"
+                    " is after how many seconds a rank says that it waits for others")  # fmt: skip
+
+
+def _seconds(name: str, said: str, means: str) -> float:
+    """What a variable of that name says. UserError for what is no number of seconds."""
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds < math.inf:
+        raise UserError(f"{name} must be 0 or more, got {shown(said)}: {means}")
+    return seconds
 
 
 def difference(one: int, call: CollectiveCall, other: int, their: CollectiveCall) -> str:
@@ -102,6 +109,7 @@ def poison(field: Field, old: np.ndarray) -> None:
 
 def digest(values: np.ndarray) -> str:
     """By which ranks compare values without sending them."""
-    if not values.any():  # as most fields are at first: to look takes less time than to hash
+    rows = as_bytes(values)
+    if not rows.any():  # as most fields are at first: to look takes less time than to hash; -0.0 is not one
         return "zero"
-    return hashlib.sha256(np.ascontiguousarray(values).data).hexdigest()[:16]
+    return hashlib.sha256(rows.data).hexdigest()[:16]

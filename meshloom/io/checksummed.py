@@ -170,11 +170,14 @@ def _opened(path: Path, kind: FileKind, until: ExitStack) -> tuple[io.BufferedRe
             raise UserError(f"{path}: it is {what}, not a {kind.name} file")
         if not os.path.isfile(path):  # of a Path, it fails for names that are too long
             raise UserError(f"{path}: no such {kind.name} file")
-        content = until.enter_context(open(path, "rb"))  # noqa: SIM115
-        return content, content.read(_BLOCK)
+        try:
+            content = until.enter_context(open(path, "rb"))  # noqa: SIM115
+            return content, content.read(_BLOCK)
+        except OSError as error:  # it may be whole: nothing was seen of it
+            raise UserError(f"{path}: it cannot be read: {os.strerror(error.errno or 0)}") from error
 
     for _ in range(2):
-        content, first_block = agreed(here)
+        content, first_block = agreed(here, names_rank=True)
         if len(set(ranks().allgathered(first_block, "first blocks"))) == 1:
             return content, first_block
     raise UserError(f"{path}: ranks find different files there; give a folder that all nodes share")

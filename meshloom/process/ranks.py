@@ -15,6 +15,8 @@ from functools import cache, wraps
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
+from meshloom.errors import UserError
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -31,6 +33,8 @@ LAUNCHERS = (
 #: Slurm's srun tells every step its size, also those of processes that have nothing to do with each other, or that only
 #: start the ranks of another launcher: it counts where PMIx is there to join them, and nobody else has said anything.
 SLURM = ("PMIX_RANK", "SLURM_STEP_NUM_TASKS")
+#: Where a launcher listens: a program of no rank that asked there would end.
+CONNECTIONS = ("PMI_FD", "PMI_PORT")
 #: Whether launched processes are ranks of one run: ``world``, as usual, or ``self``, each a run of its own; as MPI's
 #: communicators are called.
 COMM = "MESHLOOM_COMM"
@@ -144,7 +148,7 @@ def join(found: Callable[[], OneProcess]) -> None:
 def hide_from_programs() -> None:
     """Programs that this process starts from now on are no ranks."""
     launched()  # is known from now on
-    for name in chain(*LAUNCHERS, SLURM):
+    for name in chain(*LAUNCHERS, SLURM, CONNECTIONS):
         os.environ.pop(name, None)
 
 
@@ -214,9 +218,9 @@ def by_root(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def agreed(work: Callable[[], T]) -> T:
-    """What every rank does for itself: its own result, or on all of them the error of the lowest rank that has one.
-    All must call it, and ``work`` asks no other rank."""
+def agreed(work: Callable[[], T], *, names_rank: bool = False) -> T:
+    """What every rank does for itself: its own result, or on all of them the error of the lowest rank that has one,
+    which is named where others have none, if asked. All must call it, and ``work`` asks no other rank."""
     here = ranks()
     if here.size == 1:
         return work()
@@ -226,9 +230,12 @@ def agreed(work: Callable[[], T]) -> T:
         done = work()
     except Exception as error:
         failed = _portable(error)
-    first = next((one for one in here.allgathered(failed, "whether all is well") if one is not None), None)
-    if first is not None:
-        raise first
+    everybody = here.allgathered(failed, "whether all is well")
+    for rank, one in enumerate(everybody):
+        if isinstance(one, UserError) and names_rank and None in everybody:
+            raise UserError(f"rank {rank}: {one}")
+        if one is not None:
+            raise one
     return done
 
 

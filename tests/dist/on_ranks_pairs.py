@@ -22,6 +22,7 @@ from mpi4py import MPI
 from meshloom.backend import current
 from meshloom.dist import agreement, world
 from meshloom.dist.backend import Ranks
+from meshloom.dist.backend import enter as enter_world
 from meshloom.dist.checks import CALLS, HALOS
 from meshloom.run.page import render
 from tests.dist.on_ranks_cases import ANY_BITS, ran
@@ -61,9 +62,9 @@ def enter(members: Sequence[int]) -> None:
     os.environ[HALOS] = str(int(looked_into))
     if len(members) > 1:
         os.environ[CALLS] = "120" if looked_into else "0"
-        world.enter(world.World.over(everybody.Create_group(everybody.group.Incl(members))))
+        enter_world(world.World.over(everybody.Create_group(everybody.group.Incl(members))))
     else:
-        world.enter(world.World())
+        enter_world(world.World())
 
 
 def wait_for(members: Sequence[int]) -> None:

@@ -22,7 +22,7 @@ from meshloom.operation.call import functions_of
 
 T = TypeVar("T")
 SECONDS = 60.0  # a deadlock fails
-_ASKING = ("array", "backend", "exchange", "lower", "sums")  # modules that ask for the world
+_ASKING = ("array", "backend", "exchange", "lower", "overlap", "sums")  # modules that ask for the world
 
 
 class Meeting:
