@@ -23,7 +23,7 @@ from meshloom.errors import MeshloomError, RankError, UserError, one_line
 from meshloom.process.ranks import Ended, OneProcess, launched, speak_up
 from meshloom.process.signals import exit_code
 from meshloom.process.streams import write_to_stderr
-from meshloom.process.tracebacks import failing_line, wanted_short
+from meshloom.process.tracebacks import failing_line, knows_where, wanted_short
 
 SECONDS = 3.0  # that a rank with an error waits for the others
 _WARNING = 0.5  # seconds before their end in which ranks that are about to tell theirs hear of each other
@@ -101,15 +101,15 @@ def watch(world: Callable[[], OneProcess]) -> None:
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         unwatch()  # what ends this rank is told here
-        if isinstance(error, MeshloomError) and wanted_short():
-            raise SystemExit(_ended(world, _line(error), error.exit_code, None))
+        code = error.exit_code if isinstance(error, MeshloomError) else _CODES.get(kind, 1)
+        if (isinstance(error, MeshloomError) or knows_where(error)) and wanted_short():
+            raise SystemExit(_ended(world, _line(error), code, None))
 
         def tell() -> None:
             speak_up()
             before(kind, error, trace)
 
         said = one_line(traceback.format_exception_only(kind, error)[-1])
-        code = error.exit_code if isinstance(error, MeshloomError) else _CODES.get(kind, 1)
         raise SystemExit(_ended(world, said, code, tell))
 
     sys.excepthook = hook

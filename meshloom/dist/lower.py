@@ -229,8 +229,10 @@ def _local_operations(of: Operation, here: Here, totals: list[RankReduction]) ->
              else on_points(of, cut, here.arrays, here.inside, totals))  # fmt: skip
     for one in totals:  # a fill is of memory where it is, so it must be where the loop brings it
         here.inside.bring(one.here)
-    yield from (in_memory.fill(one.here, identity(one.mode.combine, one.here.dtype)) for one in totals
-                if not one.mode.open)  # fmt: skip
+    for one in totals:
+        if not one.mode.open:
+            nothing, name = identity(one.mode.combine, one.here.dtype), f"{one.total.name} begun anew here"
+            yield in_memory.fill(one.here, nothing, name)
     if local is not None:
         yield local
 

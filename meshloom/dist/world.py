@@ -343,7 +343,7 @@ class World(of_process.OneProcess):
         ask."""
         if self.size > 1:
             do = others or "cases do, and scripts with loops over sets and grids"
-            raise UserError(f"{what} does not run on {self.size} ranks yet: {do}; start it by itself")
+            raise UserError(f"{what} does not run on {self.size} ranks yet: {do}; start it without a launcher")
 
 
 def _tag(does: str) -> bytes:

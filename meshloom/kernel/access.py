@@ -23,6 +23,10 @@ class Mode(_Array):
     fields: ClassVar[bool] = True
     globals: ClassVar[bool] = False
     control: ClassVar[bool] = False  # a Global may have it in a loop over one element, where nobody can meet
+    shown: ClassVar[str] = ""  # as a script writes it
+
+    def __init_subclass__(cls) -> None:
+        cls.shown = vars(cls).get("shown", cls.__name__)
 
 
 class Read(Mode):
@@ -58,13 +62,13 @@ class Sum(Inc):
 class ReproducibleSum(Sum):
     """``Sum`` to a floating-point Global under ``ml.use(..., reproducible=True)``: the same bits in any order."""
 
-    binned = True
+    binned, shown = True, "Sum"
 
 
 class OpenSum(ReproducibleSum):
     """The same of a part of the summands: bins are left, which whoever has all parts rounds (``dist/sums.py``)."""
 
-    open = True
+    open, shown = True, "Sum"
 
 
 class Min(Mode):

@@ -88,7 +88,7 @@ def _read_text(function: Callable[..., Any], modes: dict[str, type[Mode]]) -> No
             if mode is not None and not mode.writes:
                 line = f"{function.__code__.co_filename}:{first + target.lineno - 1}"
                 raise KernelError(
-                    f"{line}: kernel {function.__name__}: parameter {target.id} is {mode.__name__} but is written"
+                    f"{line}: kernel {function.__name__}: parameter {target.id} is {mode.shown} but is written"
                     " here; annotate it Write, ReadWrite or Inc"
                 )
     for name, number in _rebound(defined.body):
@@ -96,13 +96,13 @@ def _read_text(function: Callable[..., Any], modes: dict[str, type[Mode]]) -> No
             set_by = f"{name} += ..." if modes[name].__name__ in ("Inc", "Sum") else f"{name}[...] = ..."
             raise KernelError(
                 f"{function.__code__.co_filename}:{first + number - 1}: kernel {function.__name__}: parameter {name} is"
-                f" {modes[name].__name__}, and '{name} = ...' sets nothing, it only gives the name another meaning;"
+                f" {modes[name].shown}, and '{name} = ...' sets nothing, it only gives the name another meaning;"
                 f" write {set_by}, or use another name"
             )
     for name, mode in modes.items():
         if mode.writes and name not in mentioned:
             raise KernelError(
-                f"{place(function)}: kernel {function.__name__}: parameter {name} is {mode.__name__} but is never"
+                f"{place(function)}: kernel {function.__name__}: parameter {name} is {mode.shown} but is never"
                 f" {'set' if not mode.combine else 'used'}"
             )
 

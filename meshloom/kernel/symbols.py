@@ -168,7 +168,7 @@ class SymbolArray(np.ndarray):
         param = owner_of(self)
         if param is not None and not param.mode.writes:
             fail(
-                f"parameter {param.name} is {param.mode.__name__} but is written here;"
+                f"parameter {param.name} is {param.mode.shown} but is written here;"
                 " annotate it Write, ReadWrite or Inc"
             )
         if isinstance(value, list | tuple):
@@ -371,7 +371,7 @@ def _reduce(ufunc: Any, array: Any, axis: Any = 0, keepdims: bool = False, **oth
 
 
 def _described(param: Param | None) -> str:
-    return f"parameter {param.name}, which is {param.mode.__name__}," if param else "what is computed in place here"
+    return f"parameter {param.name}, which is {param.mode.shown}," if param else "what is computed in place here"
 
 
 def _store(target: Any, result: Any) -> Any:

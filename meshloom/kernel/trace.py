@@ -133,7 +133,7 @@ def _outputs(kernel: str, number: int, param: Param, array: np.ndarray, scope: i
             if param.mode.combine == "add" and node not in _reaching(node, before):
                 where = f"{node.where[0]}:{node.where[1]}: " if node.where else defined
                 raise KernelError(
-                    f"{where}kernel {kernel}: parameter {param.name} is {param.mode.__name__} but is set with"
+                    f"{where}kernel {kernel}: parameter {param.name} is {param.mode.shown} but is set with"
                     " '='; use += or -=, or annotate it Write"
                 )
         elif node is before:
@@ -148,7 +148,7 @@ def _outputs(kernel: str, number: int, param: Param, array: np.ndarray, scope: i
         outputs.append(Output(number, slot, comp, expr.cast(value, param.dtype)))
     if not outputs and param.mode.combine:
         raise KernelError(
-            f"{defined}kernel {kernel}: parameter {param.name} is {param.mode.__name__}, but nothing is ever"
+            f"{defined}kernel {kernel}: parameter {param.name} is {param.mode.shown}, but nothing is ever"
             f" {'added' if param.mode.combine == 'add' else 'offered'} to it"
         )
     return outputs
@@ -214,6 +214,6 @@ def _check_read_back(kernel: str, params: Sequence[Param], outputs: Sequence[Out
 def _read_back(kernel: str, param: Param, node: Node) -> NoReturn:
     where = f"{node.where[0]}:{node.where[1]}: " if node.where else ""
     raise KernelError(
-        f"{where}kernel {kernel} reads parameter {param.name}, which is {param.mode.__name__};"
+        f"{where}kernel {kernel} reads parameter {param.name}, which is {param.mode.shown};"
         " an Inc, Min, Max or Write cannot be read back: annotate it ReadWrite, or use another one"
     )

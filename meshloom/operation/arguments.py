@@ -67,7 +67,7 @@ def as_operands(
 def _number(where: str, mode: type[Mode], value: object, kind: str, name: str) -> PlainNumber:
     if mode is not Read:
         raise KernelError(
-            f"{where}: a number can only be Read, and this is {mode.__name__}; pass a Field or an ml.Global"
+            f"{where}: a number can only be Read, and this is {mode.shown}; pass a Field or an ml.Global"
         )
     return PlainNumber(value, kind, name)
 
@@ -85,11 +85,11 @@ def _checked(where: str, name: str, mode: type[Mode], on: Set, argument: Argumen
     if isinstance(argument, Global):
         if mode.control and on.total != 1:
             raise KernelError(
-                f"{where}: a Global can be {mode.__name__} only in a loop over a set of one element, and {on.name} has"
+                f"{where}: a Global can be {mode.shown} only in a loop over a set of one element, and {on.name} has"
                 f" {on.total}; use Sum, Min or Max here, or set it in a loop over ml.Set(1)"
             )
         if not (mode.globals or mode.control):
-            raise KernelError(f"{where}: a Global cannot be {mode.__name__}; use Read, Sum, Min or Max")
+            raise KernelError(f"{where}: a Global cannot be {mode.shown}; use Read, Sum, Min or Max")
         return Operand(argument, mode, name=name)
     arg = argument.direct if isinstance(argument, Field) else argument
     if not isinstance(arg, Arg):
@@ -98,7 +98,7 @@ def _checked(where: str, name: str, mode: type[Mode], on: Set, argument: Argumen
     if arg.map is not None and not isinstance(arg.map, Map):
         raise MeshError(f"{where}: {arg} is seen through a map of varying arity, which only kernels over sets take")
     if not mode.fields:
-        raise KernelError(f"{where}: a Field cannot be {mode.__name__}; use Inc")
+        raise KernelError(f"{where}: a Field cannot be {mode.shown}; use Inc")
     return Operand(arg.field, mode, _reach(where, on, arg), name)
 
 
@@ -134,7 +134,7 @@ def _check_reach(where: str, box: Box | None, operand: Operand) -> None:
         return
     if mode.writes:
         raise KernelError(
-            f"{where}: {name} is {mode.__name__} at offsets, but a loop over a grid writes at its own point only;"
+            f"{where}: {name} is {mode.shown} at offsets, but a loop over a grid writes at its own point only;"
             f" pass {name} without offsets, or read at the offsets and write another field"
         )
     grid = box.grid

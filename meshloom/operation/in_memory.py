@@ -25,9 +25,9 @@ from meshloom.schedule.spec import LoopSpec, SpecParam
 from meshloom.schedule.strategies import ELEMENTS, serving
 
 
-def fill(target: Field | Global, value: float | int) -> Operation:
-    """Set all of a field or global to one number."""
-    name, operands = f"{target.name} = {value:g}", (Operand(target, Write),)
+def fill(target: Field | Global, value: float | int, name: str = "") -> Operation:
+    """Set all of a field or global to one number; ``name``: what people are told that is done, if not just that."""
+    name, operands = name or f"{target.name} = {value:g}", (Operand(target, Write),)
     return Operation(name, AllPlaces(target), operands, _Constant(value), _HERE)
 
 

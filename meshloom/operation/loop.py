@@ -174,7 +174,7 @@ class Kernel(Distinct):
 
     def __repr__(self) -> str:
         star = self.signature.variadic
-        listed = [f"{'*' if name == star else ''}{name}: {mode.__name__}" for name, mode in self.modes.items()]
+        listed = [f"{'*' if name == star else ''}{name}: {mode.shown}" for name, mode in self.modes.items()]
         return f"Kernel({self.name}: {', '.join(listed)})"
 
 

@@ -30,7 +30,7 @@ def known_arguments(kernel: str, modes: Mapping[str, type[Mode]], given: Sequenc
         if which is not None and mode is not Read:
             raise KernelError(
                 f"kernel {kernel}, parameter {name}: {one} is seen through a map of varying arity, so it can only be"
-                f" Read, and this is {mode.__name__}; loop over a set of the pairs instead"
+                f" Read, and this is {mode.shown}; loop over a set of the pairs instead"
             )
         fixed.append(one if which is None else Arg(one.field, maps[which].padded))
     counts: list[Field] = [one.counts for one in maps]

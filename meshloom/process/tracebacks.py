@@ -24,13 +24,18 @@ def shorten(kind: type[BaseException]) -> None:
     before = sys.excepthook
 
     def hook(type_: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        if isinstance(error, kind) and wanted_short():
+        if (isinstance(error, kind) or knows_where(error)) and wanted_short():
             shortened(error)
             traceback = error.__traceback__
         before(type_, error, traceback)
 
     sys.excepthook = hook
     _shorten_in_ipython(kind)
+
+
+def knows_where(error: BaseException) -> bool:
+    """Ctrl-C that was raised on purpose, with words on where it stopped; Python's own has none."""
+    return isinstance(error, KeyboardInterrupt) and bool(error.args)
 
 
 def shortened(error: BaseException) -> None:

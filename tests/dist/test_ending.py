@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import meshloom as ml
 from meshloom.dist import ending
 from meshloom.dist.world import World
-from meshloom.errors import RankError, UserError
+from meshloom.errors import RankError, UserError, interrupted
 from meshloom.process.ranks import Ended
 
 LONG = 30.0  # seconds in which anything has come
@@ -35,12 +35,13 @@ def test_errors_that_nobody_catches_are_one_line(monkeypatch: pytest.MonkeyPatch
     ending.watch(World)
     codes = []
     for error in (ml.errors.MeshError("a mesh"), ml.errors.RunError("a run"), RankError("rank 0"), ValueError("other"),
-                  KeyboardInterrupt()):  # fmt: skip
+                  KeyboardInterrupt(), interrupted("march of step: stopped after step 3", done=None)):  # fmt: skip
         with pytest.raises(SystemExit) as ended:
             sys.excepthook(type(error), error, None)
         codes.append(ended.value.code)
-    assert codes == [2, 1, 2, 1, 130] and [type(one) for one in seen] == [ValueError, KeyboardInterrupt]
-    assert capfd.readouterr().err == "meshloom: a mesh\nmeshloom: a run\nmeshloom: rank 0\n"
+    assert codes == [2, 1, 2, 1, 130, 130] and [type(one) for one in seen] == [ValueError, KeyboardInterrupt]
+    told = ["a mesh", "a run", "rank 0", "march of step: stopped after step 3"]
+    assert capfd.readouterr().err == "".join(f"meshloom: {line}\n" for line in told)
 
 
 def test_an_exit_that_is_caught_ends_nobody_and_one_that_is_not_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:

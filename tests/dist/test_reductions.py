@@ -51,6 +51,8 @@ def test_reductions_wait_for_each_other_until_somebody_looks() -> None:
     names = [one.name for one in found.operations if not one.domain.all_memory]
     assert names == ["summed", "highest", "summed", "total, most of all ranks", "scaled", "summed", "last of all ranks"]
     assert "total, most of all ranks in one message" in found.summary
+    begun = [one.name for one in found.operations if one.domain.all_memory]
+    assert begun[:2] == ["total = 0", "total begun anew here"], "what is at first in a rank's part is nobody's business"
 
 
 def test_a_reduction_that_nobody_looks_at_is_not_sent() -> None:

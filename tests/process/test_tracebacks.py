@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import meshloom as ml
-from meshloom.errors import MeshloomError
+from meshloom.errors import MeshloomError, interrupted
 from meshloom.process import tracebacks
 
 SCRIPT = """
@@ -40,6 +40,25 @@ def test_frames_of_the_package_are_cut_unless_they_are_asked_for(full, tmp_path)
     folder = os.path.dirname(ml.__file__)
     assert (folder in done.stderr) == full and f'{file}", line 15' in done.stderr
     assert done.stderr.splitlines()[-1].startswith(f"meshloom.errors.KernelError: {file}:9: kernel look: ")
+
+
+@pytest.mark.parametrize("words", ["stopped after 3 of 10 replays", ""])
+def test_ctrl_c_that_says_where_has_the_frames_of_the_user_alone(words, monkeypatch):
+    """Python's own, which says nothing, keeps all."""
+    shown = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: shown.append(traceback.extract_tb(trace)))
+    tracebacks.shorten(MeshloomError)
+
+    def stop():
+        raise interrupted(words) if words else KeyboardInterrupt
+
+    cells = ml.generate.box((2, 2)).cells
+    try:
+        cells.field("u", data=lambda _: stop())
+    except KeyboardInterrupt as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+    package = [one for one in shown[0] if one.filename.startswith(os.path.dirname(ml.__file__))]
+    assert bool(package) == (not words) and any(one.filename == __file__ for one in shown[0])
 
 
 def _raised():

@@ -20,7 +20,7 @@ from meshloom.backend import _BACKENDS
 from meshloom.backend.cuda.backend import EmulatedCuda
 from meshloom.backend.numpy_binned import Bins
 from meshloom.config import build, parse_set
-from meshloom.errors import ScheduleError
+from meshloom.errors import KernelError, ScheduleError
 from meshloom.solvers.airfoil import Airfoil
 from meshloom.target.cuda import H200
 from tests.backend.test_cuda import CompileBackend, needs_nvrtc
@@ -440,7 +440,7 @@ def test_it_is_chosen_for_loops_that_are_made_from_then_on(backend: str) -> None
         loop = add.loop(cells, u, total)
         for way in (lambda: add(cells, u, total), loop, lambda: step.run(1)):
             assert (found(way) == wanted) is on
-        assert ("(reproducible)" in loop.explain()) is on and ("ReproducibleSum" in loop.explain()) is on
+        assert ("(reproducible)" in loop.explain()) is on and "total: Sum global" in loop.explain()
     with ml.using(backend, reproducible=True):
         kept = add.loop(cells, u, total)
     assert found(kept) == wanted, "a loop stays as it was made"
@@ -462,6 +462,18 @@ def test_what_it_costs_is_counted() -> None:
         assert loop.estimate >= both.loop(cells, u, total, count).estimate
         modes = [one.mode.__name__ for one in loop.operands]
     assert modes == ["Read", "ReproducibleSum", "Sum"], "whole numbers have the same sum in any order"
+
+
+def test_what_is_wrong_is_told_in_the_words_of_the_script() -> None:
+    cells = ml.Set(3, "cells")
+
+    @ml.kernel
+    def given(u: ml.Read, total: ml.Sum):
+        total[...] = u
+
+    for on in (False, True):
+        with ml.using("numpy", reproducible=on), pytest.raises(KernelError, match="parameter total is Sum but is set"):
+            given(cells, cells.field("u"), ml.Global(0.0))
 
 
 def test_what_cannot_be_served_is_refused_in_one_line() -> None:

@@ -104,7 +104,7 @@ def _per_thread(loop: Explained) -> str:
 
 
 def _arguments(loop: Explained) -> str:
-    return ", ".join(f"{one.name}: {one.mode.__name__} {_value(loop, one)}" for one in loop.operands)
+    return ", ".join(f"{one.name}: {one.mode.shown} {_value(loop, one)}" for one in loop.operands)
 
 
 def _value(loop: Explained, one: ExplainedOperand) -> str:
