@@ -6,7 +6,9 @@ import ast
 import tomllib
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
+from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -95,6 +97,36 @@ def test_every_test_can_fail() -> None:
         assert not found, "; ".join(found)
 
     none_fails(FILES, check, shown=lambda file: file.relative_to(HERE))
+
+
+# ----- names that are two things --------------------------------------------------------------------------------------
+def assigned_to_functions(text: str) -> list[str]:
+    """Attributes set on functions that a package has under the name of one of its modules: whoever meant the module
+    changes nothing."""
+    tree, found = ast.parse(text), []
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+    imported = {one.asname or one.name: (str(node.module), one.name) for node in imports for one in node.names}
+    for node in ast.walk(tree):
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            for one in ast.walk(target):
+                if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id in imported:
+                    module, name = imported[one.value.id]
+                    if isinstance(getattr(import_module(module), name, None), FunctionType):
+                        found.append(f"line {node.lineno}: {one.attr} is set on the function {module}.{name}")
+    return found
+
+
+def test_no_attribute_is_set_on_a_function_in_place_of_its_module() -> None:
+    wrong = "from meshloom import backend\nbackend._over_ranks, x = None, 1"
+    assert assigned_to_functions(wrong) == ["line 2: _over_ranks is set on the function meshloom.backend"]
+
+    def check(file: Path) -> None:
+        found = assigned_to_functions(file.read_text(encoding="utf-8"))
+        assert not found, "; ".join(found)
+
+    root = HERE.parent
+    files = [*FILES, *sorted((root / "bench").rglob("*.py")), *sorted((root / "meshloom").rglob("*.py"))]
+    none_fails(files, check, shown=lambda file: file.relative_to(root))
 
 
 def left_out(patterns: Iterable[str]) -> set[str]:

@@ -23,15 +23,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from meshloom.dist import ending
-from meshloom.dist.checks import (
-    ASK_FOR_CALLS,
-    CollectiveCall,
-    absence,
-    asked_to_check,
-    difference,
-    seconds_till_told,
-    seconds_to_wait,
-)
+from meshloom.dist.checks import ASK_FOR_CALLS, CollectiveCall, absence, asked_to_check, difference, seconds_to_wait
 from meshloom.dist.messages import PersistentMessages, wait_until
 from meshloom.errors import RankError, UserError, install, known_name, one_line, shown
 from meshloom.mesh.values import as_bytes
@@ -387,20 +379,7 @@ def _of_launcher() -> World:
     if (seen := MPI.COMM_WORLD.size) != said:
         raise UserError(f"a launcher has started {said} processes, and mpi4py sees {seen} of them: it was made"
                         " for another MPI; start them with that one's mpirun")  # fmt: skip
-    _until_all_join(MPI.COMM_WORLD)
     return World.over(MPI.COMM_WORLD)
-
-
-def _until_all_join(everybody: Any) -> None:
-    """A process that was told to be a run of its own never does, or one that does not import Meshloom; the others say
-    that they wait."""
-    came, since, patience = everybody.Ibarrier(), time.monotonic(), seconds_till_told()
-    while not came.Test():
-        time.sleep(_PAUSE)
-        if 0.0 < patience <= time.monotonic() - since and everybody.rank < 2:  # one may be who does not come
-            of_process.say(f"meshloom: rank {everybody.rank} has waited for {patience:g} s for others to import meshloom,"
-                           f" and goes on waiting: all must do so, with {of_process.COMM} alike")  # fmt: skip
-            patience = 0.0
 
 
 def join() -> None:

@@ -21,10 +21,12 @@ from meshloom.dist.checks import CollectiveCall, seconds_till_told
 from meshloom.dist.messages import PersistentMessages
 from meshloom.dist.waits import Wait, Watch, wait_of
 from meshloom.dist.world import World
+from meshloom.errors import UserError
 from tests.dist.launch import launched
 from tests.dist.simulated import SECONDS, on_threads
 from tests.dist.test_disagreement import HERE, MOVE
 from tests.dist.test_explained import Row
+from tests.one_line import one_line_from
 
 SCRIPT = "tests.dist.on_ranks_wrong"
 
@@ -171,8 +173,11 @@ def test_many_waits_are_not_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_how_long_is_a_setting() -> None:
-    values = {"": 60.0, "0": 0.0, "5": 5.0, "soon": 60.0}
+    values = {"": 60.0, "0": 0.0, "5": 5.0, "1.5": 1.5}
     assert {said: seconds_till_told({"MESHLOOM_LONG_WAIT": said}) for said in values} == values
+    for said in ("soon", "-1", "nan", "inf"):
+        line = one_line_from(lambda said=said: seconds_till_told({"MESHLOOM_LONG_WAIT": said}), UserError)
+        assert line.startswith(f"MESHLOOM_LONG_WAIT must be 0 or more, got '{said}': ")
 
 
 # ----- the end of a script --------------------------------------------------------------------------------------------
