@@ -17,6 +17,7 @@ import numpy as np
 
 from meshloom.errors import UserError, shown
 from meshloom.mesh.core import Field
+from meshloom.mesh.values import as_bytes
 
 CALLS, HALOS, WAITS = "MESHLOOM_CHECK_RANKS", "MESHLOOM_POISON_HALOS", "MESHLOOM_LONG_WAIT"
 SECONDS = 60.0  # that ranks wait for each other, unless said; likewise before one tells that it waits
@@ -101,7 +102,8 @@ def poison(field: Field, old: np.ndarray) -> None:
 
 
 def digest(values: np.ndarray) -> str:
-    """By which ranks compare values without sending them."""
-    if not values.any():  # as most fields are at first: to look takes less time than to hash
+    """By which ranks compare values without sending them, to the last bit: -0.0 is not 0.0."""
+    bits = as_bytes(np.ascontiguousarray(values))
+    if not bits.any():  # as most fields are at first: to look takes less time than to hash
         return "zero"
-    return hashlib.sha256(np.ascontiguousarray(values).data).hexdigest()[:16]
+    return hashlib.sha256(bits.data).hexdigest()[:16]
