@@ -367,7 +367,6 @@ def _of_launcher() -> World:
     said = of_process.launched().size
     if said == 1:
         return World()
-    known_name(of_process.COMM, os.environ.get(of_process.COMM, "").strip() or "world", ("world", "self"))
     try:
         with warnings.catch_warnings():  # of another MPI's launcher, which is told below where it matters
             warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)
@@ -388,7 +387,8 @@ def join() -> None:
     if of_process.launched().size > 1:
         of_process.join(world)
         ending.watch(world)
-        ranks = world()
+        ranks = world()  # once there is one an error of one rank alone ends the others, too
+        known_name(of_process.COMM, os.environ.get(of_process.COMM, "").strip() or "world", ("world", "self"))
         of_process.hide_from_programs()
         import_module("meshloom.dist.consistency").compare_settings(ranks)
         if ranks.checks:  # the end of a script is a call that all ranks must come to
