@@ -62,15 +62,16 @@ class LocalProgram:
         found = Counter(filter(None, map(told, calls, functions_of(calls))))  # in their order
         return "; ".join(one if times == 1 else f"{one} ({times} times)" for one, times in found.items())
 
-    def compare(self, numbers: NumbersFromPython | None = None) -> None:
+    def compare(self, numbers: NumbersFromPython | None = None, often: str = "") -> None:
         """Before it is first made ready, or begins, with ``numbers``: what all ranks must have been given alike."""
-        compare_given(world(), self._cut, self.arrays.values(), self._totals, self._inside, numbers)
+        compare_given(world(), self._cut, self.arrays.values(), self._totals, self._inside, numbers, often)
 
-    def begin(self) -> frozenset[Halo]:
-        """Before replays, of which there is one at least: halos that it asks for as they are all ranks bring up to
-        date. Gives what is valid then. Until they have ended nothing is known of the fields that it writes."""
+    def begin(self, often: str = "") -> frozenset[Halo]:
+        """Before replays, of which there is one at least, as ``often`` as was asked for: halos that it asks for as they
+        are all ranks bring up to date. Gives what is valid then. Until they have ended nothing is known of the fields
+        that it writes."""
         world().check_with_others(self._numbers.runs)
-        self.compare(self._numbers)
+        self.compare(self._numbers, often)
         if stale := self.exchanges.due_first(self._valid()):
             if stale not in self._first:
                 self._first[stale] = Exchange([self.arrays[one] for one in stale], self._inside)
