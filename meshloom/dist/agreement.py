@@ -81,10 +81,10 @@ class Noted:
             one = one._replace(digest=hashlib.sha256(f"{before.digest} {one.digest}".encode()).hexdigest())
         self.given[one.name] = one
 
-    def begin(self, numbers: NumbersFromPython, plain: tuple[str, ...]) -> None:
+    def begin(self, numbers: NumbersFromPython, plain: tuple[str, ...], often: str) -> None:
         """One digest of a few bytes, however many loops there are."""
         before = self.begun.get(numbers.of)
-        now = hashlib.sha256(f"{numbers.key} {plain}".encode() + (before.all if before else b""))
+        now = hashlib.sha256(f"{numbers.key} {plain} {often}".encode() + (before.all if before else b""))
         self.begun.keep(numbers.of, Begun(numbers, plain, now.digest()))
 
     def digest(self) -> bytes:
@@ -248,9 +248,10 @@ class NumbersFromPython:
         self.names = [(program.operations[use.position].name, each.name) for each, use in plain.items()]
         self._plain = [*plain]
 
-    def note(self) -> None:
-        """What they are now, where loops begin, for the next comparison; no rank waits for another."""
-        _noted.begin(self, tuple([repr(each.latest) for each in self._plain]))
+    def note(self, often: str = "") -> None:
+        """What they are now, where loops begin, and how ``often`` these are to run, for the next comparison; no rank
+        waits for another."""
+        _noted.begin(self, tuple([repr(each.latest) for each in self._plain]), often)
 
 
 def back_end(inside: Backend) -> GivenToRank:

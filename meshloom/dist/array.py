@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meshloom.dist.agreement import OWN_RUNS, SAME_NUMBERS, GivenToRank, gathered_known
+from meshloom.dist.agreement import OWN_RUNS, SAME_NUMBERS, GivenToRank, gathered_known, note
 from meshloom.dist.checks import digest
 from meshloom.dist.halo import ALL_LAYERS
 from meshloom.dist.local import LocalSet, rows_by_rank
@@ -46,6 +46,9 @@ class DistributedArray(OverRanks):
         """All values, in memory of the host, as they lie in the whole: on every rank, and all must ask."""
         if self.on.everywhere:
             return self.layout.pack(self.local.unpacked()[:1])
+        if self.given is not None:  # no loop has come since: what each rank was given would be put together
+            note([self.given])
+            self.given = None
         by, found = rows_by_rank(self.of_set, self.on), np.empty((self.rows, self.local.dim), self.dtype)
         found[by.rows] = gathered_known(world(), self.owned()[1], by.counts, self._called)
         return self.layout.pack(found)

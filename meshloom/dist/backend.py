@@ -172,14 +172,14 @@ class RankRecording(Recording):
         return program_explained(self.lowered, self._world)
 
     def run(self, times: int, record: Sequence[Global]) -> Replayed:
-        return self._replayed(times, lambda one, most: one.run(most, record), record)
+        return self._replayed(times, lambda one, most: one.run(most, record), record, str(times))
 
     def repeat(self, at_most: int, until: Comparison) -> Replayed:
-        return self._replayed(at_most, lambda one, most: one.repeat(most, until), ())
+        return self._replayed(at_most, lambda one, most: one.repeat(most, until), (), f"{until} {at_most}")
 
-    def _replayed(self, times: int, mode: RunMode, watched: Sequence[Global]) -> Replayed:
+    def _replayed(self, times: int, mode: RunMode, watched: Sequence[Global], often: str) -> Replayed:
         if times:
-            began = self._local.begin()
+            began = self._local.begin(often)
             done = self._performed(times, mode, watched)
             self._local.end(began, len(done.history))
         else:  # it is made ready: nothing looks at halos, nor leaves any

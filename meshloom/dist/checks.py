@@ -108,8 +108,8 @@ def poison(field: Field, old: np.ndarray) -> None:
 
 
 def digest(values: np.ndarray) -> str:
-    """By which ranks compare values without sending them."""
-    rows = as_bytes(values)
-    if not rows.any():  # as most fields are at first: to look takes less time than to hash; -0.0 is not one
+    """By which ranks compare values without sending them, to the last bit: -0.0 is not 0.0."""
+    bits = as_bytes(values)
+    if not bits.any():  # as most fields are at first: to look takes less time than to hash
         return "zero"
-    return hashlib.sha256(rows.data).hexdigest()[:16]
+    return hashlib.sha256(bits.data).hexdigest()[:16]

@@ -77,15 +77,16 @@ def compare_sets(world: World, cut: Distribution) -> None:
 
 def compare_given(
     world: World, cut: Distribution | None, fields: Iterable[DistributedArray], totals: Iterable[Global],
-    inside: Backend, numbers: NumbersFromPython | None = None,
+    inside: Backend, numbers: NumbersFromPython | None = None, often: str = "",
 ) -> None:  # fmt: skip
     """RankError where ranks were given other sets, maps, fields or Globals for a program, or another back end; asked
-    whenever one of them was given. ``cut``: its sets, but for grids. ``numbers``: of a program that begins, which are
-    noted, as is what else may change often: one rank may have made it ready before, and another not."""
+    whenever one of them was given. ``cut``: its sets, but for grids. ``numbers``: of a program that begins, and how
+    ``often`` it is to run, which are noted, as is what else may change often: one rank may have made it ready before,
+    and another not."""
     if cut is not None:
         compare_sets(world, cut)
     if numbers is not None:
-        numbers.note()
+        numbers.note(often)
     arrays = {one: one.given for one in fields if one.given is not None and not one.local.temporary}
     globals_ = {one: _global(one) for one in totals if one.given and not isinstance(one, PlainNumber)}
     if at_once := [one for one in (*arrays.values(), *globals_.values()) if not one.noted]:

@@ -20,11 +20,10 @@ from meshloom.dist.halo import ALL_LAYERS, EXEC, IMPORT, LAYERS
 from meshloom.dist.local import Distribution, LocalSet
 from meshloom.dist.overlap import BlockingExchange, ExchangeStart, overlap_exchanges
 from meshloom.dist.slabs import Slabs, grid_of, on_lines, on_points, slabs
-from meshloom.dist.sums import RankReduction, Reductions, counting_owned, reduced_here
+from meshloom.dist.sums import RankTotal, Reductions, SetByOwner, counting_owned, reduced_here
 from meshloom.dist.usage import reduces
 from meshloom.dist.validity import Exchanges, Halo, place_exchanges
 from meshloom.dist.world import world
-from meshloom.kernel.access import identity
 from meshloom.mesh.box import IndexSpace
 from meshloom.mesh.core import Field, Global, Set
 from meshloom.operation import in_memory
@@ -63,15 +62,16 @@ class LocalProgram:
         found = Counter(filter(None, map(told, calls, functions_of(calls))))  # in their order
         return "; ".join(one if times == 1 else f"{one} ({times} times)" for one, times in found.items())
 
-    def compare(self, numbers: NumbersFromPython | None = None) -> None:
+    def compare(self, numbers: NumbersFromPython | None = None, often: str = "") -> None:
         """Before it is first made ready, or begins, with ``numbers``: what all ranks must have been given alike."""
-        compare_given(world(), self._cut, self.arrays.values(), self._totals, self._inside, numbers)
+        compare_given(world(), self._cut, self.arrays.values(), self._totals, self._inside, numbers, often)
 
-    def begin(self) -> frozenset[Halo]:
-        """Before replays, of which there is one at least: halos that it asks for as they are all ranks bring up to
-        date. Gives what is valid then. Until they have ended nothing is known of the fields that it writes."""
+    def begin(self, often: str = "") -> frozenset[Halo]:
+        """Before replays, of which there is one at least, as ``often`` as was asked for: halos that it asks for as they
+        are all ranks bring up to date. Gives what is valid then. Until they have ended nothing is known of the fields
+        that it writes."""
         world().check_with_others(self._numbers.runs)
-        self.compare(self._numbers)
+        self.compare(self._numbers, often)
         if stale := self.exchanges.due_first(self._valid()):
             if stale not in self._first:
                 self._first[stale] = Exchange([self.arrays[one] for one in stale], self._inside)
@@ -103,7 +103,7 @@ def lowered(graph: Dataflow, here: Here) -> LocalProgram:
     exchanges = place_exchanges(graph, lambda field: layers_of(field, here), slabs_of)
     found: list[Operation] = []
     placed: dict[int, Exchange] = {}
-    waiting: list[tuple[int, RankReduction]] = []  # each with the position before which all ranks must know it
+    waiting: list[tuple[int, RankTotal]] = []  # each with the position before which all ranks must know it
     for position, one in enumerate(graph.operations):
         if any(due == position for due, _ in waiting):
             found.append(reduction(each for _, each in waiting))
@@ -111,7 +111,7 @@ def lowered(graph: Dataflow, here: Here) -> LocalProgram:
         if (due := exchanges.before.get(position)) is not None:
             placed[position] = Exchange([here.arrays[one] for one in due], here.inside)
             found.append(exchange(placed[position]))
-        totals: list[RankReduction] = []
+        totals: list[RankTotal] = []
         found += _local_operations(one, here, totals)
         waiting += [(_next_look(graph, each.total, position, here), each) for each in totals
                     if graph.is_live(each.total, position + 1)]  # fmt: skip
@@ -152,7 +152,7 @@ def slabs_of(of: Operation) -> Slabs | None:
     return None if grid is None else slabs(world(), grid)
 
 
-def reduction(parts: Iterable[RankReduction]) -> Operation:
+def reduction(parts: Iterable[RankTotal]) -> Operation:
     """The operation by which all ranks put together what each has reduced: a call of Python's, that all ranks make."""
     each = tuple(parts)
     given, found = tuple(one.here for one in each), tuple(dict.fromkeys(one.total for one in each))
@@ -215,7 +215,7 @@ def stale_rows(on: LocalSet, layers: Collection[str]) -> np.ndarray:
     return rows[np.where(executed, EXEC in layers, IMPORT in layers)]
 
 
-def _local_operations(of: Operation, here: Here, totals: list[RankReduction]) -> Iterator[Operation]:
+def _local_operations(of: Operation, here: Here, totals: list[RankTotal]) -> Iterator[Operation]:
     """What runs here of an operation. ``totals`` get its Globals that are reduced here, with what stands for them."""
     if of.domain.all_memory:
         yield _in_memory(of, here)
@@ -230,9 +230,8 @@ def _local_operations(of: Operation, here: Here, totals: list[RankReduction]) ->
     for one in totals:  # a fill is of memory where it is, so it must be where the loop brings it
         here.inside.bring(one.here)
     for one in totals:
-        if not one.mode.open:
-            nothing, name = identity(one.mode.combine, one.here.dtype), f"{one.total.name} begun anew here"
-            yield in_memory.fill(one.here, nothing, name)
+        if one.start is not None:
+            yield in_memory.fill(one.here, one.start, f"{one.total.name} begun anew here")
     if local is not None:
         yield local
 
@@ -246,7 +245,7 @@ def _in_memory(of: Operation, here: Here) -> Operation:
     return in_memory.fill(here.arrays[target].local, of.graph.outputs[0].value.value)
 
 
-def on_elements(of: Operation, here: Here, totals: list[RankReduction]) -> Operation:
+def on_elements(of: Operation, here: Here, totals: list[RankTotal]) -> Operation:
     """A loop on the elements that are here; those of others count for nothing where it reduces. ``totals`` get its
     Globals that are summed up here, with what stands for them."""
     cut = here.cut
@@ -258,7 +257,11 @@ def on_elements(of: Operation, here: Here, totals: list[RankReduction]) -> Opera
             through = one.pattern.map
             pattern = one.pattern if through is None else one.pattern._replace(map=cut.local_map(through))
             return one._replace(storage=here.arrays[one.storage].local, pattern=pattern)
-        return one if on.everywhere else reduced_here(one, totals)  # what lives on every rank counts once
+        if on.everywhere:  # what lives there counts once
+            return one
+        if one.mode.control:
+            totals.append(SetByOwner(cast(Global, one.storage), int(cut.owners[of.set][0])))
+        return reduced_here(one, totals)
 
     operands, body = tuple(map(local, of.operands)), cast(Body, of.body)
     if reduces(of) and on.visits_others:

@@ -19,7 +19,7 @@ from meshloom.dist.world import world
 from meshloom.mesh.box import IndexSpace
 from meshloom.mesh.core import Set
 from meshloom.mesh.numbering import OneRank, Rows, checked_partition
-from meshloom.process.ranks import ranks
+from meshloom.process.ranks import alone, ranks
 
 T = TypeVar("T")
 
@@ -53,6 +53,11 @@ class Placement(OneRank):
             positions = owned_alone(world(), on)
         numbers = on.numbers_at(positions)
         return np.sort(numbers[numbers >= 0])
+
+    def asked(self, function: Callable[[np.ndarray], ArrayLike], points: np.ndarray) -> ArrayLike:
+        """Nobody else is there: a rank without elements is not asked, and others are when they come to it."""
+        with alone():
+            return function(points)
 
     def collected(self, on: Rows, values: np.ndarray, what: str) -> np.ndarray:
         assert isinstance(on, Set)

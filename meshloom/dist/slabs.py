@@ -26,7 +26,7 @@ from meshloom.dist.array import DistributedArray
 from meshloom.dist.halo import IMPORT
 from meshloom.dist.local import ByRank, LocalSet, Messages
 from meshloom.dist.partition import even_ends
-from meshloom.dist.sums import RankReduction, reduced_here
+from meshloom.dist.sums import RankTotal, reduced_here
 from meshloom.dist.usage import check_slabs, is_along_cut, maps_of, sets_of
 from meshloom.dist.world import World
 from meshloom.mesh.box import AXES, Box, IndexSpace
@@ -282,7 +282,7 @@ def cut_for(world: World, of: Operation, grid: IndexSpace) -> Slabs:
 
 
 def on_points(
-    of: Operation, cut: Slabs, fields: Mapping[Field, DistributedArray], inside: Backend, totals: list[RankReduction]
+    of: Operation, cut: Slabs, fields: Mapping[Field, DistributedArray], inside: Backend, totals: list[RankTotal]
 ) -> Operation | None:
     """An operation over points of a grid on those that are here; None where it visits none. ``totals`` get its Globals
     that are summed up here, with what stands for them."""

@@ -1,6 +1,6 @@
 """Globals that every rank reduces a part of: each rank its own elements, then all ranks the parts, in the order of
 ranks. Reproducible sums are put together as whole numbers in bins, and rounded once, so that it does not matter who has
-summed up what."""
+summed up what. What one element sets that one rank owns, the others take in the same messages."""
 
 from __future__ import annotations
 
@@ -56,6 +56,11 @@ class RankReduction(NamedTuple):
             return cls(total, OpenSums(total), OpenSum)
         return cls(total, Global(np.zeros(total.shape, total.dtype), total.name), mode)
 
+    @property
+    def start(self) -> float | int | None:
+        """What stands for it before the loop; None: a loop begins by itself."""
+        return None if self.mode.open else identity(self.mode.combine, self.here.dtype)
+
     def combine(self, parts: np.ndarray) -> None:
         """The total of all, from what each rank has here, (ranks, bytes)."""
         before = on_host(self.total.storage)
@@ -70,13 +75,33 @@ class RankReduction(NamedTuple):
         overwrite(self.total.storage, values)
 
 
-def reduced_here(one: Operand, totals: list[RankReduction]) -> Operand:
+class SetByOwner(NamedTuple):
+    """A Global ``total`` that a loop sets over one element, which one rank has, its ``owner``."""
+
+    total: Global
+    owner: int
+    start: None = None
+
+    @property
+    def here(self) -> Global:
+        return self.total
+
+    def combine(self, parts: np.ndarray) -> None:
+        """What the owner has, of what each rank has, (ranks, bytes)."""
+        overwrite(self.total.storage, parts[self.owner].view(self.total.dtype))
+
+
+#: What all ranks put together behind a loop
+RankTotal = RankReduction | SetByOwner
+
+
+def reduced_here(one: Operand, totals: list[RankTotal]) -> Operand:
     """An operand that is a Global as a loop on this rank has it; ``totals`` get one that the loop reduces to."""
     if not one.mode.combine:
         return one
     assert isinstance(one.storage, Global)
-    totals.append(RankReduction.of(one.storage, one.mode))
-    return one._replace(storage=totals[-1].here, mode=totals[-1].mode)
+    totals.append(reduction := RankReduction.of(one.storage, one.mode))
+    return one._replace(storage=reduction.here, mode=reduction.mode)
 
 
 def counting_owned(of: Operation, operands: tuple[Operand, ...], owned: Field) -> tuple[tuple[Operand, ...], GivenBody]:
@@ -100,7 +125,7 @@ def counting_owned(of: Operation, operands: tuple[Operand, ...], owned: Field) -
 class Reductions:
     """Those of loops that are due at the same time, which all ranks put together in one message: all must call it."""
 
-    def __init__(self, each: Sequence[RankReduction]):
+    def __init__(self, each: Sequence[RankTotal]):
         self.each = tuple(each)
         self.name = f"{', '.join(dict.fromkeys(one.total.name for one in each))} of all ranks"
 

@@ -366,7 +366,6 @@ def _of_launcher() -> World:
     said = of_process.launched().size
     if said == 1:
         return World()
-    known_name(of_process.COMM, os.environ.get(of_process.COMM, "").strip() or "world", ("world", "self"))
     try:
         with warnings.catch_warnings():  # of another MPI's launcher, which is told below where it matters
             warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)
@@ -387,7 +386,8 @@ def join() -> None:
     if of_process.launched().size > 1:
         of_process.join(world)
         ending.watch(world)
-        ranks = world()
+        ranks = world()  # once there is one an error of one rank alone ends the others, too
+        known_name(of_process.COMM, os.environ.get(of_process.COMM, "").strip() or "world", ("world", "self"))
         of_process.hide_from_programs()
         if _in_a_notebook():
             ranks.check_alone("a notebook, which nobody asks on all of them,", "its cells as a script do")

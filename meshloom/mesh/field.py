@@ -234,7 +234,7 @@ def _evaluated(function: Callable[[np.ndarray], ArrayLike], on: Rows, name: str)
         raise MeshError(f"field {name}: {on.name} does not know where its elements are, so no function of points gives"
                         " its values; give an array")  # fmt: skip
     nothing = len(mine) == 0 < on.total  # a rank without elements: there is nothing to ask
-    values = np.zeros(0) if nothing else as_array(function(points[mine]), f"field {name}")
+    values = np.zeros(0) if nothing else as_array(on.placement.asked(function, points[mine]), f"field {name}")
     if values.ndim and len(values) != len(mine):
         raise MeshError(f"field {name}: its function of {len(mine)} points gave values of shape {values.shape}")
     return on.placement.collected(on, values, f"field {name}")

@@ -40,6 +40,10 @@ class OneRank:
         """The numbers of the elements that this rank owns, ascending."""
         return np.arange(on.size)
 
+    def asked(self, function: Callable[[np.ndarray], ArrayLike], points: np.ndarray) -> ArrayLike:
+        """What a function of points gives for those of this rank's own elements (n, d)."""
+        return function(points)
+
     def collected(self, on: Rows, values: np.ndarray, what: str) -> np.ndarray:
         """Values (size, ...) of all elements by number, of which every rank has given its own, or one for all of them;
         all must ask. ``what`` they are: for messages."""

@@ -57,7 +57,8 @@ def told_by_launchers(environment: Mapping[str, str]) -> Launched:
 
 def _said(environment: Mapping[str, str], launchers: Sequence[tuple[str, str]]) -> list[Launched]:
     both = ([environment.get(name, "") for name in names] for names in launchers)
-    return [Launched(int(rank), int(size)) for rank, size in both if rank.isdecimal() and size.isdecimal()]
+    said = [Launched(int(rank), int(size)) for rank, size in both if rank.isdecimal() and size.isdecimal()]
+    return [one for one in said if one.rank < one.size]  # what is left of two launchers is said by none
 
 
 @cache

@@ -168,9 +168,52 @@ def extremes_of_zeros() -> list[np.ndarray]:
     return found
 
 
+@ml.kernel
+def measured(u: ml.Read, seen: ml.Write, total: ml.ReadWrite, count: ml.ReadWrite):
+    seen[...] = 2.0 * u
+    total += u
+    count += 1
+
+
+@ml.kernel
+def pulled(seen: ml.Read, total: ml.Read, u: ml.ReadWrite):
+    u += 0.1 * seen - 0.01 * total
+
+
+@ml.kernel
+def collected(u: ml.Read, at: ml.Inc):
+    at[0] += u
+
+
+def set_at_one_element() -> list[np.ndarray]:
+    """Globals that loops set over one cell, which one rank has, and over a set of one element, which is on every rank
+    until a loop adds to it through a map: by hand, and in a program; others go by what they are."""
+    mesh, single, found = ml.generate.box((5, 4)), ml.Set(1, "single"), list[np.ndarray]()
+    u, at = mesh.cells.field("u", data=np.arange(20.0)), single.field("at", data=0.5)
+    to = ml.Map(mesh.cells, single, np.zeros((20, 1), int), "to")
+    seen, total, count = ml.Global(-1.0, "seen"), ml.Global(0.0, "total"), ml.Global(0, "count")
+
+    def looked(on: ml.Set, values: ml.Field) -> Callable[[], None]:
+        def loops() -> None:
+            measured(on, values, seen, total, count)
+            pulled(mesh.cells, seen, total, u)
+
+        return loops
+
+    for of in (looked(mesh.cells.subset([13]), u), looked(single, at)):
+        step = ml.program(of)
+        found.append(step.run(2, record=(seen, total, count)))
+        of()
+        collected(mesh.cells, u, at[to])
+        found += [step.run(2, record=(seen, total, count)), u.numpy(), at.numpy()]
+        found.append(np.array([float(seen), float(total), int(count), step.repeat(until=count > 9, at_most=5)]))
+    return found
+
+
 RUNS: dict[str, Callable[[], list[np.ndarray]]] = {
     "diffusion": diffusion, "by_hand": by_hand, "few_cells": few_cells, "own_values": own_values,
     "kinds_of_values": kinds_of_values, "extremes_of_zeros": extremes_of_zeros,
+    "set_at_one_element": set_at_one_element,
 }  # fmt: skip
 
 

@@ -171,6 +171,38 @@ def other_fill() -> None:
     u.sum()
 
 
+def other_fill_to_gather() -> None:
+    """No loop comes between."""
+    _, u, _, _ = scaling()
+    u.fill(5.0 + ml.world.rank)
+    u.numpy()
+
+
+def random_values_to_gather() -> None:
+    mesh, u, _, _ = scaling()
+    u.assign(np.random.default_rng().standard_normal(len(mesh.cells)))
+    u.numpy()
+
+
+def other_end() -> None:
+    """Ranks would part after the first replay."""
+    mesh, u, _, _ = scaling()
+    most = ml.Global(0.0, "most")
+
+    @ml.kernel
+    def highest(u: ml.Read, most: ml.Max):
+        most[...] = u
+
+    ml.program(lambda: highest(mesh.cells, u, most)).repeat(until=most < (1e9 if ml.world.rank else -1.0), at_most=4)
+    u.numpy()
+
+
+def gathered_by_points() -> None:
+    """A rank has none of the two cells, and is not asked."""
+    _, u, _, _ = scaling()
+    ml.generate.box((2, 1)).cells.field("v", data=lambda points: points[:, 0] + u.numpy().mean())
+
+
 def other_fill_of_a_program() -> None:
     mesh, u, factor, _ = scaling()
     ml.program(lambda: (u.fill(5.0 + ml.world.rank), scaled(mesh.cells, u, factor))).run(2)
@@ -309,8 +341,8 @@ RUNS: dict[str, Callable[[], None]] = {
     one.__name__: one for one in (
         random_start, random_restart, mesh_on_one, refused_mesh, other_mesh, other_points, other_mesh_by_points,
         other_map, other_type, other_shape_of_values, other_one_value, other_backend, other_backend_later, other_numpy,
-        other_processor,
-        other_compiler, other_global, other_fill,
+        other_processor, other_compiler, other_global, other_fill, other_fill_to_gather, random_values_to_gather,
+        gathered_by_points, other_end,
         other_fill_of_a_program, other_number, other_number_of_one, other_argument,
         other_argument_as_before, what_changes_often_goes_along,
         asked_by_one, asked_by_one_in_time, parts_go, values_are_gathered_at_once,

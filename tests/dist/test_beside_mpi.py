@@ -77,6 +77,15 @@ def test_programs_that_a_rank_starts_are_no_ranks(names: tuple[str, str]) -> Non
 
 
 @pytest.mark.slow
+def test_another_word_of_one_rank_ends_all() -> None:
+    """Who is given none waits for who is."""
+    done = launched(3, ["-c", "import os\nif os.environ['PMI_RANK'] == '1':\n    os.environ['MESHLOOM_COMM'] = 'selv'\n"
+                              "import meshloom"], seconds=60)  # fmt: skip
+    assert done.returncode == 2
+    assert re.fullmatch(r"meshloom: rank 1: unknown MESHLOOM_COMM 'selv'; did you mean 'self'\?.*\n", done.stderr)
+
+
+@pytest.mark.slow
 def test_another_word_is_refused_once() -> None:
     done = launched(3, ["-m", SCRIPT, "runs_of_their_own"], MESHLOOM_COMM="selv")
     assert done.returncode == 2

@@ -430,6 +430,9 @@ def test_digests_tell_values_apart() -> None:
     values = np.random.default_rng(3).standard_normal(50)
     assert digest(values) == digest(values.copy()) != digest(values + 1e-12)
     assert digest(np.zeros(3)) == digest(np.zeros(3, np.int32)) == "zero" != digest(np.ones(3))
+    for dtype in (np.float64, np.float32):  # of which one has another reciprocal
+        assert digest(np.array([0.0, -0.0], dtype)) != digest(np.zeros(2, dtype))
+        assert digest(np.array(-0.0, dtype)) != digest(np.array(0.0, dtype))
 
 
 # ----- halos ----------------------------------------------------------------------------------------------------------

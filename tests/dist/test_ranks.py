@@ -88,7 +88,8 @@ def test_launchers_are_known_by_what_they_say() -> None:
     """Its rank, and how many there are. Who says one of these without the other has started no ranks."""
     for rank, size in LAUNCHERS:
         assert told_by_launchers({rank: "3", size: "4"}) == (3, 4)
-        for other in ({rank: "3"}, {size: "4"}, {rank: "3", size: "many"}, {rank: "none", size: "4"}):
+        for other in ({rank: "3"}, {size: "4"}, {rank: "3", size: "many"}, {rank: "none", size: "4"},
+                      {rank: "4", size: "4"}, {rank: "0", size: "0"}):  # fmt: skip
             assert told_by_launchers(other) == (0, 1), "no rank of one is silent"
     assert told_by_launchers({}) == (0, 1)
     nested = {"PMI_RANK": "0", "PMI_SIZE": "1", "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}

@@ -176,8 +176,8 @@ def test_how_long_is_a_setting() -> None:
     values = {"": 60.0, "0": 0.0, "5": 5.0, "1.5": 1.5}
     assert {said: seconds_till_told({"MESHLOOM_LONG_WAIT": said}) for said in values} == values
     for said in ("soon", "-1", "nan", "inf"):
-        line = one_line_from(lambda said=said: seconds_till_told({"MESHLOOM_LONG_WAIT": said}), UserError)
-        assert line.startswith(f"MESHLOOM_LONG_WAIT must be 0 or more, got '{said}': ")
+        with one_line_from(UserError, f"^MESHLOOM_LONG_WAIT must be 0 or more, got '{said}': 0 says nothing"):
+            seconds_till_told({"MESHLOOM_LONG_WAIT": said})
 
 
 # ----- the end of a script --------------------------------------------------------------------------------------------
