@@ -177,7 +177,7 @@ def _opened(path: Path, kind: FileKind, until: ExitStack) -> tuple[io.BufferedRe
             raise UserError(f"{path}: it cannot be read: {os.strerror(error.errno or 0)}") from error
 
     for _ in range(2):
-        content, first_block = agreed(here, names_rank=True)
+        content, first_block = agreed(here, lambda rank, error: UserError(f"rank {rank}: {error}"))
         if len(set(ranks().allgathered(first_block, "first blocks"))) == 1:
             return content, first_block
     raise UserError(f"{path}: ranks find different files there; give a folder that all nodes share")

@@ -15,8 +15,6 @@ from functools import cache, wraps
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
-from meshloom.errors import UserError
-
 if TYPE_CHECKING:
     import numpy as np
 
@@ -219,9 +217,10 @@ def by_root(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def agreed(work: Callable[[], T], *, names_rank: bool = False) -> T:
-    """What every rank does for itself: its own result, or on all of them the error of the lowest rank that has one,
-    which is named where others have none, if asked. All must call it, and ``work`` asks no other rank."""
+def agreed(work: Callable[[], T], of_some: Callable[[int, Exception], Exception] | None = None) -> T:
+    """What every rank does for itself: its own result, or on all of them the error of the lowest rank that has one.
+    ``of_some``: what that is where others have none, of the rank and its error. All must call it, and ``work`` asks no
+    other rank."""
     here = ranks()
     if here.size == 1:
         return work()
@@ -233,10 +232,8 @@ def agreed(work: Callable[[], T], *, names_rank: bool = False) -> T:
         failed = _portable(error)
     everybody = here.allgathered(failed, "whether all is well")
     for rank, one in enumerate(everybody):
-        if isinstance(one, UserError) and names_rank and None in everybody:
-            raise UserError(f"rank {rank}: {one}")
         if one is not None:
-            raise one
+            raise of_some(rank, one) if of_some is not None and None in everybody else one
     return done
 
 
