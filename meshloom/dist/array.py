@@ -16,6 +16,8 @@ from meshloom.dist.world import world
 from meshloom.mesh.buffer import OverRanks
 from meshloom.mesh.core import Field
 
+RANDOM_START = f"an unseeded random start? {OWN_RUNS}"
+
 
 class DistributedArray(OverRanks):
     """``of_set``: its set. ``local``: a field on what this rank has of it, in the layout of the whole. ``valid``: the
@@ -65,7 +67,7 @@ class DistributedArray(OverRanks):
     def set(self, values: np.ndarray) -> None:
         """Take what is here of all values, as they lie in the whole; no other rank is asked."""
         said = f"of {self.rows} x {self.local.dim} {self.dtype} ({self.layout})"
-        self.given = GivenToRank(self._called, said, f"an unseeded random start? {OWN_RUNS}", digest(values))
+        self.given = GivenToRank(self._called, said, RANDOM_START, digest(values))
         self.local.repack(self.layout.unpack(values, self.rows, self.local.dim)[self.on.here])
         self.valid = ALL_LAYERS
 

@@ -17,14 +17,14 @@ import numpy as np
 from meshloom.backend.base import Backend
 from meshloom.backend.compiling import CompilingBackend
 from meshloom.dist.agreement import OWN_RUNS, SAME_NUMBERS, GivenToRank, NumbersFromPython, back_end, compare, note
-from meshloom.dist.array import DistributedArray
+from meshloom.dist.array import RANDOM_START, DistributedArray
 from meshloom.dist.checks import CALLS, HALOS, digest
 from meshloom.dist.local import Distribution
 from meshloom.dist.shared import share
 from meshloom.dist.usage import meshes_of
 from meshloom.dist.world import World
 from meshloom.errors import CompilerError, shown
-from meshloom.mesh.core import Global, Map, Set, on_host
+from meshloom.mesh.core import Field, Global, Map, Set, on_host
 from meshloom.mesh.number import PlainNumber
 from meshloom.native.compiler import host_compiler
 from meshloom.process.version import VERSION
@@ -98,6 +98,20 @@ def compare_given(
     for total, one in globals_.items():
         total.given = one.noted and numbers is None
         _compared.add(total)
+
+
+def compare_values(world: World, values: Iterable[Field | Global]) -> None:
+    """RankError where ranks were given other values for what they are about to write, which no loop has compared."""
+    compare(world, [_uncompared(one) for one in values], "to write")
+
+
+def _uncompared(one: Field | Global) -> GivenToRank:
+    if isinstance(one, Global):
+        return GivenToRank(f"global {one.name}", "", UNSEEDED, digest(on_host(one.storage)))
+    if isinstance(one.storage, DistributedArray):
+        given = one.storage.given
+        return given or GivenToRank(f"field {one.name}", "", RANDOM_START)
+    return GivenToRank(f"field {one.name}", f"of {one.dtype} x {one.dim}", RANDOM_START, digest(on_host(one.storage)))
 
 
 def _given(some: Sequence[Set | Map]) -> Iterator[GivenToRank]:

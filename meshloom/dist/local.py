@@ -24,9 +24,11 @@ from meshloom.dist.ownership import everywhere
 from meshloom.dist.usage import all_sets, link_of, sets_of_meshes, usage_of, with_origins
 from meshloom.dist.verify import verify
 from meshloom.dist.world import World
+from meshloom.errors import MeshError
 from meshloom.mesh.core import Field, Map, RestrictedMap, Set, Subset
 from meshloom.mesh.layout import Layout
 from meshloom.mesh.numbering import Rows
+from meshloom.mesh.owner_mesh import lost_mesh
 from meshloom.mesh.values import index_dtype
 from meshloom.records import dataclass
 
@@ -211,7 +213,11 @@ class Distribution:
         used = usage_of([*sets, *sets_of_meshes(all_sets(sets, maps))], maps, known=self.owners)
         known = {one: owner for one in used.sizes
                  if (owner := self.owners.get(one, one.kept.get(OWNERS))) is not None}  # fmt: skip
-        found = owned(used, Rows.placement.cutting, self.world.size, known)
+        cutting, lost = Rows.placement.cutting, [one for one in used.sizes if one not in known and lost_mesh(one)]
+        if lost and not isinstance(cutting, str):
+            raise MeshError(f"{lost[0].name}: its mesh is gone, whose cells the given partition cuts: keep it as long"
+                            " as loops use sets of it")  # fmt: skip
+        found = owned(used, cutting, self.world.size, known)
         self._take(found)
         return {one for one, owner in known.items() if found[one] is not owner}
 

@@ -12,7 +12,7 @@ import pickle
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from importlib import import_module
@@ -329,6 +329,10 @@ class World(of_process.OneProcess):
     def check_given(self, given: Mapping[str, object]) -> None:
         if self.size > 1:
             import_module("meshloom.dist.consistency").compare_named(self, given)
+
+    def check_values(self, given: Iterable[Any]) -> None:
+        if self.size > 1:
+            import_module("meshloom.dist.consistency").compare_values(self, given)
 
     def check_alone(self, what: str, others: str = "") -> None:
         """UserError where there are several ranks: ``what`` does not run on them yet, and ``others`` do. All must

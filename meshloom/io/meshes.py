@@ -115,6 +115,8 @@ def write(
     for what, fields in (("cell_fields", cell_fields), ("node_fields", node_fields)):
         if fields is not None and not isinstance(fields, Mapping):
             raise MeshError(f"{path}: {what} is a dict of fields by their names, got {shown(fields)}")
+    both = (*(cell_fields or {}).values(), *(node_fields or {}).values())
+    ranks().check_values(one for one in both if isinstance(one, Field))  # others may be a rank's own rows
     if isinstance(mesh, Grid):
         if cell_fields:
             raise MeshError(f"{path}: a grid has no cells; give its fields as node_fields={{...}}")

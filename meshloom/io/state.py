@@ -45,6 +45,7 @@ def save(path: str | os.PathLike[str], *values: Values | Mapping[str, Values], *
     refuse_in_program("saving fields", "save them after program.run()")
     place, wanted = _path("save", path), by_name("save", values, named)
     ranks().check_given({"the file to save to": str(place), "what is saved": [*wanted]})
+    ranks().check_values(wanted.values())
     arrays = {f"values/{stored_name(name)}": saved_rows(one) for name, one in wanted.items()}
     sets = {name: one.set for name, one in wanted.items() if isinstance(one, Field) and len(one.set)}
     digests = {name: identity(on) for name, on in sets.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, wraps
 from itertools import chain
@@ -124,6 +124,10 @@ class OneProcess:
 
     def check_given(self, given: Mapping[str, object]) -> None:
         """RankError where ranks were given other settings by name; all must ask."""
+
+    def check_values(self, given: Iterable[Any]) -> None:
+        """RankError where ranks were given other values of fields and Globals, and no loop has compared them; all must
+        ask."""
 
     def arrive(self, said: str, code: int, tell: Callable[[], object] | None = None) -> Ended:
         """This rank has come to an end with an exit code, and with an error that is ``said``, or ''. What all of them

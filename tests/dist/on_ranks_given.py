@@ -10,6 +10,8 @@ import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -184,6 +186,42 @@ def random_values_to_gather() -> None:
     u.numpy()
 
 
+def random_values_to_save() -> None:
+    """Of a field over ranks, whose rows each of them writes."""
+    mesh, u, _, _ = scaling()
+    u.assign(np.random.default_rng().standard_normal(len(mesh.cells)))
+    refused_and_nothing_written(lambda path: ml.save(path, u))
+
+
+def random_values_to_write() -> None:
+    """Of one that no loop has used."""
+    mesh = given()[0]
+    v = mesh.cells.field("v", data=np.random.default_rng().standard_normal(len(mesh.cells)))
+    refused_and_nothing_written(lambda path: ml.write(path.with_suffix(".vtu"), mesh, {"v": v}))
+
+
+def other_global_to_save() -> None:
+    mass = ml.Global(float(ml.world.rank), "mass")
+    refused_and_nothing_written(lambda path: ml.save(path, mass))
+
+
+def partition_without_its_mesh() -> None:
+    ml.use("numpy", partition=np.arange(24) % 2)
+    mesh = ml.generate.box(CELLS, cells="quad")
+    u, ends, faces = mesh.cells.field("u"), mesh.face_cells, mesh.faces
+    del mesh
+    gc.collect()
+    spread(faces, u[ends], u.set.field("rate")[ends])
+
+
+def refused_and_nothing_written(write: Callable[[Path], None]) -> None:
+    with TemporaryDirectory() as folder:
+        try:
+            write(Path(ml.world.broadcast(folder), "file.h5"))
+        finally:
+            assert not [*Path(folder).iterdir()]
+
+
 def other_end() -> None:
     """Ranks would part after the first replay."""
     mesh, u, _, _ = scaling()
@@ -340,12 +378,13 @@ def values_are_gathered_at_once() -> None:
 RUNS: dict[str, Callable[[], None]] = {
     one.__name__: one for one in (
         random_start, random_restart, mesh_on_one, refused_mesh, other_mesh, other_points, other_mesh_by_points,
-        other_map, other_type, other_shape_of_values, other_one_value, other_backend, other_backend_later, other_numpy,
-        other_processor, other_compiler, other_global, other_fill, other_fill_to_gather, random_values_to_gather,
-        gathered_by_points, other_end,
-        other_fill_of_a_program, other_number, other_number_of_one, other_argument,
-        other_argument_as_before, what_changes_often_goes_along,
-        asked_by_one, asked_by_one_in_time, parts_go, values_are_gathered_at_once,
+        other_map, other_type, other_shape_of_values, other_one_value, other_backend, other_backend_later,
+        other_numpy, other_processor, other_compiler, other_global, other_fill, other_fill_to_gather,
+        random_values_to_gather, gathered_by_points, partition_without_its_mesh, other_end,
+        random_values_to_save, random_values_to_write, other_global_to_save, other_fill_of_a_program,
+        other_number, other_number_of_one, other_argument, other_argument_as_before,
+        what_changes_often_goes_along, asked_by_one, asked_by_one_in_time, parts_go,
+        values_are_gathered_at_once,
     )
 }  # fmt: skip
 
