@@ -17,10 +17,13 @@ from meshloom.backend.base import Backend
 from meshloom.dist.array import DistributedArray
 from meshloom.dist.messages import PersistentMessages
 from meshloom.dist.world import world
+from meshloom.kernel.recent import Recent
 from meshloom.mesh.core import on_host
 from meshloom.operation.call import CalledFunction
 from meshloom.records import dataclass
 from meshloom.schedule.choice.explain import amount
+
+MOST_PREPARED = 8  # of what may be left out of an exchange: programs in turn leave halos valid in few ways
 
 
 def neighbours(arrays: Iterable[DistributedArray]) -> list[int]:
@@ -97,6 +100,14 @@ def slices_of(at: np.ndarray) -> tuple[slice, ...] | None:
     return None
 
 
+class Prepared(NamedTuple):
+    """Messages that may be started any number of times, and what is in each by rank, sent and received."""
+
+    messages: PersistentMessages
+    sends: dict[int, list[Parcel]]
+    receives: dict[int, list[Parcel]]
+
+
 class Travelling(NamedTuple):
     """``messages`` under way, and what is in each that comes, by rank; how many bytes each that is sent has, None where
     nothing need be sent."""
@@ -116,6 +127,7 @@ class Exchange:
         self.left_out: frozenset[DistributedArray] = frozenset()
         self._inside = inside
         self._travels: Travelling | None = None
+        self._prepared: Recent[frozenset[DistributedArray], Prepared] = Recent(MOST_PREPARED)  # by what is left out
         self._sends: dict[int, list[Parcel]] = {}  # by rank
         self._receives: dict[int, list[Parcel]] = {}
         for one in arrays:
@@ -135,16 +147,13 @@ class Exchange:
         return {one: "halos of " + ", ".join(sorted({parcel.array.local.name for parcel in parcels}))
                 for one, parcels in both.items()}  # fmt: skip
 
-    @cached_property
-    def _full(self) -> PersistentMessages:
-        """Those of every replay, but for the first of some runs."""
-        return self._messages(self._sends, self._receives)
-
-    def _messages(self, *sides: Mapping[int, list[Parcel]]) -> PersistentMessages:
-        """With these parcels, sent and received, in the memory of whole ones."""
+    def _without(self, left_out: frozenset[DistributedArray]) -> Prepared:
+        """What travels but for some arrays, in the memory of whole messages: all of it in every replay, but for the
+        first of some runs, of which a time loop in Python has many."""
+        sides = [_without(left_out, parcels) for parcels in (self._sends, self._receives)]
         sent, received = ({rank: _in_rows(memory[rank], parcels) for rank, parcels in side.items()}
                           for side, memory in zip(sides, (self._leaving, self._coming), strict=True))  # fmt: skip
-        return world().messages(sent, received, self._names)
+        return Prepared(world().messages(sent, received, self._names), *sides)
 
     def __call__(self) -> None:
         self.start()
@@ -156,11 +165,10 @@ class Exchange:
         if before is not None:  # an error came before it was finished
             before.messages.wait()
         left_out, self.left_out = self.left_out, frozenset()
-        sends, receives = (_without(left_out, parcels) for parcels in (self._sends, self._receives))
+        messages, sends, receives = self._prepared.find_or_make(left_out, lambda: self._without(left_out))
         for rank, parcels in sends.items():
             for one, part in _parts(self._leaving[rank], parcels):
                 one.read(part)
-        messages = self._messages(sends, receives) if left_out else self._full
         counts = len(left_out) < len(self.arrays)  # on every rank, whatever it has of them
         sizes = [_size(parcels) for parcels in sends.values()] if counts else None
         messages.start()

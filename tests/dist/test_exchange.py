@@ -175,6 +175,11 @@ def test_rows_that_are_one_run_are_sent_by_slices(layout: str, dim: int) -> None
 
 def stepped() -> ml.Program:
     """A program that has run once, and exchanges planes of u."""
+    return stepped_field()[0]
+
+
+def stepped_field() -> tuple[ml.Program, ml.Field]:
+    """With u."""
     grid = ml.Grid((8, 5))
     u, v = (grid.field(name, 2, data=np.arange(80.0).reshape(8, 5, 2)) for name in "uv")
     near = grid.offsets((-1, 0), (1, 0))
@@ -185,7 +190,7 @@ def stepped() -> ml.Program:
         kept(grid, v, u)
 
     step.run(1)
-    return step
+    return step, u
 
 
 def test_messages_of_planes_are_slices_and_their_memory_stays() -> None:
@@ -199,6 +204,21 @@ def test_messages_of_planes_are_slices_and_their_memory_stays() -> None:
         step.run(3)
         places = [place for one in used for place in one]
         assert len(places) == len({*places}) == 2 * len(made[0]._sends), "each message its own, made once"
+
+    on_threads(3, job)
+
+
+def test_a_time_loop_in_python_makes_no_requests_anew() -> None:
+    """Each run begins with values that all ranks were given, whose halos are valid, and not sent."""
+
+    def job(here: Ranks) -> None:
+        (step, u), used = stepped_field(), memory_of(here)
+        counts = []
+        for number in range(4):
+            u.fill(float(number))
+            step.run(2)
+            counts.append(len(used))
+        assert counts[0] == counts[-1] > 0, counts
 
     on_threads(3, job)
 
