@@ -84,6 +84,35 @@ int sum_blocks(int64_t elements, int64_t block, const int64_t* visit, const I* i
   return 0;
 }
 
+// What is wrong with the entries of partial sums: `counts` of them at each place, whose target is `listed`, as many in a
+// block as its elements give through `slots` slots. `packed`: which of these a slot is, -1 for others. `stamp`: room for
+// the entries of a block, -1 at first.
+enum { RIGHT, OUTSIDE, DOUBLED, NOT_RISING, ELSEWHERE };
+template <class I>
+int64_t wrong_sums(int64_t elements, int64_t block, const int64_t* visit, const I* indices, I arity,
+                   const int64_t* packed, int64_t slots, const int64_t* own_offsets, const int64_t* listed,
+                   const int64_t* counts, const I* local, int64_t* stamp) {
+  int64_t b = 0, x = 0;
+  for (int64_t first = 0; first < elements; first += block, ++b) {
+    const int64_t length = std::min(block, elements - first);
+    bool doubled = false, falling = false, elsewhere = false;
+    for (int64_t p = own_offsets[b]; p < own_offsets[b + 1]; ++p) {
+      const int64_t begin = x;
+      for (; x < begin + counts[p]; ++x) {
+        const I element = local[x] / arity, slot = local[x] % arity;
+        if (local[x] < 0 || element >= length || packed[slot] < 0) return OUTSIDE;
+        doubled |= std::exchange(stamp[element * slots + packed[slot]], b) == b;
+        falling |= x > begin && local[x] <= local[x - 1];
+        elsewhere |= indices[visit[first + element] * arity + slot] != listed[p];
+      }
+    }
+    if (doubled) return DOUBLED;
+    if (falling) return NOT_RISING;
+    if (elsewhere) return ELSEWHERE;
+  }
+  return RIGHT;
+}
+
 }  // namespace
 
 #define EXPORT(I, NAME)                                                                                              \
@@ -102,3 +131,12 @@ int sum_blocks(int64_t elements, int64_t block, const int64_t* visit, const I* i
   }
 EXPORT(int32_t, i32)
 EXPORT(int64_t, i64)
+
+#define WRONG_SUMS(NAME, I)                                                                                          \
+  extern "C" int wrong_sums_##NAME(int64_t n, int64_t b, const int64_t* v, const I* i, int64_t a, const int64_t* pa, \
+                                   int64_t s, const int64_t* of, const int64_t* li, const int64_t* co, const I* lo,  \
+                                   int64_t* st, int64_t* verdict) {                                                  \
+    *verdict = wrong_sums(n, b, v, i, (I)a, pa, s, of, li, co, lo, st);                                              \
+    return OK;                                                                                                       \
+  }
+FOR_INDEX_TYPES(WRONG_SUMS)

@@ -28,6 +28,28 @@ int make_tiles(const int64_t* offsets, const I* entries, int64_t targets, int64_
   return 0;
 }
 
+// What is wrong with tiles, and the entries (element * arity + slot) that they stand for; offsets were looked at before.
+enum { RIGHT, NO_ELEMENT, NOT_RISING, NOT_IN_TILE };
+template <class I>
+int64_t read_tiles(const int64_t* offsets, const int64_t* tile_offsets, const I* tile_elements, const I* local,
+                   int64_t targets, int64_t elements, I arity, int64_t block, I* entries) {
+  int64_t tile = 0;
+  for (int64_t first = 0; first < targets; first += block, ++tile) {
+    const I* listed = tile_elements + tile_offsets[tile];
+    const int64_t count = tile_offsets[tile + 1] - tile_offsets[tile];
+    for (int64_t k = 0; k < count; ++k) {
+      if (listed[k] < 0 || listed[k] >= elements) return NO_ELEMENT;
+      if (k > 0 && listed[k] <= listed[k - 1]) return NOT_RISING;
+    }
+    for (int64_t x = offsets[first]; x < offsets[std::min(first + block, targets)]; ++x) {
+      const I place = local[x] / arity;
+      if (local[x] < 0 || place >= count) return NOT_IN_TILE;
+      entries[x] = listed[place] * arity + local[x] % arity;
+    }
+  }
+  return RIGHT;
+}
+
 }  // namespace
 
 #define EXPORT(I, NAME)                                                                                              \
@@ -37,3 +59,11 @@ int make_tiles(const int64_t* offsets, const I* entries, int64_t targets, int64_
   }
 EXPORT(int32_t, i32)
 EXPORT(int64_t, i64)
+
+#define READ(NAME, I)                                                                                                \
+  extern "C" int read_tiles_##NAME(const int64_t* o, const int64_t* to, const I* te, const I* lo, int64_t t,         \
+                                   int64_t n, int64_t a, int64_t b, I* e, int64_t* verdict) {                        \
+    *verdict = read_tiles(o, to, te, lo, t, n, (I)a, b, e);                                                          \
+    return OK;                                                                                                       \
+  }
+FOR_INDEX_TYPES(READ)

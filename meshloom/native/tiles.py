@@ -57,6 +57,27 @@ def tiles(offsets: np.ndarray, entries: np.ndarray, arity: int, elements: int, b
     return TileLists(tile_offsets, listed[: tile_offsets[-1]].copy(), local)
 
 
+#: By the verdict of the native code: what may be wrong with tiles.
+WRONG_TILES = ("", "a tile holds an element out of bounds", "a tile does not list its elements once, ascending",
+               "a local number is out of bounds")  # fmt: skip
+
+
+def read_tiles(
+    found: TileLists, offsets: np.ndarray, targets: int, elements: int, arity: int, block: int
+) -> tuple[str, np.ndarray]:
+    """What is wrong with tiles of ``block`` targets each, in a few words, "" if nothing is; and the entries that they
+    stand for, element * arity + slot, whose ``offsets`` (targets+1,) are the incidence's."""
+    kind = np.result_type(found.elements, found.local, np.min_scalar_type(-max(elements * arity, 2**31 - 1)))
+    listed, local = (np.ascontiguousarray(one, kind) for one in (found.elements, found.local))
+    starts, tile_starts = as_offsets(offsets, len(local)), as_offsets(found.offsets, len(listed))
+    if len(starts) != targets + 1 or len(tile_starts) != -(-targets // block) + 1:
+        raise MeshError(f"read_tiles: {targets} targets in tiles of {block} have as many offsets and one more")
+    entries, verdict = np.empty(len(local), kind), np.zeros(1, np.int64)
+    call("tiles", f"read_tiles_{suffix(entries)}", starts, tile_starts, listed, local, targets, elements, arity, block,
+         entries, verdict)  # fmt: skip
+    return WRONG_TILES[int(verdict[0])], entries
+
+
 def shared_targets(block_offsets: np.ndarray, visit: np.ndarray, indices: np.ndarray, targets: int) -> np.ndarray:
     """(targets,) uint8: 1 where elements of two or more blocks lead to the target."""
     rows, order = as_indices(indices, targets), as_order(visit, len(indices))
@@ -93,3 +114,32 @@ def block_sums(visit: np.ndarray, indices: np.ndarray, targets: int, block: int,
          following, offsets, place, starts, local, row_ends)  # fmt: skip
     listed = int(offsets[-1])
     return BlockSums(offsets, place[:listed].copy(), starts[: listed + blocks].copy(), local, row_ends)
+
+
+#: By the verdict of the native code: what may be wrong with partial sums.
+WRONG_SUMS = ("", "a local number is out of bounds", "an entry of a block is missing or doubled",
+              "entries of a target are not ascending", "an entry stands at the wrong target")  # fmt: skip
+
+
+def wrong_sums(
+    visit: np.ndarray, indices: np.ndarray, block: int, offsets: np.ndarray, listed: np.ndarray, counts: np.ndarray,
+    local: np.ndarray, packed: np.ndarray,
+) -> str:  # fmt: skip
+    """What is wrong with the entries of what blocks of ``block`` positions add up, in a few words, "" if nothing is.
+
+    ``offsets`` (blocks+1,) int64: the places of each block, each with its target in ``listed`` and so many entries of
+    ``local``, ``counts``; in each block as many as its elements have slots through which something is given.
+    ``packed`` (arity,): which of these a slot is, from 0, -1 for others.
+    """
+    rows, order = np.ascontiguousarray(indices), as_order(visit, len(indices))
+    slots, blocks = int(np.count_nonzero(packed >= 0)), -(-len(rows) // block)
+    starts = as_offsets(offsets, len(listed))
+    in_blocks = np.diff(np.append(0, np.cumsum(counts))[starts])
+    lengths = np.minimum(block, len(rows) - block * np.arange(blocks))
+    if not (len(counts) == len(listed) and len(local) == counts.sum() and np.array_equal(in_blocks, slots * lengths)):
+        raise MeshError(f"wrong_sums: {len(rows)} elements in blocks of {block} have {slots} entries each")
+    stamp, verdict = np.full(block * slots, -1, np.int64), np.zeros(1, np.int64)
+    call("block_targets", f"wrong_sums_{suffix(rows)}", len(rows), block, order, rows, rows.shape[1],
+         packed.astype(np.int64), slots, starts, np.ascontiguousarray(listed, np.int64),
+         np.ascontiguousarray(counts, np.int64), np.ascontiguousarray(local, rows.dtype), stamp, verdict)  # fmt: skip
+    return WRONG_SUMS[int(verdict[0])]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import meshloom as ml
 from meshloom.errors import PlanError
-from meshloom.schedule.plan import verify as verifier
 from meshloom.schedule.plan.declare import Pair
 from meshloom.schedule.plan.plan import Plan, Topology, arrays
 from meshloom.schedule.strategies import names, strategy, variants, verify
@@ -23,26 +22,6 @@ from meshloom.schedule.strategies.warp_atomic import WarpPlan
 from meshloom.target import CPU, H200, Target
 from tests.schedule.spoil import replaced, spoilt
 from tests.schedule.topologies import grid, neighbourly, topologies
-
-
-@pytest.fixture(params=[verifier.CHUNK, 40])
-def run_by_run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries are looked at all together, or few of them at a time."""
-    monkeypatch.setattr(verifier, "CHUNK", request.param)
-
-
-@settings(max_examples=60, deadline=None)
-@given(lengths=st.lists(st.integers(0, 90), max_size=20))
-def test_runs_are_as_long_as_they_may_be(lengths: list[int]) -> None:
-    offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(verifier, "CHUNK", 40)
-        found = [*verifier.runs(offsets)]
-    ends = [0, *(last for _, last in found)]
-    assert [first for first, _ in found] == ends[:-1] and ends[-1] == len(lengths), "each part once, in a row"
-    for first, last in found:
-        assert last == first + 1 or offsets[last] - offsets[first] <= 40
-        assert last == len(lengths) or offsets[last + 1] - offsets[first] > 40
 
 
 @pytest.mark.parametrize("name, variant", [(name, variant) for name in names() for variant in variants(name)])
@@ -93,7 +72,6 @@ def put(position: int, value: int):
         ("tile", "tile_offsets0", put(1, 0), "out of bounds|ascending|wrong|missing"),
     ],
 )
-@pytest.mark.usefixtures("run_by_run")
 def test_the_verifier_rejects_spoilt_plans(name: str, array: str, change, words: str) -> None:
     topology = grid()
     plan = strategy(name).plan(topology, 16)

@@ -139,7 +139,6 @@ LEFT: dict[str, dict[str, str]] = {
     "schedule/plan/schema.py": {"_COUNT = ": "more than any size"},
     "schedule/plan/plan_cache.py": {"SCHEMA = ": FORM},
     "schedule/plan/topology.py": {"2**31": BYTES},
-    "schedule/plan/verify.py": {"CHUNK = ": AT_ONCE},
     "operation/arguments.py": {"g in (4, 2, 1)": BYTES},
     "operation/calls.py": {"MOST_SPECIALIZATIONS = ": KEPT},
     "operation/inspection.py": {"CHUNK = ": AT_ONCE, "MOST_STEPS = ": ON_PAGE, "threshold=32": ON_PAGE},

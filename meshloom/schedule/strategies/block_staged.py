@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshloom.native.tiles import block_sums, shared_targets
+from meshloom.native.tiles import block_sums, shared_targets, wrong_sums
 from meshloom.records import dataclass
 from meshloom.schedule.choice.cost import Cost, Work
 from meshloom.schedule.nest.code import (
@@ -62,7 +62,7 @@ from meshloom.schedule.plan.declare import (
 from meshloom.schedule.plan.emitter import Temporary
 from meshloom.schedule.plan.plan import Plan, Topology, part_of
 from meshloom.schedule.plan.schema import demand
-from meshloom.schedule.plan.verify import check_offsets, lost_stamps, runs
+from meshloom.schedule.plan.verify import check_offsets, lost_stamps
 from meshloom.schedule.spec import LoopSpec, in_few_pieces
 from meshloom.schedule.strategies.base import Strategy
 from meshloom.schedule.strategies.common.blocks import block_offsets
@@ -128,22 +128,11 @@ class PartialSums:
         rising = (np.diff(listed) > 0) | (np.diff(block_of) > 0)
         demand(rising.all(), plan, "a block does not list its targets once, ascending")
         counts = self._checked_counts(plan, lengths * len(slots))
-        ends = len(slots) * np.minimum(plan.block * np.arange(len(lengths) + 1), topology.elements)
-        for a, b in runs(ends):
-            local, places = self.local[ends[a] : ends[b]].astype(np.int64), slice(*self.own_offsets[[a, b]])
-            first = plan.block * np.repeat(np.arange(b - a), lengths[a:b] * len(slots))
-            packed = topology.packed(m, local)
-            inside = (local >= 0) & (local < arity * np.repeat(lengths[a:b], lengths[a:b] * len(slots))) & (packed >= 0)
-            demand(inside.all(), plan, "a local number is out of bounds")
-            once = np.zeros(len(local), bool)
-            once[first * len(slots) + packed] = True
-            demand(once.all(), plan, "an entry of a block is missing or doubled")
-            begins = np.zeros(len(local) + 1, bool)
-            begins[np.cumsum(counts[places])] = True
-            demand(((np.diff(local) > 0) | begins[1:-1]).all(), plan, "entries of a target are not ascending")
-            found = indices[topology.visit[a * plan.block + first + local // arity], local % arity]
-            demand(np.array_equal(found, np.repeat(listed[places], counts[places])), plan,
-                   "an entry stands at the wrong target")  # fmt: skip
+        packed = np.full(arity, -1)
+        packed[[*slots]] = np.arange(len(slots))
+        wrong = wrong_sums(topology.visit, indices[: topology.elements], plan.block, self.own_offsets, listed, counts,
+                           self.local, packed)  # fmt: skip
+        demand(not wrong, plan, wrong)
 
     def _checked_targets(self, plan: Plan, targets: int, block_of: np.ndarray) -> np.ndarray:
         """The target at each place; rows of partial sums are those of one target by blocks, each once."""
@@ -185,11 +174,11 @@ class PartialSumsPlan(VisitPlan):
 
     def check(self, topology: Topology) -> None:
         super().check(topology)
-        block_of, met = np.arange(topology.elements) // self.block, {}
+        block_of, met = np.empty(topology.elements, topology.index_type), {}
+        block_of[topology.visit] = np.arange(topology.elements, dtype=topology.index_type) // self.block
         for space, rows, targets in zip(sorted(set(topology.spaces.values())), *topology.conflicts(), strict=True):
-            visited = rows[topology.visit]
             met[space] = np.zeros(targets, bool)
-            met[space][visited[lost_stamps(block_of, visited, targets)]] = True
+            met[space][rows[lost_stamps(block_of, rows, targets)]] = True
         for m, one in self.sums.items():
             one.check(self, topology, m, met[topology.spaces[m]])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from meshloom.native.tiles import TileLists, read_tiles
 from meshloom.records import dataclass
 from meshloom.schedule.plan.declare import (
     ANY,
@@ -23,7 +24,7 @@ from meshloom.schedule.plan.declare import (
 )
 from meshloom.schedule.plan.plan import Plan, Topology
 from meshloom.schedule.plan.schema import demand
-from meshloom.schedule.plan.verify import check_incidence, check_offsets, runs
+from meshloom.schedule.plan.verify import check_incidence, check_offsets
 from meshloom.schedule.strategies.common.gather import usual_degree
 from meshloom.schedule.strategies.common.visits import VisitPlan
 
@@ -52,24 +53,13 @@ class Tiles:
 
     def check(self, plan: Plan, topology: Topology, m: int) -> None:
         indices, targets = topology.maps[m]
-        arity, elements, starts, local = indices.shape[1], self.tile_elements, self.tile_offsets, self.local
-        check_offsets(plan, "tile_offsets", starts, len(elements))
+        check_offsets(plan, "tile_offsets", self.tile_offsets, len(self.tile_elements))
         fits = self.tile == plan.block and self.tiles == -(-targets // plan.block)
         demand(fits, plan, "the number or size of tiles does not fit the targets")
-        inside = not len(elements) or (elements.min() >= 0 and elements.max() < topology.elements)
-        demand(inside, plan, "a tile holds an element out of bounds")
-        lengths = np.diff(starts)
-        tile_of_element = np.repeat(np.arange(self.tiles), lengths)
-        rising = (np.diff(elements.astype(np.int64)) > 0) | (np.diff(tile_of_element) > 0)
-        demand(rising.all(), plan, "a tile does not list its elements once, ascending")
-        check_offsets(plan, "offsets", self.offsets, len(local))
-        ends = self.offsets[np.minimum(plan.block * np.arange(self.tiles + 1), targets)]
-        found = np.empty(len(local), np.promote_types(np.int32, np.min_scalar_type(-topology.elements * arity)))
-        for a, b in runs(ends):
-            tile, some = np.repeat(np.arange(a, b), np.diff(ends[a : b + 1])), slice(ends[a], ends[b])
-            element, slot = np.divmod(local[some].astype(np.int64), arity)
-            demand(((element >= 0) & (element < lengths[tile])).all(), plan, "a local number is out of bounds")
-            found[some] = elements[starts[tile] + element].astype(np.int64) * arity + slot
+        check_offsets(plan, "offsets", self.offsets, len(self.local))
+        lists = TileLists(self.tile_offsets, self.tile_elements, self.local)
+        wrong, found = read_tiles(lists, self.offsets, targets, topology.elements, indices.shape[1], plan.block)
+        demand(not wrong, plan, wrong)
         check_incidence(plan, topology, m, self.offsets, found)
 
 
