@@ -30,6 +30,19 @@ def test_they_run_on_three_ranks(tmp_path: Path, name: str, backend: str) -> Non
     assert surface(3, tmp_path, name, backend).count("OK") == 3
 
 
+#: Programs with the parts of them that there are, where not all are.
+PARTS = {"surface": (), "surface2": (), "surface3": ("1", "2", "3", "4", "7", "8")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", PARTS)
+def test_they_run_by_themselves(tmp_path: Path, name: str, backend: str) -> None:
+    lines = surface(None, tmp_path, name, backend, *PARTS[name])
+    assert [one for one in lines if one == "OK"] == ["OK"] * (not PARTS[name])
+    assert {f"part {number} OK" for number in PARTS[name]} <= {*lines}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_digests_are_the_same_on_any_number_of_ranks(tmp_path: Path, backend: str) -> None:
