@@ -109,6 +109,6 @@ def test_a_notebook_is_refused() -> None:
     assert done.returncode == 2 and not done.stdout
     assert done.stderr.splitlines() == [
         "meshloom: a notebook, which nobody asks on all of them, does not run on 2 ranks yet: its cells as a script do;"
-        " start it by itself (<string>:1)"
+        " start it without a launcher (<string>:1)"
     ]
     assert sorted(launched(2, ["-c", cell.format("")]).stdout.split()) == ["0", "1"]

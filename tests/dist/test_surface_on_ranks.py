@@ -27,9 +27,12 @@ def surface(ranks: int | None, folder: Path, name: str, *words: str) -> list[str
 @pytest.mark.parametrize("name", ["surface", "surface2"])
 def test_they_run_on_three_ranks(tmp_path: Path, name: str, backend: str) -> None:
     """To the last line, on every one of them."""
-    assert surface(3, tmp_path, name, backend).count("OK") == 3
+    said = "".join(surface(3, tmp_path, name, backend))  # a launcher may put the ends of two ranks' lines together
+    assert said.count("OK") == 3 * OKS[name]
 
 
+#: How often each says "OK" to its end.
+OKS = {"surface": 1, "surface2": 11, "surface3": 6}
 #: Programs with the parts of them that there are, where not all are.
 PARTS = {"surface": (), "surface2": (), "surface3": ("1", "2", "3", "4", "7", "8")}
 
@@ -39,7 +42,7 @@ PARTS = {"surface": (), "surface2": (), "surface3": ("1", "2", "3", "4", "7", "8
 @pytest.mark.parametrize("name", PARTS)
 def test_they_run_by_themselves(tmp_path: Path, name: str, backend: str) -> None:
     lines = surface(None, tmp_path, name, backend, *PARTS[name])
-    assert [one for one in lines if one == "OK"] == ["OK"] * (not PARTS[name])
+    assert "".join(lines).count("OK") == OKS[name] and (lines.count("OK") == 1) is (not PARTS[name])
     assert {f"part {number} OK" for number in PARTS[name]} <= {*lines}
 
 
