@@ -77,7 +77,6 @@ def rounded_by_side(spec: LoopSpec, m: int) -> bool:
     return swapped_maps(spec, m) not in (None, swapped_maps(replace(spec, strict=True), m))
 
 
-@lru_cache(maxsize=256)
 def seen_alike(spec: LoopSpec, m: int) -> bool:
     """Is what an element gives through map ``m`` the same to the last bit, seen from the target's own side? By maps
     that are stored: a formula's entries are computed."""
