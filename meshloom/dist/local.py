@@ -213,9 +213,10 @@ class Distribution:
         used = usage_of([*sets, *sets_of_meshes(all_sets(sets, maps))], maps, known=self.owners)
         known = {one: owner for one in used.sizes
                  if (owner := self.owners.get(one, one.kept.get(OWNERS))) is not None}  # fmt: skip
-        cutting, lost = Rows.placement.cutting, [one for one in used.sizes if one not in known and lost_mesh(one)]
-        if lost and not isinstance(cutting, str):
-            raise MeshError(f"{lost[0].name}: its mesh is gone, whose cells the given partition cuts: keep it as long"
+        cutting = Rows.placement.cutting
+        lost = (one for one in used.sizes if one not in known and lost_mesh(one))
+        if not isinstance(cutting, str) and (first := next(lost, None)) is not None:
+            raise MeshError(f"{first.name}: its mesh is gone, whose cells the given partition cuts: keep it as long"
                             " as loops use sets of it")  # fmt: skip
         found = owned(used, cutting, self.world.size, known)
         self._take(found)

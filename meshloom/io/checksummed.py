@@ -174,7 +174,7 @@ def _opened(path: Path, kind: FileKind, until: ExitStack) -> tuple[io.BufferedRe
             content = until.enter_context(open(path, "rb"))  # noqa: SIM115
             return content, content.read(_BLOCK)
         except OSError as error:  # it may be whole: nothing was seen of it
-            raise UserError(f"{path}: it cannot be read: {os.strerror(error.errno or 0)}") from error
+            raise UserError(f"{path}: it cannot be read: {error.strerror or error}") from error
 
     for _ in range(2):
         content, first_block = agreed(here, lambda rank, error: UserError(f"rank {rank}: {error}"))

@@ -49,6 +49,7 @@ PROGRAMS = {
     "-c import meshloom as ml; ml.generate.box((0, 1))": (1, "", "meshloom.errors.MeshError: box: .*"),
     "-c import meshloom, sys; sys.exit('no such file')": (1, "", "no such file"),
     "-m tests.dist.on_ranks_wrong nothing": (0, "done", ""),
+    "-c from mpi4py import MPI; print(MPI.COMM_WORLD.size)": (0, "1", ""),
 }
 STARTS = """
 import json, os, subprocess, sys

@@ -139,6 +139,18 @@ def test_misuse(which: str, tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.h5"] and (u.numpy() == 1.0).all()
 
 
+def test_a_file_that_cannot_be_read_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be whole: who took it for damaged might delete it."""
+    ml.save(tmp_path / "whole.h5", ml.Global(1.0, "mass"))
+
+    def refused(*given: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(checksummed, "open", refused, raising=False)
+    with one_line_from(UserError, r"whole\.h5: it cannot be read: Permission denied$"):
+        ml.load(tmp_path / "whole.h5", ml.Global(0.0, "mass"))
+
+
 def test_damaged_files_and_those_of_others(tmp_path: Path):
     u = ml.Set(3, "s").field("u", data=1.0)
     ml.save(tmp_path / "a.h5", u)

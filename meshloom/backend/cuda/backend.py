@@ -228,6 +228,7 @@ def _largest(bound: BoundLoop, plan: Plan, target: Target) -> int:
     sizes += [a.size for a in plan_arrays(plan).values()]
     known = sizes_of(bound, plan)
     sizes += [number_of(count, known) for _, _, count in temporaries(bound.spec, plan)]
+    # A thread that goes on looks as far behind the last one as all that run at a time reach.
     return max(sizes, default=0) + 2 * plan.block + target.multiprocessors * target.resident_threads
 
 

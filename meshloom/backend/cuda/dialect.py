@@ -81,9 +81,10 @@ def goes_on(unit: TranslationUnit, one: Pass, threads: int, block: int) -> bool:
     all that it reduces may be merged in any order, which takes a block long; and no thread needs its neighbours."""
     if one.blocked or one.colors is not None or one.extra_items or threads != block or len(one.phases) > 1:
         return False
-    phase, by = one.phases[0], [unit.spec.reduction(o) for o in one.reductions]
-    return not (phase.repeat is not None or phase.exchanges or phase.of_block) and bool(by) and all(
-        each.any_order for each in by)  # fmt: skip
+    phase = one.phases[0]
+    if phase.repeat is not None or phase.exchanges or phase.of_block or not one.reductions:
+        return False
+    return all(unit.spec.reduction(output).any_order for output in one.reductions)
 
 
 def resident_kernels(
@@ -229,7 +230,6 @@ def _tree(unit: TranslationUnit, output: Output, threads: int, *store: str) -> l
     def merge(share: Expr, other: Expr) -> str:
         return "".join(PRINTER.statement(by.merged(share, other)))
 
-    over_lanes = f"for (int h = {lanes // 2}; h > 0; h >>= 1) {merge(mine, call('ml_lane', mine, Name('h')))}"
     if by.any_order:
         over_lanes = f"{mine.name} = ml_merged_lanes<{lanes}>({mine.name});"
         own, partner = (Name(room)[Name(place)] for place in ("threadIdx.x", "threadIdx.x + half"))
@@ -237,6 +237,7 @@ def _tree(unit: TranslationUnit, output: Output, threads: int, *store: str) -> l
                       f"if (threadIdx.x < left / 2) {merge(own, partner)}", "__syncthreads();", "}",
                       "if (threadIdx.x == 0) {", f"{mine.name} = {room}[0];"]  # fmt: skip
     else:
+        over_lanes = f"for (int h = {lanes // 2}; h > 0; h >>= 1) {merge(mine, call('ml_lane', mine, Name('h')))}"
         over_warps = ["if (threadIdx.x == 0) {",
                       f"for (int w = 1; w < {warps}; ++w) {merge(mine, Name(room)[Name('w')])}"]  # fmt: skip
     return [

@@ -118,7 +118,6 @@ class PartialSums:
     def check(self, plan: Plan, topology: Topology, m: int, met: np.ndarray) -> None:
         """Raise PlanError unless it is right for map ``m``; ``met``: which targets several blocks lead to."""
         indices, targets = topology.maps[m]
-        arity, slots = indices.shape[1], topology.slots(m)
         lengths = np.diff(block_offsets(topology.elements, plan.block))
         check_offsets(plan, "own_offsets", self.own_offsets, len(self.place))
         demand(self.n_blocks == len(lengths), plan, "the number of blocks does not fit the elements")
@@ -127,11 +126,9 @@ class PartialSums:
         demand(not met[listed[self.place >= 0]].any(), plan, "a target of two blocks has no partial sums")
         rising = (np.diff(listed) > 0) | (np.diff(block_of) > 0)
         demand(rising.all(), plan, "a block does not list its targets once, ascending")
-        counts = self._checked_counts(plan, lengths * len(slots))
-        packed = np.full(arity, -1)
-        packed[[*slots]] = np.arange(len(slots))
+        counts = self._checked_counts(plan, lengths * len(topology.slots(m)))
         wrong = wrong_sums(topology.visit, indices[: topology.elements], plan.block, self.own_offsets, listed, counts,
-                           self.local, packed)  # fmt: skip
+                           self.local, topology.packed(m, np.arange(indices.shape[1])))  # fmt: skip
         demand(not wrong, plan, wrong)
 
     def _checked_targets(self, plan: Plan, targets: int, block_of: np.ndarray) -> np.ndarray:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-
 from meshloom.kernel.count import loads
 from meshloom.kernel.expr import Node
 from meshloom.records import dataclass
@@ -40,6 +38,7 @@ from meshloom.schedule.strategies.common.neighbours import (
     NeighbourPlan,
     SymmetricTables,
     TabledIncidence,
+    other_side,
     slot_rows,
     symmetric_tables,
     tabled,
@@ -68,18 +67,13 @@ class SidedIncidence(Incidence):
 
     @classmethod
     def of(cls, topology: Topology, m: int, found: Incidence) -> SidedIncidence:
-        others = _other_side(topology, m, found) if m in topology.alike else None
+        others = other_side(topology.maps[m][0], found.entries) if m in topology.alike else None
         return cls(found.offsets, found.entries, others)
 
     def check(self, plan: Plan, topology: Topology, m: int) -> None:
         super().check(plan, topology, m)
-        same = self.others is None or (self.others == _other_side(topology, m, self)).all()
+        same = self.others is None or (self.others == other_side(topology.maps[m][0], self.entries)).all()
         demand(same, plan, f"what it takes for the other side of map {m} is another target")
-
-
-def _other_side(topology: Topology, m: int, found: Incidence) -> np.ndarray:
-    """Of each entry the target in the other of two slots."""
-    return topology.maps[m][0].reshape(-1)[found.entries ^ 1].astype(topology.index_type, copy=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -279,7 +279,7 @@ def _symmetric_tables(topology: Topology, m: int, bare: TabledIncidence, most_lo
             seen = {k: _seen(rows, table, k in topology.swapped[m]) for k, rows in others.items()}
             rings[k] = found.nodes
     table[~fits] = -1
-    other = np.where(table < 0, GAP, _flat(topology.maps[m][0])[np.maximum(table, 0) ^ 1])
+    other = np.where(table < 0, GAP, other_side(topology.maps[m][0], np.maximum(table, 0)))
     other[~fits] = IRREGULAR
 
     def flat(array: np.ndarray) -> np.ndarray:
@@ -317,9 +317,14 @@ def _seen(rows: np.ndarray, table: np.ndarray, from_own_side: bool) -> np.ndarra
     """(targets, degree, arity): rows of a map at the elements of a table, as seen from the target's side."""
     known = np.maximum(table, 0)
     if from_own_side and rows.shape[1] == 2:  # an entry and the one beside it
-        return np.stack([_flat(rows)[known], _flat(rows)[known ^ 1]], axis=2)
+        return np.stack([_flat(rows)[known], other_side(rows, known)], axis=2)
     seen = rows[known // 2]
     return np.where((known % 2 == 1)[:, :, None], seen[:, :, ::-1], seen) if from_own_side else seen
+
+
+def other_side(rows: np.ndarray, entries: np.ndarray) -> np.ndarray:
+    """Of entries of a map with two slots what stands in the element's other one."""
+    return _flat(rows)[entries ^ 1]
 
 
 def _flat(rows: np.ndarray) -> np.ndarray:
